@@ -1,0 +1,46 @@
+# Two commands: `make run` starts the agent, `make test` checks everything.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.PHONY: run test check unit setup clean bench
+
+run: $(VENV)/.installed
+	@$(BIN)/travois $(ARGS)
+
+test: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory unit
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-cache
+
+unit: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2 --dist worksteal
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m bench $(ARGS)
+
+setup: $(VENV)/.installed-dev
+
+$(VENV)/bin/python:
+	@echo "Setting up Travois in $(VENV) (first run only)..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Travois needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

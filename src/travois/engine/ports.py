@@ -1,0 +1,326 @@
+"""The few doors to the outside world, as the engine and the tools see them.
+
+Concrete classes live in `host` and `store`; only `app.compose` knows both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol
+
+import msgspec
+
+from travois.kernel.facts import AnyFact, Entry
+from travois.wire.pieces import Request
+from travois.wire.replies import Reply, StreamDelta
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+class Model(Protocol):
+    """A model as a function: one request in, deltas and one reply out."""
+
+    def stream(
+        self, request: Request
+    ) -> AbstractAsyncContextManager[AsyncIterator[StreamDelta | Reply]]:
+        """Send the request; the last thing yielded is the reply. Raises `Problem`."""
+        ...
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+class Log(Protocol):
+    """The file of entries of one session."""
+
+    def append(self, fact: AnyFact) -> Entry:
+        """Write one entry in one go; when this returns, a crash of ours does not lose it."""
+        ...
+
+    def sync(self) -> None:
+        """Bring what was appended to the disk itself."""
+        ...
+
+    def read(self) -> Iterable[Entry]:
+        """All entries, those of the session that this one was forked from first."""
+        ...
+
+
+class Blobs(Protocol):
+    """Bytes by the name of their content."""
+
+    def put(self, data: bytes) -> str:
+        """Keep these bytes; returns their name."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """The bytes of that name; raises KeyError."""
+        ...
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+class Stat(msgspec.Struct, frozen=True):
+    """What a path is."""
+
+    kind: Literal["file", "folder", "other"]
+    size: int
+    modified: float
+
+
+class Stale(Exception):
+    """The file is not what it was when it was read; nothing was written."""
+
+
+class Files(Protocol):
+    """Files as bytes, by absolute path. Errors are OSError, with the path."""
+
+    async def stat(self, path: str) -> Stat | None:
+        """What the path is; None if nothing is there."""
+        ...
+
+    async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
+        """Bytes of the file from an offset on."""
+        ...
+
+    async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
+        """Replace the whole file at once, iff the digest of its content is `expect`.
+
+        `None` means that no file may be there yet; missing folders are made. Returns the digest
+        of what now stands there. Raises `Stale`.
+        """
+        ...
+
+    def queue(self, path: str) -> AbstractAsyncContextManager[None]:
+        """One at a time, for callers that read, think and replace."""
+        ...
+
+
+def digest(data: bytes) -> str:
+    """The name of some content, for compare-and-swap."""
+    from hashlib import blake2b
+
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A program to run: no shell unless argv says so."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str] = {}
+    """Added to the clean environment that every child gets."""
+    stdin: bytes = b""
+    keep: int = 64 * 1024
+    """How many bytes of the head and of the tail of its output to keep in memory (each)."""
+    stderr: Literal["merge", "apart"] = "merge"
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """A capped record of output: its head, its tail, and how much there was in all."""
+
+    head: bytes
+    tail: bytes
+    total: int
+
+    @property
+    def missing(self) -> int:
+        """How many bytes in the middle were not kept."""
+        return self.total - len(self.head) - len(self.tail)
+
+    def joined(self) -> bytes:
+        """Head and tail with nothing between; whole iff nothing is missing."""
+        return self.head + self.tail
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """How a program ended. `status` is negative for a signal."""
+
+    status: int
+    output: Captured
+    errors: Captured
+    timed_out: bool = False
+    left_running: tuple[int, ...] = ()
+    """Processes that it started and left behind."""
+
+
+class Job(Protocol):
+    """A program in the background."""
+
+    id: str
+    command: str
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        ...
+
+    def fresh(self) -> Captured:
+        """Output since the last call of this."""
+        ...
+
+    async def wait(self) -> int:
+        """Its exit status, when it has ended."""
+        ...
+
+    async def kill(self) -> None:
+        """End it with everything that it started."""
+        ...
+
+
+class Processes(Protocol):
+    """The only way in which anything is ever started."""
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        timeout: float,
+        on_output: Callable[[bytes], None] | None = None,
+    ) -> Completed:
+        """Run to the end. On timeout or cancellation the whole process tree is killed first."""
+        ...
+
+    async def start(self, command: Command, *, id: str) -> Job:
+        """Start in the background; it dies with the session at the latest."""
+        ...
+
+    def jobs(self) -> Mapping[str, Job]:
+        """Background jobs by id."""
+        ...
+
+
+# --- the web --------------------------------------------------------------------------------------
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What a URL gave."""
+
+    url: str
+    status: int
+    mime: str
+    body: bytes
+    truncated: bool = False
+
+
+class Web(Protocol):
+    """Fetching pages. Errors are OSError with words that a person understands."""
+
+    async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
+        """Get a page, following redirects on the same host only."""
+        ...
+
+
+# --- what a tool gets -----------------------------------------------------------------------------
+
+
+class Env(Protocol):
+    """The world of one tool call."""
+
+    @property
+    def root(self) -> str:
+        """The workspace folder."""
+        ...
+
+    @property
+    def cwd(self) -> str:
+        """Where the shell stands."""
+        ...
+
+    @property
+    def state(self) -> Mapping[str, str]:
+        """The session's state: the newest value of each `Changed` fact."""
+        ...
+
+    @property
+    def files(self) -> Files: ...
+
+    @property
+    def processes(self) -> Processes: ...
+
+    @property
+    def web(self) -> Web: ...
+
+    @property
+    def blobs(self) -> Blobs: ...
+
+    def spill(self, call: str, data: bytes) -> str:
+        """Keep a large output in the session's folder; returns the path that Read can open."""
+        ...
+
+    def progress(self, text: str) -> None:
+        """Something for the eye while the call runs."""
+        ...
+
+
+# --- for the eye ----------------------------------------------------------------------------------
+
+
+class Retrying(msgspec.Struct, frozen=True):
+    """A request failed and will be tried again."""
+
+    kind: str
+    message: str
+    status: int
+    attempt: int
+    attempts: int
+    wait: float
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A tool call started."""
+
+    call: str
+    name: str
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A running tool call has something to show."""
+
+    call: str
+    text: str
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """Something the user should know that stops nothing."""
+
+    text: str
+
+
+Delta = StreamDelta | Retrying | Running | Progress | Warned
+Event = Entry | Delta
+"""What a front end sees: what happened, and what is only for the eye."""
+
+
+# --- the person -----------------------------------------------------------------------------------
+
+
+class Question(msgspec.Struct, frozen=True):
+    """May this call run? `args` is exactly what would run."""
+
+    call: str
+    tool: str
+    args: str
+    summary: str
+    because: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A person's word on a question; `reason` goes to the model."""
+
+    allow: bool
+    reason: str = ""
+    always: bool = False
+
+
+class Person(Protocol):
+    """Whoever answers questions; headless, nobody does and the answer is no."""
+
+    async def decide(self, question: Question) -> Answer:
+        """Ask and wait."""
+        ...

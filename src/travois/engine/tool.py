@@ -1,0 +1,56 @@
+"""What a tool is: a schema, what it will touch, and how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from travois.engine.ports import Env
+from travois.kernel.blocks import Shown, Text
+from travois.kernel.facts import Changed
+from travois.policy.access import Access
+
+A = TypeVar("A", bound=msgspec.Struct)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a call brought: what the model sees, JSON for programs, and state that changed."""
+
+    content: tuple[Shown, ...]
+    error: bool = False
+    detail: str = ""
+    changes: tuple[Changed, ...] = ()
+
+
+class Here(msgspec.Struct, frozen=True):
+    """Where a call would happen: enough to say what it would touch."""
+
+    root: str
+    cwd: str
+
+
+class Tool(msgspec.Struct, Generic[A], frozen=True):
+    """One tool. `access` is pure; `run` may raise `Refusal` to tell the model what is wrong."""
+
+    name: str
+    description: str
+    args: type[A]
+    access: Callable[[A, Here], tuple[Access, ...]]
+    run: Callable[[A, Env, str], Awaitable[Outcome]]
+    """Called with the arguments, the world, and the id of the call."""
+    summary: Callable[[A], str]
+    """One line for a person: what this call does."""
+
+
+AnyTool = Tool[Any]
+
+
+class Refusal(Exception):
+    """The call cannot be done; the words go to the model, so they say what to do instead."""
+
+
+def said(text: str, *, detail: str = "", changes: tuple[Changed, ...] = ()) -> Outcome:
+    """An outcome that is plain text."""
+    return Outcome((Text(text),), detail=detail, changes=changes)

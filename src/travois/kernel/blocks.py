@@ -1,0 +1,68 @@
+"""What a message is made of, in no provider's dialect."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=str.lower):
+    """One part of a message: immutable, and safe to share between views."""
+
+
+class Text(Block, frozen=True):
+    """Words."""
+
+    text: str
+
+
+class Media(Block, frozen=True):
+    """An image or a document; its bytes are the blob of that name."""
+
+    kind: Literal["image", "document"]
+    mime: str
+    blob: str
+    size: int
+    name: str = ""
+
+
+class Call(Block, frozen=True):
+    """A tool call: `args` is the model's own JSON text, valid or not, and is never rewritten.
+
+    `extra` holds further members of the provider's block as JSON text (`"caller":{...}`), spliced
+    back verbatim.
+    """
+
+    id: str
+    name: str
+    args: str
+    extra: str = ""
+
+
+class Opaque(Block, frozen=True):
+    """A provider's own block (thinking, server tools, whatever comes next), kept verbatim.
+
+    `raw` is its JSON text; only the protocol that made it sends it back. `text` is what a person
+    may read of it.
+    """
+
+    protocol: str
+    kind: str
+    raw: str
+    text: str = ""
+
+
+AnyBlock = Text | Media | Call | Opaque
+Shown = Text | Media
+"""What a tool or a person may say."""
+
+
+def calls(content: tuple[AnyBlock, ...]) -> tuple[Call, ...]:
+    """The tool calls among these blocks, in order."""
+    return tuple(block for block in content if isinstance(block, Call))
+
+
+def words(content: tuple[AnyBlock, ...]) -> str:
+    """The plain text of these blocks, a line break between them."""
+    return "\n".join(block.text for block in content if isinstance(block, Text))

@@ -1,0 +1,244 @@
+"""Everything that can happen in a session, each as one immutable value.
+
+Facts in the first group shape what the model sees; those in the second are for audit, resume and
+the screen, and the projection shows nothing of them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from travois.kernel.blocks import AnyBlock, Shown
+from travois.kernel.models import Model, Usage
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=str.lower):
+    """One thing that happened or was decided; never changed, never taken back."""
+
+
+class ToolSpec(msgspec.Struct, frozen=True, gc=False):
+    """A tool as the model is told of it; the schema is JSON text."""
+
+    name: str
+    description: str
+    schema: str
+
+
+# --- what the model sees -------------------------------------------------------------------------
+
+
+class Epoch(Fact, frozen=True):
+    """The frozen head of every request until the next epoch."""
+
+    model: Model
+    system: str
+    tools: tuple[ToolSpec, ...] = ()
+    why: str = "start"
+
+
+Origin = Literal["human", "note", "hook", "mail", "task"]
+
+
+class User(Fact, frozen=True):
+    """Something said to the model, by a person or by the harness (`origin` tells who)."""
+
+    content: tuple[Shown, ...]
+    origin: Origin = "human"
+
+
+Stop = Literal[
+    "end",  # the model has said its last word
+    "calls",  # it waits for tool results
+    "pause",  # the provider paused a long turn: send the history again
+    "length",  # the output limit cut it
+    "window",  # the context window cut it
+    "refusal",  # it will not answer
+    "compaction",  # the provider compacted
+    "unknown",
+]
+
+
+class Assistant(Fact, frozen=True):
+    """One whole reply of the model."""
+
+    content: tuple[AnyBlock, ...]
+    stop: Stop
+    usage: Usage = Usage()
+    model: str = ""
+    id: str = ""
+    request: str = ""
+    detail: str = ""
+
+
+class Result(Fact, frozen=True):
+    """The answer to one tool call. `detail` is structured JSON for programs, not for the model."""
+
+    call: str
+    content: tuple[Shown, ...]
+    error: bool = False
+    detail: str = ""
+
+
+class Offloaded(Fact, frozen=True):
+    """A result that the model has not seen yet is shown as this preview; the blob has it whole."""
+
+    call: str
+    blob: str
+    preview: str
+
+
+class Cleared(Fact, frozen=True):
+    """Old results are shown as this text, by us (`local`) or by the provider (`server`)."""
+
+    calls: tuple[str, ...]
+    text: str
+    where: Literal["local", "server"] = "local"
+
+
+class Compacted(Fact, frozen=True):
+    """The span from entry `first` to entry `last`, as shown, is replaced by a summary."""
+
+    first: int
+    last: int
+    summary: tuple[AnyBlock, ...]
+    by: Literal["notes", "model", "provider", "dropped"]
+
+
+class Rewound(Fact, frozen=True):
+    """The session goes on from entry `to`, as if nothing after it had been said."""
+
+    to: int
+
+
+# --- for audit, resume and the screen ------------------------------------------------------------
+
+
+class Opened(Fact, frozen=True):
+    """A session began, from nothing or as a fork of entry `at` of `parent`."""
+
+    session: str
+    cwd: str
+    project: str
+    version: str
+    parent: str = ""
+    at: int = 0
+
+
+class Sent(Fact, frozen=True):
+    """A request left: how many pieces, the digest of their chain, and that of all that was said."""
+
+    pieces: int
+    chain: str
+    digest: str
+    size: int
+    tokens: int = 0
+
+
+class Failed(Fact, frozen=True):
+    """A request failed; `wait` is the pause before the next try, negative when there is none."""
+
+    kind: str
+    message: str
+    status: int = 0
+    attempt: int = 1
+    wait: float = -1.0
+    request: str = ""
+
+
+EndedWhy = Literal["end", "failed", "aborted", "turns", "budget", "refusal", "crashed"]
+
+
+class Ended(Fact, frozen=True):
+    """A turn is over."""
+
+    why: EndedWhy
+    detail: str = ""
+
+
+class Asked(Fact, frozen=True):
+    """A person was asked whether a call may run."""
+
+    call: str
+    question: str
+
+
+class Decided(Fact, frozen=True):
+    """Whether a call may run, and why; written before it starts."""
+
+    call: str
+    verdict: Literal["allow", "deny"]
+    because: str
+    by: Literal["rule", "mode", "person", "hook", "schema"] = "rule"
+
+
+class Hooked(Fact, frozen=True):
+    """A hook ran."""
+
+    event: str
+    command: str
+    outcome: str
+    call: str = ""
+
+
+class Spawned(Fact, frozen=True):
+    """A child (agent or background job) was started."""
+
+    id: str
+    kind: str
+    what: str
+    call: str = ""
+
+
+class Finished(Fact, frozen=True):
+    """A child ended."""
+
+    id: str
+    outcome: str
+
+
+class Changed(Fact, frozen=True):
+    """Some state of the session is from here on `value`: `cwd`, `name`, `mode`, `todos`, `seen`."""
+
+    what: str
+    value: str
+
+
+class Noted(Fact, frozen=True):
+    """Something worth keeping that is neither of the above."""
+
+    what: str
+    text: str
+
+
+class Unknown(Fact, frozen=True):
+    """A fact of a later version that said it may be ignored."""
+
+    raw: str
+
+
+Shaping = Epoch | User | Assistant | Result | Offloaded | Cleared | Compacted | Rewound
+AnyFact = (
+    Shaping
+    | Opened
+    | Sent
+    | Failed
+    | Ended
+    | Asked
+    | Decided
+    | Hooked
+    | Spawned
+    | Finished
+    | Changed
+    | Noted
+    | Unknown
+)
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A fact with its number, which orders it, and the time, which does not."""
+
+    seq: int
+    at: float
+    fact: AnyFact

@@ -1,0 +1,83 @@
+"""Which facts may follow which: the rules that keep every view sendable."""
+
+from __future__ import annotations
+
+from travois.kernel.blocks import calls
+from travois.kernel.facts import (
+    AnyFact,
+    Assistant,
+    Cleared,
+    Compacted,
+    Offloaded,
+    Result,
+    Rewound,
+    Sent,
+)
+from travois.kernel.view import View, open_calls, waiting
+
+
+def illegal(view: View, fact: AnyFact) -> str:
+    """Why this fact may not follow this view; empty if it may."""
+    match fact:
+        case Assistant():
+            return _reply(view, fact)
+        case Result():
+            pending = {call.id for call in open_calls(view)}
+            return "" if fact.call in pending else f"no open call {fact.call}"
+        case Sent():
+            return unsendable(view)
+        case Offloaded():
+            return _offload(view, fact)
+        case Cleared():
+            unknown = [call for call in fact.calls if call not in view.ids]
+            return f"no such calls: {unknown}" if unknown else ""
+        case Compacted():
+            return _compact(view, fact)
+        case Rewound():
+            return "" if fact.to > 0 else "nothing stands before the first entry"
+        case _:
+            return ""
+
+
+def unsendable(view: View) -> str:
+    """Why no request may leave now; empty if one may."""
+    if view.epoch is None:
+        return "no epoch"
+    if view.open:
+        return f"calls without a result: {list(view.open)}"
+    if not waiting(view):
+        return "the last word is the model's"
+    return ""
+
+
+def _reply(view: View, fact: Assistant) -> str:
+    if view.epoch is None:
+        return "a reply before the first epoch"
+    if view.open:
+        return f"a reply while calls are open: {list(view.open)}"
+    ids = [call.id for call in calls(fact.content)]
+    if len(set(ids)) < len(ids) or not view.ids.isdisjoint(ids):
+        return f"call ids used twice: {ids}"
+    return ""
+
+
+def _offload(view: View, fact: Offloaded) -> str:
+    if view.open.get(fact.call) is not None:
+        return ""
+    unseen = (item.fact for item in view.items[view.seen :])
+    if any(isinstance(fact_, Result) and fact_.call == fact.call for fact_ in unseen):
+        return ""
+    return f"the result of {fact.call} is not there or was already seen"
+
+
+def _compact(view: View, fact: Compacted) -> str:
+    where = {item.seq: index for index, item in enumerate(view.items)}
+    if fact.first not in where or fact.last not in where:
+        return "the span's ends are not in the view"
+    first, last = where[fact.first], where[fact.last]
+    if first > last:
+        return "the span ends before it begins"
+    inside = view.items[first : last + 1]
+    asked = {c.id for i in inside if isinstance(i.fact, Assistant) for c in calls(i.fact.content)}
+    answered = {i.fact.call for i in inside if isinstance(i.fact, Result)}
+    return "" if asked == answered else f"the span splits calls: {sorted(asked ^ answered)}"

@@ -1,0 +1,101 @@
+"""What we know of a model, as values that a session can freeze."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Protocol = Literal["anthropic", "chat"]
+Quirk = Literal[
+    "no-stream-options",  # refuses stream_options
+    "max-tokens",  # wants max_tokens, not max_completion_tokens
+    "short-ids",  # tool ids must be nine alphanumerics (Mistral)
+    "no-user-after-tool",  # an assistant message must stand between tool and user (Mistral)
+    "text-parts",  # content must be a plain string
+    "echo-reasoning",  # reasoning must come back with each assistant message (DeepSeek, Kimi)
+    "text-calls",  # tool calls may arrive as text
+    "system-role",  # `system`, not `developer`
+    "no-cache-markers",  # refuses cache_control
+    "usage-include",  # OpenRouter: ask for cost with usage:{include:true}
+]
+
+
+class Price(msgspec.Struct, frozen=True, omit_defaults=True):
+    """US dollars per million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    read: float = 0.0
+    write: float = 0.0
+    write_1h: float = 0.0
+
+
+class Model(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One model behind one protocol: everything about it that shapes a request.
+
+    Where it is served and with which key is not here: that belongs to the host and is never
+    stored.
+    """
+
+    provider: str
+    id: str
+    protocol: Protocol
+    window: int = 200_000
+    output: int = 32_000
+    price: Price = Price()
+    quirks: tuple[Quirk, ...] = ()
+    params: str = ""
+    """Further members of the request body, as JSON text without braces."""
+    betas: tuple[str, ...] = ()
+    cache_ttl: Literal["5m", "1h"] = "5m"
+    images: bool = True
+
+    @property
+    def name(self) -> str:
+        """How a user writes it: `provider/id`."""
+        return f"{self.provider}/{self.id}"
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the provider counted for one reply; the four input and output kinds never overlap."""
+
+    input: int = 0
+    read: int = 0
+    write: int = 0
+    write_1h: int = 0
+    output: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+    @property
+    def prompt(self) -> int:
+        """The size of the request: plain, read from cache, and written to it."""
+        return self.input + self.read + self.write + self.write_1h
+
+    @property
+    def context(self) -> int:
+        """The window in use once the reply is part of it."""
+        return self.prompt + self.output
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input=self.input + other.input,
+            read=self.read + other.read,
+            write=self.write + other.write,
+            write_1h=self.write_1h + other.write_1h,
+            output=self.output + other.output,
+            reasoning=self.reasoning + other.reasoning,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+def cost(usage: Usage, price: Price) -> float:
+    """What these tokens cost, in US dollars."""
+    return (
+        usage.input * price.input
+        + usage.read * price.read
+        + usage.write * price.write
+        + usage.write_1h * (price.write_1h or price.write)
+        + usage.output * price.output
+    ) / 1_000_000

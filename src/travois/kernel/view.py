@@ -1,0 +1,204 @@
+"""What the model sees, as a function of the log.
+
+A view grows by `add`, one entry at a time, and is always equal to `project` of the same entries.
+It is total: whatever lines a damaged log has lost, the rest projects to a history that a provider
+accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from travois.kernel.blocks import AnyBlock, Call, Opaque, Text, calls
+from travois.kernel.facts import (
+    AnyFact,
+    Assistant,
+    Cleared,
+    Compacted,
+    Entry,
+    Epoch,
+    Offloaded,
+    Result,
+    Rewound,
+    Sent,
+    User,
+)
+
+LOST_RESULT = "The result of this call was lost when the session log was damaged."
+LOST_START = "(The beginning of this conversation was lost when the session log was damaged.)"
+
+
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """One message as shown, under the number of the entry that brought it."""
+
+    seq: int
+    fact: User | Assistant | Result
+
+
+class View(msgspec.Struct):
+    """The conversation as the model sees it. Only `add` changes it."""
+
+    epoch: Epoch | None = None
+    items: list[Item] = []
+    open: dict[str, Item | None] = {}
+    """Calls of the last reply that still lack a shown result, in the order asked."""
+    queued: list[Item] = []
+    """What was said while calls were open: shown after their results."""
+    ids: set[str] = set()
+    """Every call id ever used, so that none is used twice."""
+    moves: int = 0
+    """How many facts have moved the prefix: an encoder that saw fewer starts over."""
+    seen: int = 0
+    """How many items the model has been sent."""
+    sent: Sent | None = None
+    sent_moves: int = 0
+    """`moves` when the last request left: if it still stands, the prefix must too."""
+    anchor: int = 0
+    """How many pieces the last answered request had: the provider's cache ends there."""
+    replied: int = -1
+    """Where the last reply stands among the items."""
+    cleared: tuple[str, ...] = ()
+    """Calls whose results the provider clears for us."""
+
+    def add(self, entry: Entry) -> None:
+        """Take one more entry into account (all but `Rewound`, which only `project` can honour)."""
+        match entry.fact:
+            case User() as fact:
+                self._say(Item(entry.seq, fact))
+            case Assistant() as fact:
+                self._reply(Item(entry.seq, fact))
+            case Result() as fact:
+                self._answer(Item(entry.seq, fact))
+            case Sent() as fact:
+                self.sent, self.sent_moves, self.seen = fact, self.moves, len(self.items)
+            case Epoch() as fact:
+                self.epoch, self.moves, self.anchor = fact, self.moves + 1, 0
+            case Offloaded() as fact:
+                self._show(fact.call, fact.preview)
+            case Cleared() as fact:
+                self._clear(fact)
+            case Compacted() as fact:
+                self._compact(fact)
+            case Rewound():
+                raise AssertionError("a rewound log is projected anew")
+            case _:
+                pass
+
+    def _say(self, item: Item) -> None:
+        (self.queued if self.open else self.items).append(item)
+
+    def _reply(self, item: Item) -> None:
+        for call in [id for id, answer in self.open.items() if answer is None]:
+            self._answer(Item(item.seq, Result(call, (Text(LOST_RESULT),), error=True)))
+        if not self.items:
+            self.items.append(Item(item.seq, User((Text(LOST_START),), origin="note")))
+        self.replied = len(self.items)
+        self.items.append(item)
+        assert isinstance(item.fact, Assistant)
+        self.open = {call.id: None for call in calls(item.fact.content)}
+        self.ids.update(self.open)
+        if self.sent is not None:
+            self.anchor = self.sent.pieces
+
+    def _answer(self, item: Item) -> None:
+        assert isinstance(item.fact, Result)
+        if item.fact.call not in self.open or self.open[item.fact.call] is not None:
+            return
+        self.open[item.fact.call] = item
+        for id, answer in list(self.open.items()):
+            if answer is None:
+                return
+            self.items.append(answer)
+            del self.open[id]
+        self.items.extend(self.queued)
+        self.queued = []
+
+    def _clear(self, fact: Cleared) -> None:
+        if fact.where == "server":
+            self.cleared += fact.calls
+            return
+        self.moves, self.anchor = self.moves + 1, 0
+        for call in fact.calls:
+            self._show(call, fact.text)
+
+    def _show(self, call: str, text: str) -> None:
+        """Show another text in place of a result's content."""
+        held = self.open.get(call)
+        if held is not None:
+            self.open[call] = _retold(held, text)
+            return
+        for index in range(len(self.items) - 1, -1, -1):
+            item = self.items[index]
+            if isinstance(item.fact, Result) and item.fact.call == call:
+                self.items[index] = _retold(item, text)
+                return
+
+    def _compact(self, fact: Compacted) -> None:
+        where = {item.seq: index for index, item in enumerate(self.items)}
+        if fact.first not in where or fact.last not in where:
+            return
+        first, last = where[fact.first], where[fact.last]
+        self.items[first : last + 1] = [_summary(fact)]
+        self.moves, self.anchor = self.moves + 1, 0
+        self.seen = max(0, self.seen - (last - first))
+        self.replied = max(
+            (i for i, item in enumerate(self.items) if isinstance(item.fact, Assistant)), default=-1
+        )
+
+
+def project(entries: Iterable[Entry]) -> View:
+    """What the model sees after these entries."""
+    view = View()
+    for entry in living(list(entries)):
+        view.add(entry)
+    return view
+
+
+def living(entries: list[Entry]) -> list[Entry]:
+    """The entries that no later `Rewound` has taken out of the conversation."""
+    kept: list[Entry] = []
+    limit = None
+    for entry in reversed(entries):
+        if limit is not None and entry.seq > limit:
+            continue
+        if isinstance(entry.fact, Rewound):
+            limit = entry.fact.to if limit is None else min(limit, entry.fact.to)
+            continue
+        kept.append(entry)
+    kept.reverse()
+    return kept
+
+
+def waiting(view: View) -> bool:
+    """Whether the next word is the model's."""
+    if view.open or not view.items:
+        return False
+    last = view.items[-1].fact
+    return not isinstance(last, Assistant) or last.stop == "pause"
+
+
+def open_calls(view: View) -> tuple[Call, ...]:
+    """The calls of the last reply that have no result yet, in the order asked."""
+    if not view.open:
+        return ()
+    reply = view.items[view.replied].fact
+    assert isinstance(reply, Assistant)
+    return tuple(c for c in calls(reply.content) if c.id in view.open and view.open[c.id] is None)
+
+
+def _retold(item: Item, text: str) -> Item:
+    assert isinstance(item.fact, Result)
+    return Item(item.seq, msgspec.structs.replace(item.fact, content=(Text(text),)))
+
+
+def _summary(fact: Compacted) -> Item:
+    """A summary is the harness speaking, but a provider's own summary is the model's block."""
+    if fact.by == "provider":
+        return Item(fact.last, Assistant(fact.summary, stop="compaction"))
+    shown = tuple(block for block in fact.summary if not isinstance(block, Call | Opaque))
+    return Item(fact.last, User(shown, origin="note"))
+
+
+__all__ = ["AnyBlock", "AnyFact", "Item", "View", "living", "open_calls", "project", "waiting"]

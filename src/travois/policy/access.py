@@ -1,0 +1,29 @@
+"""What a call will touch, said before it runs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Access(msgspec.Struct, frozen=True):
+    """One thing that a call will touch: an absolute path, a command line, a URL, or a child."""
+
+    kind: Literal["read", "write", "exec", "net", "spawn"]
+    target: str
+
+
+def collide(one: tuple[Access, ...], other: tuple[Access, ...]) -> bool:
+    """Whether two calls must not run side by side: one changes what the other touches."""
+    return any(_clash(a, b) or _clash(b, a) for a in one for b in other)
+
+
+def _clash(a: Access, b: Access) -> bool:
+    if a.kind == "exec":
+        return True
+    return a.kind == "write" and b.kind in ("read", "write") and _overlap(a.target, b.target)
+
+
+def _overlap(a: str, b: str) -> bool:
+    return a == b or a.startswith(b.rstrip("/") + "/") or b.startswith(a.rstrip("/") + "/")
