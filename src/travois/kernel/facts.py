@@ -36,6 +36,8 @@ class Epoch(Fact, frozen=True):
     system: str
     tools: tuple[ToolSpec, ...] = ()
     why: str = "start"
+    unbind: bool = False
+    """Whether thinking before this point is let go even though the head stays as it was."""
 
 
 Origin = Literal["human", "note", "hook", "mail", "task"]

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text, calls
+from travois.kernel.blocks import Call, Opaque, Text, calls
 from travois.kernel.facts import (
-    AnyFact,
     Assistant,
     Cleared,
     Compacted,
@@ -27,6 +26,8 @@ from travois.kernel.facts import (
 )
 
 LOST_RESULT = "The result of this call was lost when the session log was damaged."
+THINKING = ("thinking", "redacted_thinking")
+"""Blocks that a provider binds to everything before them."""
 LOST_START = "(The beginning of this conversation was lost when the session log was damaged.)"
 
 
@@ -74,7 +75,7 @@ class View(msgspec.Struct):
             case Sent() as fact:
                 self.sent, self.sent_moves, self.seen = fact, self.moves, len(self.items)
             case Epoch() as fact:
-                self.epoch, self.moves, self.anchor = fact, self.moves + 1, 0
+                self._begin(fact)
             case Offloaded() as fact:
                 self._show(fact.call, fact.preview)
             case Cleared() as fact:
@@ -85,6 +86,16 @@ class View(msgspec.Struct):
                 raise AssertionError("a rewound log is projected anew")
             case _:
                 pass
+
+    def _begin(self, epoch: Epoch) -> None:
+        old = self.epoch
+        if old and (epoch.unbind or old.system != epoch.system or old.tools != epoch.tools):
+            self._unbind()
+        self.epoch, self.moves, self.anchor = epoch, self.moves + 1, 0
+
+    def _unbind(self) -> None:
+        """Let go of all thinking so far: it is bound to a history that no longer stands."""
+        self.items = [_without_thinking(item) for item in self.items]
 
     def _say(self, item: Item) -> None:
         (self.queued if self.open else self.items).append(item)
@@ -120,6 +131,7 @@ class View(msgspec.Struct):
             self.cleared += fact.calls
             return
         self.moves, self.anchor = self.moves + 1, 0
+        self._unbind()
         for call in fact.calls:
             self._show(call, fact.text)
 
@@ -142,6 +154,8 @@ class View(msgspec.Struct):
         first, last = where[fact.first], where[fact.last]
         self.items[first : last + 1] = [_summary(fact)]
         self.moves, self.anchor = self.moves + 1, 0
+        if fact.by != "provider":
+            self._unbind()
         self.seen = max(0, self.seen - (last - first))
         self.replied = max(
             (i for i, item in enumerate(self.items) if isinstance(item.fact, Assistant)), default=-1
@@ -193,12 +207,18 @@ def _retold(item: Item, text: str) -> Item:
     return Item(item.seq, msgspec.structs.replace(item.fact, content=(Text(text),)))
 
 
+def _without_thinking(item: Item) -> Item:
+    if not isinstance(item.fact, Assistant):
+        return item
+    kept = tuple(b for b in item.fact.content if not (isinstance(b, Opaque) and b.kind in THINKING))
+    if len(kept) == len(item.fact.content):
+        return item
+    return Item(item.seq, msgspec.structs.replace(item.fact, content=kept))
+
+
 def _summary(fact: Compacted) -> Item:
     """A summary is the harness speaking, but a provider's own summary is the model's block."""
     if fact.by == "provider":
         return Item(fact.last, Assistant(fact.summary, stop="compaction"))
     shown = tuple(block for block in fact.summary if not isinstance(block, Call | Opaque))
     return Item(fact.last, User(shown, origin="note"))
-
-
-__all__ = ["AnyBlock", "AnyFact", "Item", "View", "living", "open_calls", "project", "waiting"]

@@ -1,0 +1,70 @@
+"""An agent: a session plus the ports that the loop needs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from travois.engine.ports import Blobs, Files, Model, Person, Processes, Web
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool
+from travois.kernel.facts import User
+from travois.kernel.view import View
+from travois.policy.judge import Guard
+from travois.wire.pieces import Request
+
+
+class World(msgspec.Struct, frozen=True):
+    """Everything outside that tools may reach."""
+
+    root: str
+    files: Files
+    processes: Processes
+    web: Web
+    blobs: Blobs
+    spill: Callable[[str, bytes], str]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Where a run stops by itself; zero means no limit."""
+
+    turns: int = 0
+    dollars: float = 0.0
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long to go on trying when a provider fails."""
+
+    attempts: int = 10
+    first: float = 0.5
+    longest: float = 60.0
+
+
+class Encoder(Protocol):
+    """Makes requests out of views."""
+
+    def request(self, view: View) -> Request:
+        """The next request; the same view gives the same bytes."""
+        ...
+
+
+class Agent(msgspec.Struct):
+    """What one conversation runs on. The log is its only memory; `inbox` is what waits outside."""
+
+    session: Session
+    model: Model
+    encoder: Encoder
+    tools: Mapping[str, AnyTool]
+    world: World
+    guard: Guard
+    person: Person
+    limits: Limits = Limits()
+    patience: Patience = Patience()
+    inbox: deque[User] = msgspec.field(default_factory=deque[User])
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    chance: Callable[[], float] = lambda: 0.5
+    """A number from 0 to 1, for jitter."""

@@ -1,0 +1,205 @@
+"""Answering tool calls: validate, judge, run, record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from travois.engine.agent import Agent, World
+from travois.engine.ports import Progress, Question, Running
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool, Here, Outcome, Refusal
+from travois.kernel.blocks import Call, Text
+from travois.kernel.facts import Asked, Decided, Noted, Result
+from travois.kernel.view import open_calls
+from travois.policy.access import Access, collide
+from travois.policy.judge import Verdict, judge
+from travois.policy.rules import Use
+
+ALONGSIDE = 16
+"""How many calls of one reply run side by side at most."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A call that is understood: its tool, its arguments, and what it will touch."""
+
+    call: Call
+    tool: AnyTool
+    args: msgspec.Struct
+    accesses: tuple[Access, ...]
+
+
+async def act(agent: Agent) -> None:
+    """Answer every open call; what cannot collide runs side by side."""
+    waiting = list(open_calls(agent.session.view))
+    while waiting:
+        batch = _batch(agent, waiting)
+        del waiting[: len(batch) or 1]
+        allowed = [ready for ready in batch if await _permitted(agent, ready)]
+        if any(access.kind != "read" for ready in allowed for access in ready.accesses):
+            agent.session.sync()
+        await _run(agent, allowed)
+
+
+async def _run(agent: Agent, batch: Sequence[Ready]) -> None:
+    if len(batch) == 1:
+        await _perform(agent, batch[0])
+    elif batch:
+        async with anyio.create_task_group() as group:
+            for ready in batch:
+                group.start_soon(_perform, agent, ready)
+
+
+def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
+    """The longest run of calls from the front that may run together; a bad one is answered."""
+    batch: list[Ready] = []
+    for call in waiting[:ALONGSIDE]:
+        ready = _understand(agent, call)
+        if ready is None:
+            if not batch:
+                _reject(agent, call)
+            break
+        if any(collide(ready.accesses, other.accesses) for other in batch):
+            break
+        batch.append(ready)
+    return batch
+
+
+def _understand(agent: Agent, call: Call) -> Ready | None:
+    tool = agent.tools.get(call.name)
+    if tool is None:
+        return None
+    try:
+        args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    here = Here(agent.world.root, _cwd(agent.session, agent.world))
+    return Ready(call, tool, args, _resolved(tool.access(args, here)))
+
+
+def _reject(agent: Agent, call: Call) -> None:
+    """Tell the model what is wrong with its call; nothing ran."""
+    tool = agent.tools.get(call.name)
+    if tool is None:
+        why = f"There is no tool {call.name!r}. The tools are: {', '.join(agent.tools)}."
+    else:
+        why = f"{call.name} was not run: {_schema_error(tool, call)}"
+    agent.session.append(Decided(call.id, "deny", why, by="schema"))
+    _record(agent, call, Outcome((Text(why),), error=True))
+
+
+def _schema_error(tool: AnyTool, call: Call) -> str:
+    try:
+        msgspec.json.decode(call.args, type=tool.args, strict=False)
+    except msgspec.ValidationError as error:
+        names = [field.encode_name for field in msgspec.structs.fields(tool.args)]
+        return f"{error}. Its fields are: {', '.join(names)}."
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        return f"the arguments are not valid JSON ({error}). Send one JSON object."
+    raise AssertionError("the call was fine")
+
+
+def _resolved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+    """The same accesses with links followed, so that the judge sees what will be touched."""
+    return tuple(
+        replace(access, target=os.path.realpath(access.target))
+        if access.kind in ("read", "write")
+        else access
+        for access in accesses
+    )
+
+
+async def _permitted(agent: Agent, ready: Ready) -> bool:
+    verdict = judge(agent.guard, Use(ready.call.name, ready.accesses, agent.world.root))
+    decided = await _decide(agent, ready, verdict)
+    agent.session.append(decided)
+    if decided.verdict == "allow":
+        return True
+    text = f"Permission denied: {decided.because}. Nothing was run."
+    _record(agent, ready.call, Outcome((Text(text),), error=True))
+    return False
+
+
+async def _decide(agent: Agent, ready: Ready, verdict: Verdict) -> Decided:
+    call = ready.call
+    if verdict.effect != "ask":
+        return Decided(call.id, verdict.effect, verdict.because, by=verdict.by)
+    question = Question(
+        call=call.id,
+        tool=call.name,
+        args=call.args,
+        summary=ready.tool.summary(ready.args),
+        because=verdict.because,
+    )
+    agent.session.append(Asked(call.id, question.summary))
+    answer = await agent.person.decide(question)
+    because = answer.reason or verdict.because
+    return Decided(call.id, "allow" if answer.allow else "deny", because, by="person")
+
+
+async def _perform(agent: Agent, ready: Ready) -> None:
+    agent.session.emit(Running(ready.call.id, ready.call.name))
+    env = CallEnv(agent.session, agent.world, call=ready.call.id)
+    try:
+        outcome = await ready.tool.run(ready.args, env, ready.call.id)
+    except Refusal as refusal:
+        outcome = Outcome((Text(str(refusal)),), error=True)
+    except OSError as error:
+        outcome = Outcome((Text(f"{ready.call.name} failed: {error}"),), error=True)
+    except Exception as error:  # noqa: BLE001 - a tool's own bug must not end the session
+        outcome = _crashed(agent, ready, error)
+    _record(agent, ready.call, outcome)
+
+
+def _crashed(agent: Agent, ready: Ready, error: Exception) -> Outcome:
+    from traceback import format_exception
+
+    agent.session.append(Noted("crash", "".join(format_exception(error))))
+    text = f"{ready.call.name} broke: {type(error).__name__}: {error}. This is a bug in the tool."
+    return Outcome((Text(text),), error=True)
+
+
+def _record(agent: Agent, call: Call, outcome: Outcome) -> None:
+    agent.session.append(Result(call.id, outcome.content, outcome.error, outcome.detail))
+    for change in outcome.changes:
+        agent.session.append(change)
+
+
+def _cwd(session: Session, world: World) -> str:
+    return session.state.get("cwd", world.root)
+
+
+class CallEnv:
+    """The world as one call sees it."""
+
+    def __init__(self, session: Session, world: World, *, call: str) -> None:
+        self._session = session
+        self._world = world
+        self._call = call
+        self.root = world.root
+        self.files = world.files
+        self.processes = world.processes
+        self.web = world.web
+        self.blobs = world.blobs
+
+    @property
+    def cwd(self) -> str:
+        """Where the shell stands."""
+        return _cwd(self._session, self._world)
+
+    @property
+    def state(self) -> Mapping[str, str]:
+        """The newest value of each `Changed` fact."""
+        return self._session.state
+
+    def spill(self, call: str, data: bytes) -> str:
+        """Keep a large output in the session's folder."""
+        return self._world.spill(call, data)
+
+    def progress(self, text: str) -> None:
+        """Show that something goes on."""
+        self._session.emit(Progress(self._call, text))

@@ -1,0 +1,149 @@
+"""One request, one reply: sending, listening, trying again."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from travois.engine.agent import Agent
+from travois.engine.ports import Retrying
+from travois.engine.retry import pause
+from travois.kernel.blocks import AnyBlock, Call
+from travois.kernel.facts import Assistant, Epoch, Failed, Sent
+from travois.kernel.models import Quirk
+from travois.kernel.tokens import context_tokens
+from travois.kernel.view import View
+from travois.wire.pieces import Request
+from travois.wire.replies import Problem, Reply
+
+LATCHES: dict[str, Quirk] = {
+    "stream_options": "no-stream-options",
+    "max_completion_tokens": "max-tokens",
+    "cache_control": "no-cache-markers",
+}
+"""Fields that some servers refuse, and what we do without them."""
+
+
+async def ask(agent: Agent) -> str:
+    """Get one reply into the log; returns why there is none, in words, or nothing."""
+    attempt = 1
+    while True:
+        try:
+            reply = await _receive(agent, _send(agent))
+        except Problem as problem:
+            if remedy := _remedy(agent.session.view, problem):
+                _fail(agent, problem, attempt=attempt, wait=0.0)
+                agent.session.append(remedy)
+                continue
+            wait = pause(problem, attempt, patience=agent.patience, chance=agent.chance())
+            _fail(agent, problem, attempt=attempt, wait=wait)
+            if wait is None:
+                return f"{problem.kind}: {problem.message}"
+            await agent.sleep(wait)
+            attempt += 1
+        else:
+            agent.session.append(_assistant(agent.session.view, reply))
+            return ""
+
+
+def _send(agent: Agent) -> Request:
+    view = agent.session.view
+    request = agent.encoder.request(view)
+    agent.session.append(
+        Sent(
+            pieces=request.pieces,
+            chain=request.chain,
+            digest=request.digest,
+            size=len(request.body),
+            tokens=context_tokens(view),
+        )
+    )
+    return request
+
+
+async def _receive(agent: Agent, request: Request) -> Reply:
+    async with agent.model.stream(request) as stream:
+        async for event in stream:
+            if isinstance(event, Reply):
+                return event
+            agent.session.emit(event)
+    raise Problem("garbled", "the stream ended without a reply")
+
+
+def _fail(agent: Agent, problem: Problem, *, attempt: int, wait: float | None) -> None:
+    agent.session.append(
+        Failed(
+            kind=problem.kind,
+            message=problem.message,
+            status=problem.status,
+            attempt=attempt,
+            wait=-1.0 if wait is None else wait,
+            request=problem.request,
+        )
+    )
+    if wait is not None:
+        agent.session.emit(
+            Retrying(
+                kind=problem.kind,
+                message=problem.message,
+                status=problem.status,
+                attempt=attempt,
+                attempts=agent.patience.attempts,
+                wait=wait,
+            )
+        )
+
+
+def _remedy(view: View, problem: Problem) -> Epoch | None:
+    """A changed head with which the same history may pass; each is taken once at most."""
+    epoch = view.epoch
+    assert epoch is not None
+    model = epoch.model
+    if problem.kind == "field" and (quirk := LATCHES.get(problem.field)):
+        if quirk not in model.quirks:
+            return _changed(epoch, replace(model, quirks=(*model.quirks, quirk)), problem)
+    elif problem.kind == "beta" and problem.field in model.betas:
+        kept = tuple(beta for beta in model.betas if beta != problem.field)
+        return _changed(epoch, replace(model, betas=kept), problem)
+    elif problem.kind == "output" and 0 < problem.limit < model.output:
+        return _changed(epoch, replace(model, output=problem.limit), problem)
+    elif problem.kind in ("bound", "thinking") and not epoch.unbind:
+        return replace(epoch, why=problem.message, unbind=True)
+    return None
+
+
+def _changed(epoch: Epoch, model: object, problem: Problem) -> Epoch:
+    return replace(epoch, model=model, why=problem.message)
+
+
+def _assistant(view: View, reply: Reply) -> Assistant:
+    content, detail = reply.content, reply.detail
+    if reply.stop == "length" and content and isinstance(content[-1], Call):
+        content, detail = content[:-1], "call"
+    return Assistant(
+        content=_unique(view, content),
+        stop=reply.stop,
+        usage=reply.usage,
+        model=reply.model,
+        id=reply.id,
+        detail=detail,
+    )
+
+
+def _unique(view: View, content: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
+    """The same blocks, with call ids that this session has not used yet.
+
+    Local servers number the calls of each reply from nought; providers refuse repeated ids.
+    """
+    used: set[str] = set()
+    return tuple(_renamed(block, view.ids, used) for block in content)
+
+
+def _renamed(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
+    if not isinstance(block, Call):
+        return block
+    id, number = block.id or "call_0", len(taken)
+    while id in taken or id in used:
+        number += 1
+        id = f"{block.id or 'call'}_{number}"
+    used.add(id)
+    return block if id == block.id else replace(block, id=id)
