@@ -68,6 +68,8 @@ class Stat(msgspec.Struct, frozen=True):
     kind: Literal["file", "folder", "other"]
     size: int
     modified: float
+    link: str = ""
+    """Where it really is, if the path itself is a link."""
 
 
 class Stale(Exception):
@@ -79,6 +81,10 @@ class Files(Protocol):
 
     async def stat(self, path: str) -> Stat | None:
         """What the path is; None if nothing is there."""
+        ...
+
+    async def names(self, folder: str, *, limit: int) -> list[str]:
+        """The first names in a folder, in order; those of folders end with a slash."""
         ...
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:

@@ -1,0 +1,87 @@
+"""A small real world for tool tests: a folder, real files, and the session's state as a dict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from travois.engine.ports import digest
+from travois.engine.tool import AnyTool, Here, Outcome
+from travois.host.files import DiskFiles
+from travois.policy.access import Access
+
+
+class MemoryBlobs:
+    """Blobs in a dict."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        name = digest(data)
+        self.held[name] = data
+        return name
+
+    def get(self, name: str) -> bytes:
+        return self.held[name]
+
+
+class World:
+    """An `Env` over a temporary folder. `processes` and `web` are set by the tests that need them.
+
+    `run` is one call in an event loop of its own; `call` is the same inside a running loop. Both
+    raise `Refusal` and schema errors as they come.
+    """
+
+    def __init__(self, tmp_path: Path) -> None:
+        home = tmp_path / "workspace"
+        home.mkdir(exist_ok=True)
+        self.folder = home
+        self.spilled = tmp_path / "spilled"
+        self.root = str(home)
+        self.cwd = str(home)
+        self.state: dict[str, str] = {}
+        self.files = DiskFiles()
+        self.processes: Any = None
+        self.web: Any = None
+        self.blobs = MemoryBlobs()
+        self.shown: list[str] = []
+
+    def spill(self, call: str, data: bytes) -> str:
+        self.spilled.mkdir(exist_ok=True)
+        path = self.spilled / f"{call}.txt"
+        path.write_bytes(data)
+        return str(path)
+
+    def progress(self, text: str) -> None:
+        self.shown.append(text)
+
+    async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Outcome:
+        outcome = await tool.run(msgspec.convert(args, tool.args), self, call_id)
+        self.state.update({change.what: change.value for change in outcome.changes})
+        if "cwd" in self.state:
+            self.cwd = self.state["cwd"]
+        return outcome
+
+    def run(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Outcome:
+        async def main() -> Outcome:
+            return await self.call(tool, call_id, **args)
+
+        return anyio.run(main)
+
+    def access(self, tool: AnyTool, **args: Any) -> tuple[Access, ...]:
+        here = Here(root=self.root, cwd=self.cwd)
+        return tool.access(msgspec.convert(args, tool.args), here)
+
+    def write(self, name: str, data: bytes | str) -> str:
+        """Put a file into the workspace behind the tools' backs; returns its path."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return str(path)
+
+    def bytes(self, name: str) -> bytes:
+        return (self.folder / name).read_bytes()
