@@ -1,0 +1,53 @@
+"""Writing to disk so that a reader finds the old bytes or the new ones, never half of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from travois.kernel.faults import Fault
+
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put these bytes in the place of the file, at once and for good. Raises OSError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk; file systems that cannot are left alone."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(fd)
+
+
+def fault(what: str, error: OSError, *, path: Path) -> Fault:
+    """What the operating system refused, as something that the user can mend."""
+    if error.errno in FULL:
+        return Fault(what, why="the disk is full", fix=f"Free some space for {path} and try again.")
+    if error.errno in DENIED:
+        fix = f"Make {path} writable, or set TRAVOIS_HOME to a folder that is."
+        return Fault(what, why=f"{path}: {_reason(error)}", fix=fix)
+    return Fault(what, why=f"{path}: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

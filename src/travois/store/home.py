@@ -1,0 +1,79 @@
+"""Where Travois keeps everything that outlives a process: one folder, for its owner only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.store import disk
+
+
+class Home(msgspec.Struct, frozen=True):
+    """The folder and what lies where in it."""
+
+    path: Path
+
+    @property
+    def sessions(self) -> Path:
+        """One folder per project, and in it one per session."""
+        return self.path / "sessions"
+
+    @property
+    def blobs(self) -> Path:
+        """Bytes by the name of their content."""
+        return self.path / "blobs"
+
+    @property
+    def projects(self) -> Path:
+        """What is known of folders, so that one that was moved is known again."""
+        return self.path / "projects"
+
+    @property
+    def trash(self) -> Path:
+        """What was pruned, until the trash is emptied."""
+        return self.path / "trash"
+
+    @property
+    def settings(self) -> Path:
+        """The user's settings."""
+        return self.path / "settings.json"
+
+    def session(self, project: str, id: str) -> Path:
+        """The folder of one session."""
+        return self.sessions / project / id
+
+    def prepare(self) -> Home:
+        """Make the folder if it is missing, and see that it can be written to."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.sessions.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise disk.fault("Travois cannot keep its files", error, path=self.path) from error
+        if not os.access(self.sessions, os.W_OK | os.X_OK):
+            raise Fault(
+                "Travois cannot keep its files",
+                why=f"{self.sessions} is not writable",
+                fix="Make it writable, or set TRAVOIS_HOME to a folder that is.",
+            )
+        return self
+
+
+def locate(environ: Mapping[str, str]) -> Home:
+    """The home that this environment asks for; nothing is made yet."""
+    if chosen := environ.get("TRAVOIS_HOME"):
+        return Home(Path(chosen).expanduser().absolute())
+    state = environ.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):  # a relative one is to be ignored, says its specification
+        return Home(Path(state) / "travois")
+    person = environ.get("HOME", "")
+    if not person.startswith("/"):
+        raise Fault(
+            "Travois does not know where to keep its files",
+            why="HOME is not set",
+            fix="Set TRAVOIS_HOME to a folder of yours.",
+        )
+    return Home(Path(person) / ".local" / "state" / "travois")

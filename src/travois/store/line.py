@@ -1,0 +1,99 @@
+"""One line of a log: an entry as JSON, with a checksum over all that stands before it."""
+
+from __future__ import annotations
+
+import json
+from zlib import crc32
+
+import msgspec
+
+from travois.kernel.facts import Entry, Unknown
+
+START = b'{"seq":'
+CRC = b',"crc":'
+TORN = "the line does not end"
+DAMAGED = "the checksum does not match"
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Entry)
+
+
+class Foreign(Exception):
+    """A line that is whole, but of a kind that this version does not know."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.problem = problem
+
+
+class _Loose(msgspec.Struct):
+    """An entry of which only the outside is understood."""
+
+    seq: int
+    at: float
+    fact: msgspec.Raw
+    ignorable: bool = False
+
+
+class _Kind(msgspec.Struct):
+    """What a fact calls itself."""
+
+    type: str = "?"
+
+
+def encode(entry: Entry) -> tuple[Entry, bytes]:
+    """The entry as it will be read again, and its line."""
+    try:
+        body = _encoder.encode(entry)[:-1]
+    except UnicodeEncodeError:
+        return encode(_legible(entry))
+    return entry, b"%b%b%d}\n" % (body, CRC, crc32(body))
+
+
+def decode(record: bytes) -> Entry:
+    """The entry of a whole record. Raises `Foreign`."""
+    try:
+        return _decoder.decode(record)
+    except ValueError as error:
+        return _unknown(record, error)
+
+
+def records(line: bytes) -> tuple[list[bytes], str]:
+    """The whole records of a line, and what is wrong with it; all is well if that is empty.
+
+    A line that lost its line break, or that began with the rest of a torn one, still gives the
+    records in it that are whole: no string in a record can hold the bytes that begin one.
+    """
+    if not line.endswith(b"\n"):
+        return [], TORN
+    if _whole(line[:-1]):
+        return [line], ""
+    parts = (START + part for part in line.split(START)[1:])
+    return [part for part in map(_trimmed, parts) if _whole(part)], DAMAGED
+
+
+def _whole(record: bytes) -> bool:
+    cut = record.rfind(CRC)
+    return cut > 0 and record[cut + len(CRC) :] == b"%d}" % crc32(record[:cut])
+
+
+def _trimmed(part: bytes) -> bytes:
+    return part[: part.rfind(b"}") + 1]
+
+
+def _unknown(record: bytes, error: ValueError) -> Entry:
+    try:
+        loose = msgspec.json.decode(record, type=_Loose)
+        kind = msgspec.json.decode(loose.fact, type=_Kind).type
+    except ValueError:
+        raise Foreign("?", str(error)) from None
+    if not loose.ignorable:
+        raise Foreign(kind, str(error)) from None
+    return Entry(loose.seq, loose.at, Unknown(bytes(loose.fact).decode()))
+
+
+def _legible(entry: Entry) -> Entry:
+    """The same entry without lone surrogates, which come from file names and fit in no JSON."""
+    text = json.dumps(msgspec.to_builtins(entry), ensure_ascii=False)
+    return _decoder.decode(text.encode("utf-8", "replace"))

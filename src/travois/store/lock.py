@@ -1,0 +1,167 @@
+"""One writer per session: a lock that dies with its process and says who holds it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.store import disk
+
+UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A process, told apart from all others: by machine, boot, number and start."""
+
+    pid: int
+    host: str = ""
+    boot: str = ""
+    started: str = ""
+    since: float = 0.0
+
+
+class Lock:
+    """The right to write to a session, until `release` or the end of the process."""
+
+    def __init__(self, fd: int, claim: Path | None = None) -> None:
+        self._fd = fd
+        self._claim = claim
+
+    def release(self) -> None:
+        """Let others write. The file stays: removing it would let two hold it at once."""
+        if self._fd < 0:
+            return
+        if self._claim is not None:
+            self._claim.unlink(missing_ok=True)
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+        self._fd = -1
+
+
+def acquire(folder: Path) -> Lock:
+    """Take the lock of a session's folder, or say who has it."""
+    path = folder / "lock"
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise disk.fault(f"Session {folder.name} cannot be locked", error, path=path) from error
+    try:
+        return Lock(fd, _take(fd, path))
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def holder(folder: Path) -> Holder | None:
+    """Who writes to this session at the moment, if anybody does.
+
+    Read from what holders write down, not by trying the lock: a probe could get in the way of a
+    process that is just starting.
+    """
+    path = folder / "lock"
+    return _living(path) or _living(_claim(path))
+
+
+def _take(fd: int, path: Path) -> Path | None:
+    """Lock the open file; where the file system has no locks, claim it by a second file."""
+    claim = None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _held(path, _read(path)) from None
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise disk.fault("A session cannot be locked", error, path=path) from error
+        claim = _stake(path)
+    with suppress(OSError):  # a full disk must not keep a session from being opened
+        os.ftruncate(fd, 0)
+        os.write(fd, msgspec.json.encode(myself()))
+    return claim
+
+
+def _stake(path: Path) -> Path:
+    claim = _claim(path)
+    if (other := _living(claim)) is not None:
+        raise _held(path, other)
+    claim.unlink(missing_ok=True)
+    try:
+        fd = os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise _held(path, _read(claim)) from None
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.encode(myself()))
+    return claim
+
+
+def _claim(path: Path) -> Path:
+    return path.with_name("lock.held")
+
+
+def _living(claim: Path) -> Holder | None:
+    """The holder that a claim names, unless it is known to be gone."""
+    other = _read(claim)
+    if other is None:
+        return None
+    me = myself()
+    if other.host != me.host:
+        return other  # nothing can be known of a process elsewhere
+    alive = other.boot == me.boot and _running(other.pid) and _started(other.pid) == other.started
+    return other if alive else None
+
+
+def _running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # somebody else's
+    return pid > 0
+
+
+def myself() -> Holder:
+    """This process."""
+    pid = os.getpid()
+    return Holder(pid, os.uname().nodename, _boot(), _started(pid), time.time())
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """When a process started, in ticks since boot; empty if it is gone or that is not told."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return fields[19]
+
+
+def _read(path: Path) -> Holder | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, ValueError):
+        return None
+
+
+def _held(path: Path, other: Holder | None) -> Fault:
+    who = "another process"
+    if other is not None:
+        who = f"process {other.pid} on {other.host} since {time.ctime(other.since)}"
+    return Fault(
+        f"Session {path.parent.name} is in use",
+        why=f"held by {who}",
+        fix="Close it there, or use --fork-session to go on in a copy.",
+    )

@@ -1,0 +1,193 @@
+"""Which project a folder belongs to, so that its sessions are found after it was moved.
+
+A repository is known by its first commit, whatever its clones and worktrees are called. Any other
+folder is known by its path, and once it was moved by its inode. This is a name, not a proof: that
+two folders share it says nothing about whether either is to be trusted.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from hashlib import blake2b
+
+import msgspec
+
+from travois.store import disk
+from travois.store.home import Home
+
+PATIENCE = 5.0
+
+
+class Project(msgspec.Struct, frozen=True):
+    """A project: the key of its sessions, its folder, and keys it may have had before."""
+
+    key: str
+    root: str
+    also: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys under which its sessions may lie."""
+        return (self.key, *self.also)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What is remembered of a folder; `stamp` changes when another one takes its place."""
+
+    path: str
+    key: str
+    stamp: str
+
+
+def identify(home: Home, cwd: str) -> Project:
+    """The project of a folder. Starts git only for a repository that was never seen before."""
+    folder = os.path.realpath(cwd)
+    root, common = _repository(folder)
+    if not common:
+        return Project(_by_path(home, folder), folder)
+    key = _by_history(home, root, common=common)
+    if not key:
+        return Project(_by_path(home, root), root)
+    earlier = _load(home, _name(root))
+    also = (earlier.key,) if earlier is not None and earlier.key != key else ()
+    return Project(key, root, also)
+
+
+def _repository(folder: str) -> tuple[str, str]:
+    """The top of the repository around a folder and its common git folder; empty if none."""
+    while True:
+        git = os.path.join(folder, ".git")
+        if os.path.isfile(os.path.join(git, "HEAD")):
+            return folder, git
+        if linked := _linked(git):
+            return folder, linked
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return "", ""
+        folder = parent
+
+
+def _linked(file: str) -> str:
+    """Where a worktree's or submodule's `.git` file leads: the git folder that all share."""
+    where = _text(file).removeprefix("gitdir:").strip()
+    if not where:
+        return ""
+    git = os.path.join(os.path.dirname(file), where)
+    shared = os.path.join(git, _text(os.path.join(git, "commondir")).strip())
+    return os.path.realpath(shared) if os.path.isfile(os.path.join(git, "HEAD")) else ""
+
+
+def _by_history(home: Home, root: str, *, common: str) -> str:
+    """The key of a repository; empty if it has no history yet or git is missing."""
+    stamp = _git_stamp(common)
+    known = _load(home, _name(common))
+    if known is not None and known.stamp == stamp:
+        return known.key
+    key = _first_commit(root)
+    if key:
+        _save(home, _name(common), Record(common, key, stamp))
+    return key
+
+
+def _first_commit(root: str) -> str:
+    import subprocess
+
+    command = ("git", "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env=kept | {"GIT_NO_LAZY_FETCH": "1"},
+            timeout=PATIENCE,
+            check=True,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        return f"dir-{_hash(root)}"  # remembered, so that a huge history is not walked each time
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f"git-{done.stdout[:20].strip()}"
+
+
+def _by_path(home: Home, folder: str) -> str:
+    """The key of a folder, which it keeps when it is moved."""
+    known = _load(home, _name(folder))
+    if known is not None:
+        return known.key
+    place, birth = _place(folder)
+    moved = _load(home, f"at-{place}")
+    same = moved is not None and moved.stamp == birth and not os.path.exists(moved.path)
+    key = moved.key if moved is not None and same else f"dir-{_hash(f'{folder} {place}')}"
+    if moved is not None and same:
+        _forget(home, _name(moved.path))
+    record = Record(folder, key, birth)
+    _save(home, _name(folder), record)
+    _save(home, f"at-{place}", record)
+    return key
+
+
+def _place(folder: str) -> tuple[str, str]:
+    """Where a folder lies on the disk, and when it was born: inodes are used again."""
+    stat = os.stat(folder)
+    return f"{stat.st_dev}-{stat.st_ino}", _birth(folder)
+
+
+def _birth(path: str) -> str:
+    """When a folder was made, in words that only mean something to this function."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "statx"):
+        return str(getattr(os.stat(path), "st_birthtime", ""))
+    here, btime, at = -100, 0x800, 80  # AT_FDCWD, STATX_BTIME, where struct statx has it
+    found = ctypes.create_string_buffer(256)
+    if libc.statx(here, os.fsencode(path), 0, btime, found):
+        return ""
+    return found.raw[at : at + 12].hex()
+
+
+def _git_stamp(common: str) -> str:
+    """Changes when another repository is put in this one's place; that costs one run of git."""
+    stat = os.stat(common)
+    with suppress(OSError):
+        born = os.stat(os.path.join(common, "description")).st_mtime_ns
+        return f"{stat.st_ino}-{born}"
+    return str(stat.st_ino)
+
+
+def _hash(text: str) -> str:
+    return blake2b(os.fsencode(text), digest_size=10).hexdigest()
+
+
+def _name(path: str) -> str:
+    return _hash(path)
+
+
+def _load(home: Home, name: str) -> Record | None:
+    try:
+        return msgspec.json.decode((home.projects / name).read_bytes(), type=Record)
+    except (OSError, ValueError):
+        return None
+
+
+def _save(home: Home, name: str, record: Record) -> None:
+    """Remember, if that is possible: a home that cannot be written to is reported elsewhere."""
+    with suppress(OSError, UnicodeEncodeError):
+        home.projects.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.replace(home.projects / name, msgspec.json.encode(record))
+
+
+def _forget(home: Home, name: str) -> None:
+    with suppress(OSError):
+        (home.projects / name).unlink(missing_ok=True)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(4096)
+    except OSError:
+        return ""

@@ -1,0 +1,62 @@
+"""Small sessions for the tests of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+from travois.kernel.blocks import Call, Text
+from travois.kernel.facts import (
+    AnyFact,
+    Assistant,
+    Changed,
+    Decided,
+    Ended,
+    Entry,
+    Epoch,
+    Opened,
+    Result,
+    User,
+)
+from travois.kernel.models import Model
+from travois.store.log import Log
+
+EPOCH = Epoch(Model("lab", "echo-1", "chat"), system="Be brief.")
+
+
+def opened(id: str = "s1", **more: object) -> Opened:
+    return Opened(id, **({"cwd": "/w", "project": "dir-1", "version": "0.1"} | more))  # type: ignore[arg-type]
+
+
+def turns(number: int, *, start: int = 0) -> Iterator[AnyFact]:
+    """Turns of five facts, each with one call."""
+    for index in range(start, start + number):
+        call = f"call-{index}"
+        yield User((Text(f"question {index} \u2028 ünï"),))
+        yield Assistant((Text("let me look"), Call(call, "Bash", '{"command":"ls"}')), "calls")
+        yield Decided(call, "allow", "read-only")
+        yield Result(call, (Text(f"line one\nline two {index}"),))
+        yield Assistant((Text(f"answer {index}"),), "end")
+        yield Ended("end")
+
+
+def clock() -> Callable[[], float]:
+    ticks = count(1_700_000_000)
+    return lambda: float(next(ticks))
+
+
+def facts(number: int = 2) -> list[AnyFact]:
+    return [EPOCH, *turns(number), Changed("name", "little one")]
+
+
+def write(folder: Path, *, first: Opened | None = None, then: list[AnyFact] | None = None) -> None:
+    """A whole session on disk."""
+    with Log.create(folder, first or opened(folder.name), clock=clock()) as log:
+        for fact in facts() if then is None else then:
+            log.append(fact)
+
+
+def entries(folder: Path) -> list[Entry]:
+    with Log.open(folder) as log:
+        return list(log.read())
