@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from travois.kernel.faults import Fault
+from travois.store.blobs import Blobs, digest
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_bytes_are_kept_once_under_the_name_of_their_content(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    name = blobs.put(b"picture")
+    assert blobs.put(b"picture") == name == digest(b"picture")
+    assert blobs.get(name) == b"picture"
+    assert _files(tmp_path) == [tmp_path / name[:2] / name[2:]]
+
+
+def test_missing_damaged_and_senseless_names_are_key_errors(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path / "blobs")
+    name = blobs.put(b"picture")
+    _files(tmp_path)[0].write_bytes(b"pictura")
+    for bad in (name, digest(b"other"), "", "../../etc/passwd", "/etc/passwd", "z" * 64):
+        with pytest.raises(KeyError):
+            blobs.get(bad)
+
+
+def test_a_blob_that_lost_bytes_is_mended_by_keeping_it_again(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    name = blobs.put(b"picture")
+    _files(tmp_path)[0].write_bytes(b"")
+    assert blobs.put(b"picture") == name
+    assert blobs.get(name) == b"picture"
+
+
+def test_many_keeping_the_same_bytes_do_not_disturb_each_other(tmp_path: Path) -> None:
+    blobs = Blobs(tmp_path)
+    data = b"x" * 100_000
+    threads = [threading.Thread(target=blobs.put, args=(data,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert blobs.get(digest(data)) == data
+    assert len(_files(tmp_path)) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Fault, match="could not be kept"):
+        Blobs(tmp_path / "file").put(b"x")

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from travois.kernel.faults import Fault
+from travois.store.home import Home, locate
+
+
+def test_the_environment_says_where_home_is() -> None:
+    ways = {
+        "/here": {"TRAVOIS_HOME": "/here", "XDG_STATE_HOME": "/state", "HOME": "/me"},
+        "/state/travois": {"XDG_STATE_HOME": "/state", "HOME": "/me"},
+        "/me/.local/state/travois": {"XDG_STATE_HOME": "relative", "HOME": "/me"},
+    }
+    assert {str(locate(environ).path): environ for environ in ways.values()} == ways
+
+
+def test_no_home_at_all_is_a_fault_that_says_what_to_set() -> None:
+    with pytest.raises(Fault, match="Set TRAVOIS_HOME"):
+        locate({})
+
+
+def test_home_is_made_for_its_owner_only(tmp_path: Path) -> None:
+    home = Home(tmp_path / "a" / "home").prepare()
+    assert home.path.stat().st_mode & 0o777 == 0o700
+    assert home.prepare().session("p", "s") == home.path / "sessions" / "p" / "s"
+
+
+def test_a_home_that_cannot_be_made_is_a_fault_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Fault, match="Travois cannot keep its files"):
+        Home(tmp_path / "file" / "home").prepare()
