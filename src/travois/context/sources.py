@@ -1,0 +1,34 @@
+"""What the model should know that can change: told once at the start, later at the tail.
+
+Model sees: a note before the first prompt.
+Tokens: about 80.
+Cache: never moves the prefix; nothing volatile stands in the system text.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from travois.kernel.blocks import Text
+from travois.kernel.facts import User
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """Where a session starts."""
+
+    cwd: str
+    platform: str
+    date: str
+    branch: str = ""
+    folders: tuple[str, ...] = ()
+
+
+def baseline(around: Surroundings) -> User:
+    """The note that opens a conversation."""
+    lines = [f"Folder: {around.cwd}", f"Platform: {around.platform}", f"Date: {around.date}"]
+    if around.branch:
+        lines.append(f"Git branch: {around.branch}")
+    if around.folders:
+        lines.append(f"More folders you may work in: {', '.join(around.folders)}")
+    body = "\n".join(lines)
+    return User((Text(f"<environment>\n{body}\n</environment>"),), origin="note")

@@ -1,0 +1,88 @@
+"""For tests of agents: a model that says what it was told to, and nothing leaves the process.
+
+model = Scripted(call("Read", file_path="a.txt"), say("It is empty."))
+async with Session(options, model=model) as session:
+    assert await session.ask("what is in a.txt?") == "It is empty."
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from travois.kernel.blocks import AnyBlock, Call, Text
+from travois.kernel.models import Usage
+from travois.wire.pieces import Request
+from travois.wire.replies import (
+    Began,
+    BlockBegan,
+    BlockEnded,
+    BlockKind,
+    Grew,
+    Problem,
+    Reply,
+    StreamDelta,
+)
+
+Line = Reply | Problem | Callable[[Request], "Reply | Problem"]
+
+
+def say(text: str, *, usage: Usage | None = None) -> Reply:
+    """A reply that is text, and the last word."""
+    return Reply((Text(text),), stop="end", usage=usage or Usage(input=10, output=5))
+
+
+def call(tool: str, /, **args: object) -> Reply:
+    """A reply that calls one tool."""
+    return calls((tool, args))
+
+
+def calls(*wanted: tuple[str, dict[str, object]], text: str = "") -> Reply:
+    """A reply that calls several tools at once; their ids are made up by the session."""
+    asked = tuple(Call("", name, msgspec.json.encode(args).decode()) for name, args in wanted)
+    said: tuple[AnyBlock, ...] = (Text(text),) if text else ()
+    return Reply((*said, *asked), stop="calls", usage=Usage(input=10, output=5))
+
+
+class Scripted:
+    """Says its lines in order, then the last one for ever; keeps every request it was sent."""
+
+    def __init__(self, *lines: Line, judge: Callable[[bytes], list[str]] | None = None) -> None:
+        self.requests: list[Request] = []
+        self._lines = lines
+        self._judge = judge
+        """Finds fault with a request's body; see `travois.lab.validate`."""
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
+        """Say the next line."""
+        faults = self._judge(request.body) if self._judge else []
+        assert not faults, faults
+        line = self._lines[min(len(self.requests), len(self._lines) - 1)]
+        self.requests.append(request)
+        said = line if isinstance(line, Reply | Problem) else line(request)
+        if isinstance(said, Problem):
+            raise said
+        yield _told(said, len(self.requests))
+
+
+async def _told(reply: Reply, number: int) -> AsyncIterator[StreamDelta | Reply]:
+    yield Began(reply.id or f"msg_{number}", reply.model or "scripted")
+    for index, block in enumerate(reply.content):
+        kind, text = _shown(block)
+        yield BlockBegan(index, kind, *((block.id, block.name) if isinstance(block, Call) else ()))
+        yield Grew(index, kind, text)
+        yield BlockEnded(index)
+    yield reply
+
+
+def _shown(block: AnyBlock) -> tuple[BlockKind, str]:
+    match block:
+        case Text():
+            return "text", block.text
+        case Call():
+            return "call", block.args
+        case _:
+            return "other", ""
