@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
+
+from travois.kernel.view import Item
 
 
 class Piece(NamedTuple):
@@ -16,7 +19,7 @@ class Piece(NamedTuple):
 
     role: str
     data: bytes
-    markable: bool = True
+    markable: bool = False
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -34,3 +37,37 @@ class Request(msgspec.Struct, frozen=True):
 
 class PrefixBreak(AssertionError):
     """A request does not begin with the one before it, though nothing moved the prefix."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What stands before and after the messages in every request of an epoch."""
+
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    pieces: tuple[Piece, ...]
+    """The tools, then the system text."""
+    opening: bytes
+    closing: bytes
+    marker: bytes = b""
+    """What goes before the closing brace of a marked piece; empty where markers are not taken."""
+    role: str = ""
+    """Whose message the opening already ends with, if any."""
+
+
+class Dialect(Protocol):
+    """How one protocol says a view, for one epoch."""
+
+    head: Head
+    close: bytes
+    """What ends the last message."""
+
+    def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterable[Piece]:
+        """Item `index` as pieces; `before` is the role of the piece before them.
+
+        Only what stands before the item may matter, or that it is the last of its batch.
+        """
+        ...
+
+    def glue(self, before: str, role: str) -> bytes:
+        """What stands between a piece and the one before it."""
+        ...

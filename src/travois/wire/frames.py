@@ -1,0 +1,72 @@
+"""Server-sent events, cut out of bytes that arrive in any portions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Event(NamedTuple):
+    """One event: its name (empty if it has none) and its data."""
+
+    name: str
+    data: bytes
+
+
+class Frames:
+    """Takes bytes, gives whole events. Lines end with LF, CRLF or CR."""
+
+    def __init__(self) -> None:
+        self._partial: list[bytes] = []
+        self._after_cr = False
+        self._first = True
+        self._name = ""
+        self._lines: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that these bytes complete."""
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._after_cr = False
+        if not chunk:
+            return []
+        self._after_cr = chunk.endswith(b"\r")
+        events: list[Event] = []
+        lines = chunk.splitlines()
+        whole = chunk.endswith((b"\r", b"\n"))
+        rest = b"" if whole else lines.pop()
+        for line in lines:
+            self._take(line, events)
+        if rest:
+            self._partial.append(rest)
+        return events
+
+    def finish(self) -> list[Event]:
+        """The event that the end of the stream cut from its empty line, if there is one."""
+        events: list[Event] = []
+        if self._partial:
+            self._take(b"", events)
+        self._take(b"", events)
+        return events
+
+    def _take(self, line: bytes, events: list[Event]) -> None:
+        if self._partial:
+            line = b"".join((*self._partial, line))
+            self._partial.clear()
+        if self._first:
+            line, self._first = line.removeprefix(BOM), False
+        if line:
+            self._field(line)
+            return
+        if self._lines:
+            events.append(Event(self._name, b"\n".join(self._lines)))
+            self._lines = []
+        self._name = ""
+
+    def _field(self, line: bytes) -> None:
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            self._lines.append(value.removeprefix(b" "))
+        elif field == b"event":
+            self._name = value.removeprefix(b" ").decode("utf-8", "replace")

@@ -1,0 +1,58 @@
+"""JSON as final bytes: what is written here is sent as it stands, today and on every replay."""
+
+from __future__ import annotations
+
+import msgspec
+
+Members = dict[str, msgspec.Raw]
+"""The members of a JSON object, each as the text it came in."""
+
+_objects = msgspec.json.Decoder(dict[str, object])
+_members = msgspec.json.Decoder(Members)
+
+
+def utf8(text: str) -> bytes:
+    """These words as valid UTF-8; a lone surrogate becomes the replacement character."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def quote(text: str) -> bytes:
+    """A JSON string of these words."""
+    try:
+        return msgspec.json.encode(text)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(utf8(text).decode())
+
+
+def is_object(text: str) -> bool:
+    """Whether this is the text of one JSON object, strictly."""
+    try:
+        _objects.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def object_text(text: str) -> bytes:
+    """This text if it is a JSON object, untouched; else an object that holds the text."""
+    if is_object(text):
+        return text.encode()
+    return b'{"_invalid_arguments":' + quote(text) + b"}"
+
+
+def members(text: str | bytes) -> Members:
+    """The members of this JSON object, in order; raises `msgspec.DecodeError`."""
+    return _members.decode(text)
+
+
+def raw(value: object) -> msgspec.Raw:
+    """A value as the text of a member."""
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def joined(inside: Members) -> str:
+    """These members as text without braces."""
+    return msgspec.json.encode(inside)[1:-1].decode("utf-8", "replace")

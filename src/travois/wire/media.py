@@ -1,0 +1,24 @@
+"""Images and documents as a provider takes them, or a line of text where it does not."""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+from collections.abc import Callable
+
+from travois.kernel.blocks import Media
+
+IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+
+
+def base64(media: Media, fetch: Callable[[str], bytes]) -> bytes | None:
+    """The bytes of it in base64; None if they are lost."""
+    try:
+        return b2a_base64(fetch(media.blob), newline=False)
+    except KeyError:
+        return None
+
+
+def note(media: Media, why: str) -> str:
+    """A line in place of something that cannot be shown."""
+    name = f" {media.name}" if media.name else ""
+    return f"[{media.kind}{name}, {media.mime}, {media.size} bytes: {why}]"

@@ -1,0 +1,25 @@
+"""Names that any provider takes, and words where a provider wants some and there are none."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from travois.wire.jsontext import utf8
+
+NO_OUTPUT = "(no output)"
+NO_WORDS = "(empty message)"
+GO_ON = "(continue)"
+STARTED_BEFORE = "(This conversation began earlier.)"
+
+
+def call_id(id: str, *, legal: str = r"[A-Za-z0-9_-]{1,64}", start: str = "toolu_") -> str:
+    """A call's id if it is legal; else one made from it, always the same."""
+    if re.fullmatch(legal, id):
+        return id
+    return start + blake2b(utf8(id), digest_size=12).hexdigest()
+
+
+def tool_name(name: str) -> str:
+    """A tool's name, whatever the model called it."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unknown"

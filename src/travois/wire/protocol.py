@@ -1,0 +1,113 @@
+"""The door of this room for replies: bytes go in, deltas and one reply come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from itertools import count
+from typing import Protocol, assert_never
+
+import msgspec
+
+from travois.kernel.blocks import AnyBlock, Call
+from travois.kernel.models import Model
+from travois.wire.anthropic_reply import AnthropicReply
+from travois.wire.chat_reply import ChatReply
+from travois.wire.frames import Event, Frames
+from travois.wire.replies import Reply, StreamDelta
+
+
+class Reader(Protocol):
+    """Reads one answer. Either method may raise `Problem`."""
+
+    def feed(self, chunk: bytes) -> list[StreamDelta]:
+        """Take more bytes of the body; gives what there is to see of them."""
+        ...
+
+    def reply(self) -> Reply:
+        """The whole reply, once the body has ended."""
+        ...
+
+
+class Growing(Protocol):
+    """A reply of one protocol while it is being said."""
+
+    def event(self, event: Event) -> Iterable[StreamDelta]:
+        """Take one more event."""
+        ...
+
+    def whole(self, body: bytes) -> None:
+        """Take a reply that was not streamed."""
+        ...
+
+    def reply(self) -> Reply:
+        """What was said; raises `Problem` if it is not whole."""
+        ...
+
+
+def reader(model: Model, *, size: int = 0) -> Reader:
+    """A reader for one answer of this model to a request of so many bytes.
+
+    The size matters only where the server does not count: the usage is then an estimate.
+    """
+    protocol = model.protocol
+    match protocol:
+        case "anthropic":
+            return StreamReader(AnthropicReply(size=size))
+        case "chat":
+            return StreamReader(ChatReply(model, size=size))
+        case _:
+            assert_never(protocol)
+
+
+def distinct(reply: Reply, taken: Set[str]) -> Reply:
+    """The reply with ids that no call in it or before it has; most replies come back as they are.
+
+    Local servers number the calls of every reply from zero, and a log may use no id twice.
+    """
+    used = set(taken)
+    content: list[AnyBlock] = []
+    for block in reply.content:
+        if not isinstance(block, Call):
+            content.append(block)
+            continue
+        id = _fresh(block.id, used)
+        used.add(id)
+        content.append(msgspec.structs.replace(block, id=id))
+    return msgspec.structs.replace(reply, content=tuple(content))
+
+
+def _fresh(id: str, used: set[str]) -> str:
+    names = (f"{id or 'call'}-{n}" for n in count(2))
+    return id if id and id not in used else next(name for name in names if name not in used)
+
+
+class StreamReader:
+    """Reads server-sent events, or one JSON object where a gateway does not stream."""
+
+    def __init__(self, growing: Growing) -> None:
+        self._growing = growing
+        self._frames: Frames | None = None
+        self._body = bytearray()
+        self._start = b""
+
+    def feed(self, chunk: bytes) -> list[StreamDelta]:
+        """Take more bytes; the first one that is not white tells which kind of body it is."""
+        if self._frames is not None:
+            return self._take(self._frames.feed(chunk))
+        self._body += chunk
+        self._start = self._start or chunk.lstrip()[:1]
+        if self._start in (b"", b"{"):
+            return []
+        self._frames = Frames()
+        return self._take(self._frames.feed(bytes(self._body)))
+
+    def reply(self) -> Reply:
+        """The whole reply."""
+        if self._frames is not None:
+            self._take(self._frames.finish())
+        elif self._body:
+            self._growing.whole(bytes(self._body))
+        return self._growing.reply()
+
+    def _take(self, events: list[Event]) -> list[StreamDelta]:
+        return [delta for event in events for delta in self._growing.event(event)]
