@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from travois.engine.agent import Agent
 from travois.engine.dispatch import act
+from travois.engine.session import Session
 from travois.engine.stream import ask
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Assistant, Ended, EndedWhy, Result, User
@@ -40,7 +41,7 @@ async def turn(agent: Agent) -> EndedWhy:
         else:
             why = _last_word(session.view)
     finally:  # appends are synchronous: this works while being cancelled
-        answer_open(agent, started=STOPPED)
+        answer_open(session, started=STOPPED)
         session.append(Ended(why, detail))
         session.sync()
     return why
@@ -77,9 +78,8 @@ def nudge(agent: Agent) -> None:
     agent.session.append(User((Text(text),), origin="note"))
 
 
-def answer_open(agent: Agent, *, started: str) -> None:
+def answer_open(session: Session, *, started: str) -> None:
     """Give every open call a result, so that the next request is valid whatever happened."""
-    session = agent.session
     for call in open_calls(session.view):
         text = started if call.id in session.decided else NEVER_RAN
         session.append(Result(call.id, (Text(text),), error=True))

@@ -35,6 +35,8 @@ class Guard(msgspec.Struct, frozen=True):
     mode: Mode = "default"
     rules: tuple[Rule, ...] = ()
     folders: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    """Folders that may be read but not written: where large outputs are kept."""
 
 
 def judge(guard: Guard, use: Use) -> Verdict:
@@ -79,7 +81,7 @@ def _worst(guard: Guard, use: Use) -> Verdict:
 def _access(guard: Guard, access: Access) -> Verdict:
     match access.kind:
         case "read":
-            if _inside(guard, access.target):
+            if _inside((*guard.folders, *guard.readable), access.target):
                 return Verdict("allow", "reads inside the workspace are free")
             return Verdict("ask", f"reads outside the workspace: {access.target}")
         case "write":
@@ -93,7 +95,7 @@ def _access(guard: Guard, access: Access) -> Verdict:
 
 
 def _write(guard: Guard, path: str) -> Verdict:
-    if not _inside(guard, path):
+    if not _inside(guard.folders, path):
         return Verdict("ask", f"writes outside the workspace: {path}")
     if any(part.casefold() in PROTECTED for part in path.split("/")):
         return Verdict("ask", f"writes a protected path: {path}")
@@ -102,5 +104,5 @@ def _write(guard: Guard, path: str) -> Verdict:
     return Verdict("ask", f"writes {path}")
 
 
-def _inside(guard: Guard, path: str) -> bool:
-    return any(path == f or path.startswith(f.rstrip("/") + "/") for f in guard.folders)
+def _inside(folders: tuple[str, ...], path: str) -> bool:
+    return any(path == f or path.startswith(f.rstrip("/") + "/") for f in folders)
