@@ -1,0 +1,95 @@
+"""A request in the order in which a provider reads it: the positions of its prompt cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, Literal
+
+import msgspec
+
+from travois.lab.objects import Json, is_object, listed
+from travois.lab.tokens import block_tokens, tool_tokens
+
+Tier = Literal["tools", "system", "messages"]
+UNMARKABLE = ("thinking", "redacted_thinking")
+
+
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """One cacheable unit: where it stands, what it is, and whether a marker is on it."""
+
+    tier: Tier
+    path: str
+    kind: str
+    data: bytes
+    """Its bytes as the provider renders them: without marker, the role before it."""
+    tokens: int
+    ttl: str = ""
+    markable: bool = True
+
+    @property
+    def digest(self) -> bytes:
+        """The name of its content."""
+        return blake2b(self.data, digest_size=16).digest()
+
+
+def as_blocks(content: Any) -> list[Json]:
+    """Content as blocks: a text is one text block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content or []
+
+
+def positions(body: Json) -> list[Position]:
+    """All positions of an Anthropic request, in cache order."""
+    return [*_tools(body), *_system(body), *_messages(body)]
+
+
+def _tools(body: Json) -> Iterator[Position]:
+    for i, tool in enumerate(listed(body, "tools")):
+        if tool.get("defer_loading"):
+            continue
+        data = b"tool\0" + _encoded(tool)
+        yield Position("tools", f"tools[{i}]", "tool", data, tool_tokens(tool), ttl(tool))
+
+
+def _system(body: Json) -> Iterator[Position]:
+    for i, block in enumerate(as_blocks(body.get("system"))):
+        yield _block("system", "system", f"system[{i}]", block)
+
+
+def _messages(body: Json) -> Iterator[Position]:
+    messages: list[Json] = listed(body, "messages")
+    last_user = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+    for i, message in enumerate(messages):
+        if message.get("clear_at") and i < last_user:
+            continue
+        role = str(message.get("role", ""))
+        for j, block in enumerate(as_blocks(message.get("content"))):
+            yield _block("messages", role, f"messages[{i}].content[{j}]", block)
+
+
+def _block(tier: Tier, role: str, path: str, block: Json) -> Position:
+    kind = str(block.get("type", ""))
+    data = role.encode() + b"\0" + _rendered(kind, block)
+    markable = kind not in UNMARKABLE and block.get("text") != ""
+    return Position(tier, path, kind, data, block_tokens(block), ttl(block), markable)
+
+
+def _rendered(kind: str, block: Json) -> bytes:
+    if kind == "text" and not block.get("citations"):
+        return b"text\0" + str(block.get("text", "")).encode(errors="surrogatepass")
+    if kind == "tool_result":
+        return _encoded({**block, "content": as_blocks(block.get("content"))})
+    return _encoded(block)
+
+
+def _encoded(block: Json) -> bytes:
+    """A block's own keys have no order; what is inside them keeps the order it was sent in."""
+    return msgspec.json.encode({k: block[k] for k in sorted(block) if k != "cache_control"})
+
+
+def ttl(block: Json) -> str:
+    """The life that a marker on this block asks for; empty without a marker."""
+    control = block.get("cache_control")
+    return str(control.get("ttl") or "5m") if is_object(control) else ""

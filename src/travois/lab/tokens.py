@@ -1,0 +1,74 @@
+"""Tokens that anyone can count in their head: four bytes each, or as many as `{{tok:n}}` says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from travois.lab.objects import Json, is_object
+
+DIRECTIVE = re.compile(r"\{\{tok:(\d+)\}\}")
+IMAGE = 1500
+
+
+def tokens(text: str) -> int:
+    """How many tokens a text is: directives count what they say, the rest four bytes a token."""
+    if "{{tok:" not in text:
+        return _quarter(text)
+    said = sum(int(n) for n in DIRECTIVE.findall(text))
+    return said + _quarter(DIRECTIVE.sub("", text))
+
+
+def _quarter(text: str) -> int:
+    return -(-len(text.encode(errors="surrogatepass")) // 4)
+
+
+def compact(value: object) -> str:
+    """The shortest JSON text of a value."""
+    return msgspec.json.encode(value).decode()
+
+
+def tool_tokens(tool: Json) -> int:
+    """A tool definition: its name and description, and its schema."""
+    schema = tool.get("input_schema")
+    if schema is None:
+        known = ("cache_control", "defer_loading")
+        schema = {k: v for k, v in tool.items() if k not in ("name", "description", *known)}
+    return tokens(tool.get("name", "") + tool.get("description", "")) + tokens(compact(schema))
+
+
+def content_tokens(content: str | list[Any] | None) -> int:
+    """The content of a message or result: a text, or blocks."""
+    if content is None:
+        return 0
+    if isinstance(content, str):
+        return tokens(content)
+    return sum(block_tokens(block) for block in content)
+
+
+def block_tokens(block: Json) -> int:
+    """One content block."""
+    match block.get("type"):
+        case "text":
+            return tokens(block.get("text", ""))
+        case "thinking":
+            return tokens(block.get("thinking") or block.get("signature", ""))
+        case "redacted_thinking":
+            return tokens(block.get("data", ""))
+        case "tool_use" | "server_tool_use" | "mcp_tool_use":
+            return tokens(block.get("name", "")) + tokens(compact(block.get("input", {})))
+        case "tool_result" | "compaction":
+            return content_tokens(block.get("content"))
+        case "image" | "document":
+            return int(block.get("_tok", IMAGE))
+        case _:
+            return _other(block)
+
+
+def _other(block: Json) -> int:
+    tool = block.get("tool", {})
+    if is_object(tool) and "definition" in tool:
+        return tool_tokens(tool["definition"])
+    return tokens(compact(block))

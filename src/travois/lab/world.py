@@ -1,0 +1,109 @@
+"""Everything that the simulated providers remember, from one request to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Literal
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.lab.cache import Cache
+from travois.lab.clock import Clock
+from travois.lab.exchange import Exchange
+from travois.lab.faults import Faults, parse_rules
+from travois.lab.ledger import Ledger
+from travois.lab.objects import Json
+from travois.lab.personas import HABITS, persona
+from travois.lab.prefix import PrefixCache
+from travois.lab.profiles import Profile, persona_profile, profiles
+from travois.lab.refusal import Refusal
+from travois.lab.script import Script, load, parse
+from travois.lab.talk import Program, Prompt, Reply, State, as_reply
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How strict the lab is, and whom it plays."""
+
+    dialect: str = "compatible"
+    """Whose chat completions to imitate: compatible, openai, openrouter, mistral, ..."""
+    strict: bool = True
+    """Refuse unknown request fields, as the real API does."""
+    keys: tuple[str, ...] = ()
+    """Keys that are let in; any key is, when there are none here."""
+    workspace: str = "default"
+    enforced_binding: bool = True
+    """Refuse thinking blocks whose history was changed, unless the request says otherwise."""
+    models: dict[str, Json] = {}
+    """Models to add or change: `{"tiny": {"like": "claude-haiku-4-5", "window": 8000}}`."""
+    faults: tuple[Any, ...] = ()
+    first_byte: float = 0.0
+    """Simulated seconds between a request and the first byte of its answer."""
+    time: Literal["virtual", "real"] = "virtual"
+    capacity: int | None = None
+    seed: int = 0
+
+
+class World:
+    """The state of the lab."""
+
+    def __init__(self, model: object = None, options: Options | None = None) -> None:
+        self.options = options or Options()
+        self.clock = Clock(flows=self.options.time == "real")
+        self.profiles = profiles(self.options.models)
+        self.speak = speaker(model)
+        self.faults = Faults(parse_rules(list(self.options.faults)), seed=self.options.seed)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all requests and all caches; scripts and faults stay where they are."""
+        self.ledger = Ledger()
+        self.cache = Cache(capacity=self.options.capacity)
+        self.prefixes = PrefixCache()
+        self.memory: dict[str, Json] = {}
+        """What was answered under which id, for the features that refer back to it."""
+
+    def profile(self, model: str) -> Profile:
+        """The model of that id; refuses one that the provider does not know."""
+        found = self.profiles.get(model)
+        if found is not None:
+            return found
+        if model.partition(":")[0] in HABITS:
+            return persona_profile(model, self.profiles)
+        raise Refusal(f"model: {model}", status=404)
+
+    def answer(self, prompt: Prompt) -> Reply:
+        """What the model says: a persona by its id, anything else by the script."""
+        habit = persona(prompt.model)
+        return habit(prompt) if habit else self.speak(prompt)
+
+    def name(self, prefix: str, exchange: Exchange, index: int = 0) -> str:
+        """An id that no other answer has, and that the same requests get again."""
+        seed = f"{self.options.seed}/{exchange.n}/{index}/{prefix}/".encode()
+        return prefix + blake2b(seed + exchange.digest, digest_size=11).hexdigest()
+
+    def observe(self, exchange: Exchange, profile: Profile, **extra: str) -> None:
+        """Put a price on an exchange."""
+        exchange.cost = profile.bill(exchange.usage, **extra)
+
+
+def speaker(model: object) -> Callable[[Prompt], Reply]:
+    """The model behind a script, a file, a persona's name, or a Python function."""
+    if model is None:
+        model = "lab-echo"
+    if isinstance(model, str):
+        habit = persona(model)
+        return habit or load(model).answer
+    if isinstance(model, Script):
+        return model.answer
+    if callable(model):
+        return _program(model)
+    if isinstance(model, list | tuple):
+        return parse(list(model)).answer  # pyright: ignore[reportUnknownArgumentType]
+    raise Fault("lab: no such model", why=f"got {type(model).__name__}", fix="see docs/lab.md")
+
+
+def _program(function: Program | Callable[..., Any]) -> Callable[[Prompt], Reply]:
+    state: State = {}
+    return lambda prompt: as_reply(function(prompt, state))
