@@ -133,8 +133,13 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
     if not before and _kind(blocks[0]) != "compaction":
         yield Piece("user", _text(STARTED_BEFORE), markable=True)
     yield from (Piece("assistant", _said(block)) for block in blocks)
-    if fact.stop == "pause" and all(_kind(block) in UNPAUSED for block in blocks):
+    if fact.stop == "pause" and all(_stands(block) for block in blocks):
         yield Piece("user", _text(GO_ON), markable=True)
+
+
+def _stands(block: AnyBlock) -> bool:
+    """Whether the model could have ended here: no call to answer, nothing of the server's own."""
+    return not isinstance(block, Call) and _kind(block) in UNPAUSED
 
 
 def _kind(block: AnyBlock) -> str:

@@ -114,7 +114,7 @@ class Chat:
         if before in ("", self.head.role):
             yield _message("user", quote(STARTED_BEFORE))
         yield Piece("assistant", b'{"role":"assistant",' + utf8(joined(inside)) + b"}")
-        if fact.stop == "pause":
+        if fact.stop == "pause" and "tool_calls" not in inside:
             yield _message("user", quote(GO_ON))
 
     def _inside(self, content: tuple[AnyBlock, ...]) -> Members:
