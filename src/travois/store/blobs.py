@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import blake2b
 from pathlib import Path
 
@@ -45,7 +46,9 @@ class Blobs:
 
     @staticmethod
     def _there(path: Path, size: int) -> bool:
+        """Whether they are kept already; being asked for counts as use (see `sweep`)."""
         try:
+            os.utime(path)
             return path.stat().st_size == size
         except FileNotFoundError:
             return False

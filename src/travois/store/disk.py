@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Literal
 
 from travois.kernel.faults import Fault
 
@@ -12,15 +13,19 @@ FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put these bytes in the place of the file, at once and for good. Raises OSError."""
+def replace(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = "now") -> None:
+    """Put these bytes in the place of the file, all at once. Raises OSError.
+
+    They are on the disk itself when this returns, unless it does not matter when (a cache).
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(fd)
+            if sync == "now":
+                file.flush()
+                os.fsync(fd)
         draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeGuard
 
@@ -152,7 +152,7 @@ def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Lay
         if key := names.get(name):
             yield Layer(name, {key: _typed(text, key=key)})
         elif name.startswith(PREFIX) and name not in SPOKEN_FOR:
-            near = _nearest(name.removeprefix(PREFIX), {n.removeprefix(PREFIX): n for n in names})
+            near = nearest(name.removeprefix(PREFIX), (n.removeprefix(PREFIX) for n in names))
             if near:
                 notices.append(f"{name} is not a setting; did you mean {PREFIX}{near}?")
 
@@ -244,6 +244,11 @@ def _nested(flat: Tree) -> Tree:
     return tree
 
 
+def flatten(settings: Settings) -> Tree:
+    """All settings by key."""
+    return _flat(msgspec.to_builtins(settings))
+
+
 def _is_tree(value: object) -> TypeGuard[Tree]:
     return isinstance(value, dict)
 
@@ -263,16 +268,17 @@ def _widens(key: str, value: object) -> bool:
 
 
 def _stray(key: str) -> str:
-    near = _nearest(key, DEFAULTS)
+    near = nearest(key, DEFAULTS)
     return f"{key} is not a setting" + (f"; did you mean {near}?" if near else "")
 
 
-def _nearest(word: str, known: Mapping[str, object]) -> str:
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant; empty if none is like it."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, known, n=1, cutoff=0.75)), "")
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.75)), "")
 
 
 _TREE: Tree = msgspec.to_builtins(Settings())
 BRANCHES = frozenset(name for name, value in _TREE.items() if _is_tree(value))
-DEFAULTS = _flat(_TREE)
+DEFAULTS = flatten(Settings())

@@ -1,0 +1,100 @@
+"""`travois audit`: derive every request of a session again, and compare it with what was sent."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from travois.app.commands.plain import Commands, command, say
+from travois.app.commands.sessions import here, report
+from travois.kernel.facts import Entry, Rewound, Sent
+from travois.kernel.legal import unsendable
+from travois.kernel.view import View, project
+from travois.store.blobs import Blobs
+from travois.store.log import Skipped, history
+from travois.store.sessions import find
+from travois.wire.encode import Encoder
+from travois.wire.pieces import PrefixBreak
+
+Fetch = Callable[[str], bytes]
+MORE = """\
+What the model sees is a function of the log alone. For each request that the log says was sent, the
+entries before it are projected and encoded again, and pieces, digests and size are compared. It
+ends with 0 if all agree, with 1 if one does not or if the log is damaged.
+"""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """One request derived again; `problem` is empty if it is what was sent."""
+
+    seq: int
+    problem: str
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "audit", what="prove from its log what a session sent", more=MORE)
+    top.add_argument("session", metavar="ID", help="id, beginning of an id, or name")
+    top.add_argument("--cold", action="store_true", help="each request from scratch (slow)")
+    top.add_argument("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run_audit)
+
+
+def run_audit(args: Namespace) -> int:
+    """Check every request of one session."""
+    home, project = here()
+    summary = find(home, args.session, project=project)
+    skipped: list[Skipped] = []
+    entries = history(home.session(summary.project, summary.id), skipped)
+    fetch = Blobs(home.blobs).get
+    checked = list((check_cold if args.cold else check)(entries, fetch))
+    wrong = [request for request in checked if request.problem]
+    if args.json:
+        told = {"session": summary.id, "requests": len(checked), "wrong": wrong, "lost": skipped}
+        say(msgspec.json.encode(told).decode())
+    else:
+        for request in wrong:
+            say(f"entry {request.seq}: {request.problem}")
+        say(f"{len(checked)} requests derived again, {len(wrong)} differ from what was sent")
+        report(skipped)
+    return 1 if wrong or skipped else 0
+
+
+def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
+    """Each request of a session, from one view and one encoder that grow with it."""
+    view, encoder, past = View(), Encoder(fetch), list[Entry]()
+    for entry in entries:
+        if isinstance(entry.fact, Sent):
+            yield Checked(entry.seq, _difference(view, entry.fact, encoder))
+        past.append(entry)
+        if isinstance(entry.fact, Rewound):
+            view = project(past)
+        else:
+            view.add(entry)
+
+
+def check_cold(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
+    """Each request of a session, from the entries before it and nothing else."""
+    past: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry.fact, Sent):
+            yield Checked(entry.seq, _difference(project(past), entry.fact, Encoder(fetch)))
+        past.append(entry)
+
+
+def _difference(view: View, sent: Sent, encoder: Encoder) -> str:
+    """In what the derived request differs from the one that was sent."""
+    if why := unsendable(view):
+        return f"could not have been sent: {why}"
+    try:
+        request = encoder.request(view)
+    except PrefixBreak as error:
+        return str(error)
+    derived = Sent(request.pieces, request.chain, request.digest, len(request.body), sent.tokens)
+    return ", ".join(
+        f"{name} {was!r} was sent, {now!r} derived"
+        for name in sent.__struct_fields__
+        if (was := getattr(sent, name)) != (now := getattr(derived, name))
+    )

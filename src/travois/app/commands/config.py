@@ -1,0 +1,67 @@
+"""`travois config`: which settings hold here, and who said so."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+
+import msgspec
+
+from travois.app.commands.plain import Commands, clean, command, say, table, warn
+from travois.kernel.faults import Fault
+from travois.store.home import locate
+from travois.store.layers import flatten, load, nearest
+from travois.store.settings import Loaded
+
+MORE = """\
+Later ones win, but what any of them denies stays denied:
+  defaults
+  /etc/travois/settings.json             of this machine
+  settings.json in your Travois home     yours
+  .travois/settings.json                 of a workspace; may only tighten
+  .travois/settings.local.json           likewise, not to be committed
+  --settings FILE or JSON                of one run
+  TRAVOIS_MODEL, TRAVOIS_MAX_TURNS, ...  the environment
+  flags                                  the command line
+"""
+
+
+def register(commands: Commands) -> None:
+    """Add the command and those below it."""
+    top = command(commands, "config", what="show settings and where they come from", more=MORE)
+    below = top.add_subparsers(metavar="command", title="commands", required=True)
+    explain = command(
+        below, "explain", what="print each setting, its value, and the place that decided it"
+    )
+    explain.add_argument("key", nargs="?", default="", metavar="KEY", help="as in timeouts.idle")
+    explain.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
+    explain.add_argument("--json", action="store_true", help="as JSON")
+    explain.set_defaults(run=run_explain)
+
+
+def run_explain(args: Namespace) -> int:
+    """Print settings and their origins."""
+    loaded = load(locate(os.environ), os.getcwd(), environ=os.environ, given=args.settings)
+    values = flatten(loaded.settings)
+    keys = [key for key in values if args.key in (key, key.partition(".")[0]) or not args.key]
+    if not keys:
+        near = nearest(args.key, values)
+        hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
+        raise Fault(f"There is no setting {args.key!r}", fix=hint)
+    for notice in loaded.notices:
+        warn(notice)
+    if args.json:
+        told = {key: {"value": values[key], "origin": loaded.origin(key)} for key in keys}
+        say(msgspec.json.encode(told).decode())
+        return 0
+    rows = [row for key in keys for row in _rows(key, values[key], loaded)]
+    say(table([("SETTING", "VALUE", "DECIDED BY"), *rows]))
+    return 0
+
+
+def _rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, str, str]]:
+    """One line for a value; for a list one line for each of its items."""
+    if isinstance(value, list | tuple) and value:
+        items = msgspec.convert(value, tuple[str, ...])
+        return [(key, clean(item, lines="show"), loaded.origin(key, item)) for item in items]
+    return [(key, clean(msgspec.json.encode(value).decode()), loaded.origin(key))]

@@ -1,0 +1,127 @@
+"""Plain text for terminals and pipes: aligned, quiet, and safe to look at."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from typing import Protocol
+from unicodedata import combining, east_asian_width
+
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+UNITS = ("B", "kB", "MB", "GB", "TB")
+SPANS = ((365 * 86400, "y"), (30 * 86400, "mo"), (86400, "d"), (3600, "h"), (60, "min"))
+HIDDEN = {
+    **{code: 0x2400 + code for code in range(32)},
+    **dict.fromkeys((*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+}
+"""Characters that move the cursor, colour the screen or turn text around, made visible."""
+
+
+class Commands(Protocol):
+    """What argparse gives for adding commands to."""
+
+    def add_parser(
+        self,
+        name: str,
+        *,
+        help: str,  # noqa: A002 - argparse calls it so
+        description: str,
+        epilog: str,
+        formatter_class: type[HelpFormatter],
+    ) -> ArgumentParser:
+        """Add one command."""
+        ...
+
+
+def command(commands: Commands, name: str, *, what: str, more: str = "") -> ArgumentParser:
+    """Add one command with its help: what it does in a line, and more below its own options."""
+    sentence = what[:1].upper() + what[1:] + "."
+    return commands.add_parser(
+        name,
+        help=what,
+        description=sentence,
+        epilog=more,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+
+
+def say(text: str = "") -> None:
+    """One line, or several, to standard output; what it cannot show is replaced."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def warn(text: str) -> None:
+    """One line to standard error."""
+    sys.stderr.write(f"travois: {text}\n")
+
+
+def styled(text: str, style: str) -> str:
+    """The text in a style, where that is wanted."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
+
+
+def clean(text: str, *, lines: str = "keep") -> str:
+    """The text with nothing in it that a terminal would obey; line breaks kept or made visible."""
+    shown = text.translate(HIDDEN if lines != "keep" else {**HIDDEN, 10: 10, 9: 9, 13: None})
+    return shown.encode("utf-8", "replace").decode()
+
+
+def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """Aligned columns; the first row is the heading, the last column is cut to fit."""
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    room = _columns() - sum(widths[:-1]) - 2 * (len(widths) - 1)
+    lines: list[str] = []
+    for number, row in enumerate(rows):
+        cells = [_padded(cell, widths[i], right=i in right) for i, cell in enumerate(row[:-1])]
+        line = "  ".join([*cells, _cut(row[-1], max(room, 20))]).rstrip()
+        lines.append(line if number else styled(line, "dim"))
+    return "\n".join(lines)
+
+
+def amount(size: int) -> str:
+    """A number of bytes as people say it."""
+    value, unit = float(size), 0
+    while value >= 1000 and unit < len(UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.0f} {UNITS[unit]}" if value >= 10 or not unit else f"{value:.1f} {UNITS[unit]}"
+
+
+def ago(seconds: float) -> str:
+    """A span of time as people say it."""
+    for length, name in SPANS:
+        if seconds >= length:
+            return f"{int(seconds // length)} {name} ago"
+    return "just now"
+
+
+def _columns() -> int:
+    if not sys.stdout.isatty():
+        return 10_000
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except OSError:
+        return 80
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + text if right else text + space
+
+
+def _cut(text: str, room: int) -> str:
+    if _width(text) <= room:
+        return text
+    while _width(text) >= room:
+        text = text[:-1]
+    return text + "…"

@@ -1,0 +1,321 @@
+"""`travois sessions`: see, pass on, name, measure and throw away what was said."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+
+import msgspec
+
+from travois.app.commands.plain import (
+    Commands,
+    ago,
+    amount,
+    clean,
+    command,
+    say,
+    styled,
+    table,
+    warn,
+)
+from travois.kernel.facts import Changed
+from travois.kernel.faults import Fault
+from travois.store import disk, lock, prune
+from travois.store.blobs import Blobs
+from travois.store.home import Home, locate
+from travois.store.log import Log, Skipped, history
+from travois.store.project import Project, identify
+from travois.store.sessions import Summary, find, summaries
+
+MORE = """\
+examples:
+  travois sessions                      those of this project, the newest first
+  travois sessions show 3f2a            the conversation; an id may be cut short
+  travois sessions export 3f2a --format html -o talk.html
+  travois sessions prune --older-than 90d --dry-run
+
+A session is found by its id, by the beginning of it, or by its name. Those of this project are
+listed wherever its folder has been moved to; --all lists those of every project.
+"""
+PRUNE = """\
+Sessions go to the trash folder of your Travois home, from where they can be moved back; nothing is
+deleted before --empty-trash. A session that is open, or that a fork stands on, stays.
+"""
+UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+def register(commands: Commands) -> None:
+    """Add the command and those below it."""
+    top = command(commands, "sessions", what="list, show and manage sessions", more=MORE)
+    _listing(top, default=False)
+    top.set_defaults(run=run_list)
+    below = top.add_subparsers(metavar="command", title="commands")
+    listing = command(below, "list", what="list sessions, the newest first (the default)")
+    _listing(listing, default=SUPPRESS)
+    listing.set_defaults(run=run_list)
+    show = _on_one(below, "show", what="print a conversation, long results cut")
+    show.add_argument("--json", action="store_true", help="every entry of the log, one per line")
+    show.set_defaults(run=run_show)
+    export = _on_one(below, "export", what="write a whole conversation as a document")
+    kinds = ("markdown", "json", "html")
+    export.add_argument("--format", choices=kinds, default="markdown", help="default: markdown")
+    export.add_argument("-o", "--output", default="-", metavar="FILE", help="default: print it")
+    export.set_defaults(run=run_export)
+    rename = _on_one(below, "rename", what="give a session a name that --resume knows")
+    rename.add_argument("name", metavar="NAME", help="the name")
+    rename.set_defaults(run=run_rename)
+    usage = command(below, "du", what="say how much room sessions take")
+    usage.add_argument("--json", action="store_true", help="as JSON")
+    usage.set_defaults(run=run_du)
+    _pruning(command(below, "prune", what="move old sessions to the trash", more=PRUNE))
+
+
+def _listing(parser: ArgumentParser, *, default: object) -> None:
+    add = parser.add_argument
+    add("--all", action="store_true", default=default, help="of every project")
+    add("--json", action="store_true", default=default, help="as JSON, one session per line")
+
+
+def _on_one(commands: Commands, name: str, *, what: str) -> ArgumentParser:
+    parser = command(commands, name, what=what)
+    parser.add_argument("session", metavar="ID", help="id, beginning of an id, or name")
+    return parser
+
+
+def _pruning(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--older-than", type=_span, metavar="AGE", help="not touched for so long: 12h, 30d, 8w")
+    add("--keep", type=int, default=0, metavar="N", help="keep the newest N in any case")
+    add("--all", action="store_true", help="of every project, not of this one only")
+    add("--dry-run", action="store_true", help="only say what would happen")
+    add("--empty-trash", action="store_true", help="delete for good what is in the trash")
+    parser.set_defaults(run=run_prune)
+
+
+def _span(text: str) -> float:
+    number, unit = text[:-1], text[-1:]
+    if not number.isdecimal() or unit not in UNITS:
+        raise ArgumentTypeError(f"{text!r} is not an age such as 12h, 30d or 8w")
+    return int(number) * UNITS[unit]
+
+
+# --- what they do --------------------------------------------------------------------------------
+
+
+def run_list(args: Namespace) -> int:
+    """List sessions."""
+    home, project = here()
+    found = summaries(home, None if args.all else project.keys)
+    if args.json:
+        for summary in found:
+            say(msgspec.json.encode(summary).decode())
+        return 0
+    if not found:
+        say("No sessions of this project yet." if not args.all else "No sessions yet.")
+        say("`travois` starts one; `travois sessions --all` lists those of other projects.")
+        return 0
+    say(
+        table(
+            [_heading(everywhere=args.all), *_rows(home, found, everywhere=args.all)], right=(1, 2)
+        )
+    )
+    return 0
+
+
+def run_show(args: Namespace) -> int:
+    """Print a conversation."""
+    from travois.app.commands.export import Document, about, shown
+    from travois.app.commands.transcript import parts
+
+    home, project = here()
+    summary = find(home, args.session, project=project)
+    skipped: list[Skipped] = []
+    entries = history(home.session(summary.project, summary.id), skipped)
+    if args.json:
+        for entry in entries:
+            say(msgspec.json.encode(entry).decode())
+    else:
+        say(styled(clean(summary.title), "bold"))
+        say(clean(about(Document(summary, []))))
+        for part in parts(entries):
+            say(shown(part))
+    report(skipped)
+    return 0
+
+
+def run_export(args: Namespace) -> int:
+    """Write a conversation as a document."""
+    from travois.app.commands.export import Document, export
+
+    home, project = here()
+    summary = find(home, args.session, project=project)
+    skipped: list[Skipped] = []
+    entries = list(history(home.session(summary.project, summary.id), skipped))
+    document = Document(summary, entries, tuple(skipped))
+    text = export(document, args.format, fetch=Blobs(home.blobs).get)
+    report(skipped)
+    data = text.encode("utf-8", "replace")
+    if args.output == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return 0
+    path = Path(args.output)
+    try:
+        disk.replace(path, data)
+    except OSError as error:
+        raise disk.fault("The document could not be written", error, path=path) from error
+    say(f"{path} ({amount(len(data))})")
+    return 0
+
+
+def run_rename(args: Namespace) -> int:
+    """Name a session."""
+    home, project = here()
+    name = " ".join(args.name.split())
+    if not name:
+        raise Fault("A name cannot be empty")
+    summary = find(home, args.session, project=project)
+    with Log.open(home.session(summary.project, summary.id)) as log:
+        log.append(Changed("name", name))
+        log.sync()
+    say(f"{summary.id} is now called {clean(name)}.")
+    return 0
+
+
+def run_du(args: Namespace) -> int:
+    """Say how much room everything takes."""
+    home, _ = here()
+    found = summaries(home)
+    sizes = {s.id: prune.size(home.session(s.project, s.id)) for s in found}
+    whole = {
+        "sessions": sum(sizes.values()),
+        "blobs": prune.size(home.blobs),
+        "trash": prune.size(home.trash),
+    }
+    if args.json:
+        say(msgspec.json.encode({"home": str(home.path), **whole, "each": sizes}).decode())
+        return 0
+    largest = sorted(found, key=lambda summary: -sizes[summary.id])[:10]
+    rows = [(s.id[:8], amount(sizes[s.id]), clean(s.title, lines="show")) for s in largest]
+    if rows:
+        say(table([("ID", "SIZE", "LARGEST SESSIONS"), *rows], right=(1,)))
+        say()
+    total = ", ".join(f"{name} {amount(size)}" for name, size in whole.items())
+    say(f"{home.path}: {total} ({len(found)} sessions)")
+    return 0
+
+
+def run_prune(args: Namespace) -> int:
+    """Throw away what is old."""
+    home, project = here()
+    if args.older_than is None and not args.empty_trash:
+        raise Fault(
+            "Say which sessions to prune",
+            fix="For example: travois sessions prune --older-than 30d --dry-run",
+        )
+    if args.older_than is not None:
+        _prune(home, project, args)
+    if args.empty_trash:
+        _empty(home, dry=args.dry_run)
+    return 0
+
+
+def _prune(home: Home, project: Project, args: Namespace) -> None:
+    everything = summaries(home)
+    here = [s for s in everything if args.all or s.project in project.keys]
+    plan = prune.plan(here, everything, before=time.time() - args.older_than, keep=args.keep)
+    freed = 0
+    for summary in plan.doomed:
+        freed += _discard(home, summary, dry=args.dry_run)
+    for kept in plan.kept:
+        say(f"kept   {kept.summary.id[:8]}  {kept.because}")
+    verb = "would go" if args.dry_run else "went"
+    say(f"{amount(freed)} {verb} to the trash: {home.trash}")
+
+
+def _discard(home: Home, summary: Summary, *, dry: bool) -> int:
+    """Move one session; returns its size, nothing if it has to stay."""
+    folder = home.session(summary.project, summary.id)
+    size = prune.size(folder)
+    if lock.holder(folder) is not None:
+        say(f"kept   {summary.id[:8]}  it is open")
+        return 0
+    if not dry:
+        prune.discard(home, summary)
+    old = ago(time.time() - summary.updated)
+    title = clean(summary.title, lines="show")[:60]
+    say(f"{'would go' if dry else 'trashed'}  {summary.id[:8]}  {amount(size)}, {old}  {title}")
+    return size
+
+
+def _empty(home: Home, *, dry: bool) -> None:
+    if dry:
+        say(f"{amount(prune.size(home.trash))} in the trash would be deleted.")
+        return
+    say(f"{amount(prune.empty_trash(home, now=time.time()))} deleted for good.")
+
+
+# --- what they share -----------------------------------------------------------------------------
+
+
+def here() -> tuple[Home, Project]:
+    """The home, and the project of the current folder."""
+    home = locate(os.environ)
+    try:
+        return home, identify(home, os.getcwd())
+    except FileNotFoundError:
+        raise Fault("The current folder no longer exists", fix="Change to another one.") from None
+
+
+def report(skipped: list[Skipped]) -> None:
+    """Tell what of a log could not be read."""
+    for bad in skipped[:10]:
+        warn(f"{bad.file}, line {bad.line} (byte {bad.offset}) was left out: {bad.reason}")
+    if len(skipped) > 10:
+        warn(f"and {len(skipped) - 10} more damaged lines")
+
+
+def _heading(*, everywhere: bool) -> tuple[str, ...]:
+    return ("ID", "TURNS", "SIZE", "UPDATED", *(("FOLDER",) if everywhere else ()), "SESSION")
+
+
+def _rows(home: Home, found: list[Summary], *, everywhere: bool) -> list[tuple[str, ...]]:
+    length = _short([summary.id for summary in found])
+    return [
+        (
+            summary.id[:length],
+            str(summary.turns),
+            amount(summary.size),
+            ago(time.time() - summary.updated) if summary.updated else "?",
+            *((_folder(summary.cwd),) if everywhere else ()),
+            _title(home, summary),
+        )
+        for summary in found
+    ]
+
+
+def _short(ids: list[str]) -> int:
+    """How much of an id tells them all apart."""
+    length = 8
+    while len({id[:length] for id in ids}) < len(set(ids)):
+        length += 1
+    return length
+
+
+def _folder(cwd: str) -> str:
+    person = os.environ.get("HOME", "")
+    inside = person and (cwd + "/").startswith(person + "/")
+    return clean("~" + cwd[len(person) :] if inside else cwd, lines="show")
+
+
+def _title(home: Home, summary: Summary) -> str:
+    marks = [f"! {summary.trouble}"] if summary.trouble else []
+    if lock.holder(home.session(summary.project, summary.id)) is not None:
+        marks = ["open"]  # a line that is being written only looks torn
+    if summary.parent:
+        marks.append(f"fork of {summary.parent[:8]}")
+    note = styled(f" [{', '.join(marks)}]", "yellow") if marks else ""
+    return clean(summary.title, lines="show") + note

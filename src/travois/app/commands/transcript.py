@@ -1,0 +1,150 @@
+"""A session as parts that a person can read, whatever they are shown on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, assert_never
+
+import msgspec
+
+from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, calls, words
+from travois.kernel.facts import (
+    AnyFact,
+    Asked,
+    Assistant,
+    Changed,
+    Cleared,
+    Compacted,
+    Decided,
+    Ended,
+    Entry,
+    Epoch,
+    Failed,
+    Finished,
+    Hooked,
+    Noted,
+    Offloaded,
+    Opened,
+    Result,
+    Rewound,
+    Sent,
+    Spawned,
+    Unknown,
+    User,
+)
+
+Kind = Literal["person", "model", "thinking", "call", "result", "error", "note", "event"]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One thing to show: who or what (`title`), and the words; `media` is shown below them."""
+
+    seq: int
+    at: float
+    kind: Kind
+    title: str
+    text: str = ""
+    media: tuple[Media, ...] = ()
+
+
+Piece = tuple[Kind, str, str, tuple[Media, ...]]
+
+
+def parts(entries: Iterable[Entry]) -> Iterator[Part]:
+    """Everything that a reader of a session wants to see, in the order of the log."""
+    names: dict[str, str] = {}
+    for entry in entries:
+        if isinstance(entry.fact, Assistant):
+            names |= {call.id: call.name for call in calls(entry.fact.content)}
+        for kind, title, text, media in _told(entry.fact, names):
+            yield Part(entry.seq, entry.at, kind, title, text, media)
+
+
+def _told(fact: AnyFact, names: dict[str, str]) -> Iterator[Piece]:
+    match fact:
+        case User():
+            yield _said(fact)
+        case Assistant():
+            yield from _replied(fact)
+        case Result():
+            kind: Kind = "error" if fact.error else "result"
+            yield kind, names.get(fact.call, fact.call), words(fact.content), _media(fact.content)
+        case Compacted():
+            title = f"Entries {fact.first} to {fact.last} were replaced by a summary ({fact.by})"
+            yield "note", title, words(fact.summary), ()
+        case Offloaded() | Cleared() | Rewound() | Epoch() | Opened():
+            yield "event", _shaped(fact), "", ()
+        case Failed() | Ended() | Decided() | Changed() | Spawned() | Finished() | Hooked():
+            if title := _happened(fact):
+                yield "event", title, "", ()
+        case Noted():
+            yield "note", fact.what, fact.text, ()
+        case Sent() | Asked() | Unknown():
+            return
+        case _:
+            assert_never(fact)
+
+
+def _said(fact: User) -> Piece:
+    if fact.origin == "human":
+        return "person", "You", words(fact.content), _media(fact.content)
+    return "note", f"Told to the model ({fact.origin})", words(fact.content), _media(fact.content)
+
+
+def _replied(fact: Assistant) -> Iterator[Piece]:
+    name = fact.model or "Model"
+    for block in fact.content:
+        match block:
+            case Text():
+                yield "model", name, block.text, ()
+            case Call():
+                yield "call", block.name, block.args, ()
+            case Opaque():
+                yield "thinking", block.kind, block.text, ()
+            case Media():
+                yield "model", name, "", (block,)
+            case _:
+                assert_never(block)
+    if fact.stop not in ("end", "calls", "pause"):
+        yield "event", f"The reply stopped: {fact.stop} {fact.detail}".rstrip(), "", ()
+
+
+def _shaped(fact: Offloaded | Cleared | Rewound | Epoch | Opened) -> str:
+    match fact:
+        case Offloaded():
+            return f"The model sees only a preview of the result of {fact.call}"
+        case Cleared():
+            return f"{len(fact.calls)} old results are no longer shown to the model"
+        case Rewound():
+            return f"Rewound to entry {fact.to}: what was said after it is not part of this"
+        case Epoch():
+            return f"{fact.model.name}, {len(fact.tools)} tools ({fact.why})"
+        case Opened():
+            origin = f", a fork of {fact.parent} at entry {fact.at}" if fact.parent else ""
+            return f"Session {fact.session} in {fact.cwd}{origin}"
+        case _:
+            assert_never(fact)
+
+
+def _happened(fact: Failed | Ended | Decided | Changed | Spawned | Finished | Hooked) -> str:
+    match fact:
+        case Failed():
+            return f"The request failed ({fact.kind}): {fact.message}"
+        case Ended():
+            return "" if fact.why == "end" else f"The turn ended: {fact.why} {fact.detail}".rstrip()
+        case Decided():
+            return f"Denied: {fact.because}" if fact.verdict == "deny" else ""
+        case Changed():
+            return f"Named {fact.value!r}" if fact.what == "name" else ""
+        case Spawned():
+            return f"Started {fact.kind} {fact.id}: {fact.what}"
+        case Finished():
+            return f"{fact.id} ended: {fact.outcome}"
+        case Hooked():
+            return f"Hook {fact.event}: {fact.command} ({fact.outcome})"
+        case _:
+            assert_never(fact)
+
+
+def _media(content: tuple[AnyBlock, ...]) -> tuple[Media, ...]:
+    return tuple(block for block in content if isinstance(block, Media))

@@ -1,0 +1,210 @@
+"""The sessions that there are, told from as little of their logs as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from travois.kernel.blocks import words
+from travois.kernel.facts import Changed, Entry, Opened, User
+from travois.kernel.faults import Fault
+from travois.store import disk, line
+from travois.store.home import Home
+from travois.store.log import NAME
+from travois.store.project import Project
+
+CACHE = "summary.json"
+WORTH_CACHING = 1 << 16
+BLOCK = 1 << 20
+PROMPT = 200
+SHORTEST_PREFIX = 4
+FACT = b'"fact":{"type":'
+ENDED = FACT + b'"ended"'
+USER = FACT + b'"user"'
+NAMED = FACT + b'"changed","what":"name"'
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """A session at a glance; `size` is how many bytes of its log are told here."""
+
+    id: str
+    project: str
+    cwd: str = ""
+    created: float = 0.0
+    updated: float = 0.0
+    turns: int = 0
+    name: str = ""
+    first_prompt: str = ""
+    parent: str = ""
+    size: int = 0
+    trouble: str = ""
+    """What is wrong with the log, as far as a glance shows."""
+
+    @property
+    def title(self) -> str:
+        """What to call it."""
+        return self.name or self.first_prompt or "(nothing said yet)"
+
+
+def summaries(home: Home, keys: Iterable[str] | None = None) -> list[Summary]:
+    """The sessions of these projects (all, if none are given), the newest first."""
+    found = [summarise(folder) for folder in folders(home, keys)]
+    return sorted(found, key=lambda summary: (summary.updated, summary.id), reverse=True)
+
+
+def folders(home: Home, keys: Iterable[str] | None = None) -> Iterator[Path]:
+    """The folders of these projects' sessions, in no order; those without a word are left out."""
+    wanted = _names(home.sessions) if keys is None else dict.fromkeys(keys)
+    for key in wanted:
+        for name in _names(home.sessions / key):
+            folder = home.session(key, name)
+            with suppress(OSError):
+                if (folder / NAME).stat().st_size:
+                    yield folder
+
+
+def find(home: Home, text: str, *, project: Project | None = None) -> Summary:
+    """The session of this id, name, or beginning of an id."""
+    everywhere = list(folders(home))
+    here = [f for f in everywhere if project is not None and f.parent.name in project.keys]
+    for found in (
+        [folder for folder in everywhere if folder.name == text],
+        _called(here, text),
+        [f for f in everywhere if len(text) >= SHORTEST_PREFIX and f.name.startswith(text)],
+        _called(everywhere, text),
+    ):
+        if len(found) == 1:
+            return summarise(found[0])
+        if found:
+            raise _ambiguous(text, found)
+    raise Fault(f"There is no session {text!r}", fix="`travois sessions --all` lists them.")
+
+
+def newest(home: Home, project: Project, *, cwd: str) -> Summary:
+    """The session to continue: the last one of this folder, else of this project."""
+    found = [summary for summary in summaries(home, project.keys) if summary.cwd]
+    if not found:
+        raise Fault(
+            "There is no session to continue here",
+            why=f"none was started in {project.root}",
+            fix="Start one with `travois`, or see `travois sessions --all`.",
+        )
+    return next((summary for summary in found if summary.cwd == cwd), found[0])
+
+
+def summarise(folder: Path) -> Summary:
+    """A session at a glance. What an earlier glance told is not read again."""
+    path = folder / NAME
+    known = _recall(folder, path.stat().st_size)
+    with path.open("rb") as file:
+        summary = known or _first(folder, file.readline())
+        for block in _blocks(file, summary.size):
+            summary = _fold(summary, block)
+        torn = file.seek(0, 2) > summary.size
+    if summary.size - (known.size if known else 0) > WORTH_CACHING:
+        with suppress(OSError):
+            disk.replace(folder / CACHE, msgspec.json.encode(summary), sync="whenever")
+    if torn and not summary.trouble:
+        return msgspec.structs.replace(summary, trouble="its last line is torn")
+    return summary
+
+
+def _recall(folder: Path, size: int) -> Summary | None:
+    try:
+        known = msgspec.json.decode((folder / CACHE).read_bytes(), type=Summary)
+    except (OSError, ValueError):
+        return None
+    mine = (known.project, known.id) == (folder.parent.name, folder.name)
+    return known if mine and known.size <= size else None
+
+
+def _first(folder: Path, text: bytes) -> Summary:
+    """What the first line tells; nothing of it counts as read yet."""
+    summary = Summary(folder.name, folder.parent.name)
+    entry = _entry(text)
+    if entry is None or not isinstance(entry.fact, Opened):
+        return msgspec.structs.replace(summary, trouble="its first line is damaged")
+    return msgspec.structs.replace(
+        summary, cwd=entry.fact.cwd, created=entry.at, parent=entry.fact.parent
+    )
+
+
+def _blocks(file: BinaryIO, offset: int) -> Iterator[bytes]:
+    """Whole lines from an offset on, many at once."""
+    file.seek(offset)
+    rest = b""
+    while chunk := file.read(BLOCK):
+        rest += chunk
+        cut = rest.rfind(b"\n") + 1
+        if cut:
+            yield rest[:cut]
+            rest = rest[cut:]
+
+
+def _fold(summary: Summary, block: bytes) -> Summary:
+    """The same session some lines later. No string in a line can hold the bytes looked for."""
+    last = _entry(block[block.rfind(b"\n", 0, -1) + 1 :])
+    return msgspec.structs.replace(
+        summary,
+        turns=summary.turns + block.count(ENDED),
+        name=_name(block) or summary.name,
+        first_prompt=summary.first_prompt or _prompt(block),
+        updated=last.at if last is not None else summary.updated,
+        size=summary.size + len(block),
+    )
+
+
+def _name(block: bytes) -> str:
+    end = len(block)
+    while (at := block.rfind(NAMED, 0, end)) >= 0:
+        entry = _entry(_line_at(block, at))
+        if entry is not None and isinstance(entry.fact, Changed):
+            return entry.fact.value
+        end = at
+    return ""
+
+
+def _prompt(block: bytes) -> str:
+    at = -1
+    while (at := block.find(USER, at + 1)) >= 0:
+        entry = _entry(_line_at(block, at))
+        if entry is not None and isinstance(entry.fact, User) and entry.fact.origin == "human":
+            text = " ".join(words(entry.fact.content)[: 4 * PROMPT].split())
+            return text if len(text) <= PROMPT else text[: PROMPT - 1] + "…"
+    return ""
+
+
+def _line_at(block: bytes, at: int) -> bytes:
+    return block[block.rfind(b"\n", 0, at) + 1 : block.find(b"\n", at) + 1]
+
+
+def _entry(text: bytes) -> Entry | None:
+    found, _ = line.records(text)
+    try:
+        return line.decode(found[-1]) if found else None
+    except line.Foreign:
+        return None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _called(among: list[Path], text: str) -> list[Path]:
+    wanted = text.casefold()
+    return [folder for folder in among if summarise(folder).name.casefold() == wanted]
+
+
+def _ambiguous(text: str, found: list[Path]) -> Fault:
+    some = sorted(map(summarise, found), key=lambda summary: -summary.updated)[:5]
+    listed = "".join(f"\n  {summary.id}  {summary.title[:60]}" for summary in some)
+    return Fault(
+        f"{text!r} could be any of {len(found)} sessions", fix=f"Say which one by its id:{listed}"
+    )
