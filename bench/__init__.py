@@ -1,0 +1,1 @@
+"""Figures that anyone can re-run: `make bench`, or `python -m bench NAME`."""

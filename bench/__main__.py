@@ -1,0 +1,23 @@
+"""`python -m bench [NAME …]`: run benchmarks and print what they found."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+NAMES = ("start", "turns", "resume", "output", "transport", "encode", "lab")
+
+
+def main() -> int:
+    names = [word for word in sys.argv[1:] if not word.startswith("-")] or list(NAMES)
+    for name in names:
+        if name not in NAMES:
+            print(f"There is no benchmark {name!r}; there are: {', '.join(NAMES)}.")
+            return 2
+        print(f"== {name}")
+        import_module(f"bench.{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""Putting a session together: the only place that knows concrete classes."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import random
+
+import msgspec
+
+from travois.app.opening import Place, damage, open_log, settle
+from travois.app.options import Options
+from travois.engine.agent import Agent, Limits, Patience, World
+from travois.engine.ports import Answer, Model, Person, Question
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool
+from travois.host import catalog
+from travois.host.files import DiskFiles
+from travois.host.http import Timeouts, transport
+from travois.host.process import LocalProcesses
+from travois.host.providers import HttpModel
+from travois.host.web import HttpxWeb
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
+from travois.policy.judge import Guard
+from travois.policy.rules import Effect, Rule, parse
+from travois.store import home as homes
+from travois.store import project as projects
+from travois.store.blobs import Blobs
+from travois.store.layers import Value, load
+from travois.store.settings import Loaded
+from travois.tools.catalogue import TOOLS
+from travois.wire.encode import Encoder
+
+EFFECTS: tuple[Effect, ...] = ("deny", "ask", "allow")
+SCRIPTED = Card("scripted", "scripted", "anthropic")
+
+
+class Crew(msgspec.Struct):
+    """A running agent and everything that must be closed after it."""
+
+    id: str
+    agent: Agent
+    key_source: str
+    notices: tuple[str, ...]
+    stack: AsyncExitStack
+
+    @property
+    def model(self) -> Card:
+        """The model that answers."""
+        epoch = self.agent.session.view.epoch
+        assert epoch is not None
+        return epoch.model
+
+    async def aclose(self) -> None:
+        """Stop children, hang up, let go of the log."""
+        await self.stack.aclose()
+
+
+class Nobody:
+    """Headless: a question has no one to answer it, so the answer is no."""
+
+    async def decide(self, question: Question) -> Answer:
+        """No, with what the user can do about it."""
+        way = f"no one is there to ask; the user can allow it with --allowedTools {question.tool}"
+        return Answer(allow=False, reason=f"{question.because}, and {way}")
+
+
+async def gather(
+    options: Options, *, model: Model | None = None, person: Person | None = None
+) -> Crew:
+    """Everything that a session needs, open and ready for its first turn."""
+    place = _place(options)
+    loaded = load(
+        place.home, place.cwd, environ=os.environ, given=options.settings, chosen=_flags(options)
+    )
+    async with AsyncExitStack() as stack:
+        opened = open_log(place, options, stack)
+        session = Session(opened.log)
+        card = _card(loaded, session, scripted=model is not None)
+        guard = _guard(place, loaded, spill=opened.spill)
+        tools, asked = _tools(loaded), loaded.settings
+        settle(session, place, card=card, tools=tuple(tools.values()), options=options)
+        key_source = "none"
+        if model is None:
+            model, key_source = _served(card, loaded, stack)
+        agent = Agent(
+            session=session,
+            model=model,
+            encoder=Encoder(Blobs(place.home.blobs).get),
+            tools=tools,
+            world=_world(place, loaded, stack, spill=opened.spill),
+            guard=guard,
+            person=person or Nobody(),
+            limits=Limits(asked.max_turns, asked.max_budget_usd),
+            patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
+            chance=random,
+        )
+        notices = (*loaded.notices, *damage(opened.log))
+        return Crew(opened.id, agent, key_source, notices, stack.pop_all())
+
+
+def _place(options: Options) -> Place:
+    cwd = os.path.realpath(options.cwd or os.getcwd())
+    home = homes.locate(os.environ).prepare()
+    return Place(home, projects.identify(home, cwd), cwd)
+
+
+def _flags(options: Options) -> dict[str, Value]:
+    """What the command line chose, by settings key; what it left open is not there."""
+    flags: dict[str, Value] = {
+        "model": options.model,
+        "permissions.defaultMode": options.mode,
+        "permissions.allow": options.allowed,
+        "permissions.deny": options.disallowed,
+        "permissions.additionalDirectories": options.folders,
+        "maxTurns": options.max_turns,
+        "maxBudgetUsd": options.max_dollars,
+    }
+    return {key: value for key, value in flags.items() if value}
+
+
+def _card(loaded: Loaded, session: Session, *, scripted: bool) -> Card:
+    """The model that was asked for; else the one that the session has; else the default."""
+    epoch = session.view.epoch
+    if scripted:
+        return epoch.model if epoch else SCRIPTED
+    chosen = loaded.settings.model
+    if epoch and (not chosen or loaded.origin("model") != "command line"):
+        return epoch.model
+    card = catalog.resolve(chosen, os.environ)
+    longest = loaded.settings.max_output_tokens
+    return msgspec.structs.replace(card, output=longest) if longest else card
+
+
+def _served(card: Card, loaded: Loaded, stack: AsyncExitStack) -> tuple[HttpModel, str]:
+    where = catalog.endpoint(card, os.environ)
+    waits = loaded.settings.timeouts
+    travel = transport(
+        where.url,
+        os.environ,
+        Timeouts(connect=waits.connect, first_byte=waits.first_byte, idle=waits.idle),
+    )
+    stack.push_async_callback(travel.aclose)
+    return HttpModel(card, where, travel), where.key_source
+
+
+def _guard(place: Place, loaded: Loaded, *, spill: Path) -> Guard:
+    rights = loaded.settings.permissions
+    folders = [place.cwd]
+    for folder in rights.additional_directories:
+        path = os.path.realpath(os.path.expanduser(folder))
+        if not os.path.isdir(path):
+            raise Fault(f"{folder} is not a folder", fix="--add-dir takes folders that exist.")
+        folders.append(path)
+    return Guard(rights.mode, _rules(loaded), tuple(folders), readable=(str(spill),))
+
+
+def _rules(loaded: Loaded) -> tuple[Rule, ...]:
+    rights = loaded.settings.permissions
+    texts: dict[Effect, tuple[str, ...]] = {
+        "deny": rights.deny,
+        "ask": rights.ask,
+        "allow": rights.allow,
+    }
+    return tuple(
+        parse(text, effect, origin=loaded.origin(f"permissions.{effect}", text))
+        for effect in EFFECTS
+        for text in texts[effect]
+    )
+
+
+def _tools(loaded: Loaded) -> dict[str, AnyTool]:
+    """All tools but those that are denied by name: what can never run need not be told."""
+    denied = set(loaded.settings.permissions.deny)
+    return {tool.name: tool for tool in TOOLS if tool.name not in denied}
+
+
+def _world(place: Place, loaded: Loaded, stack: AsyncExitStack, *, spill: Path) -> World:
+    processes = LocalProcesses(passed=loaded.settings.env_passthrough)
+    stack.push_async_callback(processes.aclose)
+
+    def keep(call: str, data: bytes) -> str:
+        spill.mkdir(mode=0o700, exist_ok=True)
+        path = spill / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in call)}.txt"
+        path.write_bytes(data)
+        return str(path)
+
+    return World(place.cwd, DiskFiles(), processes, HttpxWeb(), Blobs(place.home.blobs), keep)

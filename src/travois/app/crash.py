@@ -1,0 +1,30 @@
+"""When we are wrong: a file that says how, and a line that says where it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from traceback import format_exception
+
+from travois import __version__
+from travois.kernel.faults import Fault
+from travois.store import disk
+from travois.store.home import locate
+
+
+def report(error: BaseException, *, argv: list[str]) -> str:
+    """Keep the traceback in a file of the home; returns what to tell the user."""
+    trace = "".join(format_exception(error))
+    head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n{argv[:1]}\n"
+    try:
+        folder = locate(os.environ).path / "crashes"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"{os.getpid()}-{len(os.listdir(folder))}.txt"
+        disk.replace(path, (head + trace).encode(errors="replace"))
+    except (OSError, Fault):
+        return f"{trace}\ntravois: this is a bug in Travois; the session can be resumed\n"
+    what = f"{type(error).__name__}: {error}"
+    return (
+        f"travois: a bug in Travois: {what}\n"
+        f"  The session can be resumed. Please report it with {path}\n"
+    )

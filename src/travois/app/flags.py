@@ -1,0 +1,122 @@
+"""The flags of `travois`, and what they ask for."""
+
+from __future__ import annotations
+
+import os
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+
+from travois.app.options import Options
+from travois.policy.rules import split
+
+COMMANDS = {
+    "sessions": "list, show, export, rename, measure and prune sessions",
+    "audit": "prove from its log what a session sent",
+    "config": "settings, and which file decided them",
+    "lab": "a local API simulator to test agents with",
+}
+"""Commands and the module of `app.commands` that has them."""
+
+ABOUT = """\
+A coding agent in your terminal, with any model.
+
+  travois                          talk, in this folder
+  travois -p "fix the failing test"  one task, then exit (for scripts)
+  git diff | travois -p "review"     standard input comes before the prompt
+  travois -c                       go on with the last session of this folder
+"""
+ENDING = """\
+commands:
+{commands}
+
+exit codes:
+  0 done   1 the turn failed or hit a limit   2 bad input or settings
+  130 interrupted (SIGINT)   143 terminated (SIGTERM); both leave a session to resume
+
+Models: ANTHROPIC_API_KEY (ANTHROPIC_BASE_URL), OPENAI_API_KEY (OPENAI_BASE_URL).
+State lives in TRAVOIS_HOME (default ~/.local/state/travois).
+"""
+
+
+def parser() -> ArgumentParser:
+    """The flags of `travois` itself."""
+    listing = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
+    top = ArgumentParser(
+        prog="travois",
+        description=ABOUT,
+        epilog=ENDING.format(commands=listing),
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    top.add_argument("prompt", nargs="?", help="what to do")
+    top.add_argument("-p", "--print", action="store_true", help="run one task and exit")
+    top.add_argument("-v", "--version", action="store_true", help="print the version")
+    _talking(top)
+    _sessions(top)
+    _rights(top)
+    return top
+
+
+def _talking(top: ArgumentParser) -> None:
+    add = top.add_argument_group("model and output").add_argument
+    add("--model", default="", metavar="NAME", help="provider/id, or an id of the catalogue")
+    add("--output-format", default="text", choices=("text", "json", "stream-json"))
+    add("--input-format", default="text", choices=("text", "stream-json"))
+    add("--include-partial-messages", action="store_true", help="stream-json: deltas as they come")
+    add("--replay-user-messages", action="store_true", help="stream-json: echo what was read")
+    add("--max-turns", type=int, default=0, metavar="N", help="stop after N model calls")
+    add("--max-budget-usd", type=float, default=0.0, metavar="USD", help="stop when this is spent")
+    add("--system-prompt", default="", metavar="TEXT", help="replace the system prompt")
+    add("--append-system-prompt", default="", metavar="TEXT", help="add to the system prompt")
+    add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
+    add("--verbose", action="store_true", help=SUPPRESS)
+
+
+def _sessions(top: ArgumentParser) -> None:
+    add = top.add_argument_group("sessions").add_argument
+    add("-c", "--continue", dest="latest", action="store_true", help="the last one of this folder")
+    add("-r", "--resume", default="", metavar="ID|NAME", help="go on with a session")
+    add("--fork-session", action="store_true", help="with -c or -r: branch off, leave it as it is")
+    add("--session-id", default="", metavar="UUID", help="the id of the new session")
+    add("--no-session-persistence", action="store_true", help="keep nothing after the end")
+
+
+def _rights(top: ArgumentParser) -> None:
+    group = top.add_argument_group("permissions")
+    modes = "default, plan, accept-edits, auto, dont-ask, bypass"
+    group.add_argument("--permission-mode", default="", metavar="MODE", help=modes)
+    for names, what, meaning in (
+        (("--allowedTools", "--allowed-tools"), "RULE", 'such as "Bash(git diff:*)" Edit'),
+        (("--disallowedTools", "--disallowed-tools"), "RULE", "always denied"),
+        (("--add-dir",), "DIR", "more folders to work in"),
+    ):
+        group.add_argument(
+            *names, action="append", nargs="+", default=[], metavar=what, help=meaning
+        )
+    group.add_argument("--dangerously-skip-permissions", action="store_true", help=SUPPRESS)
+
+
+def flat(groups: list[list[str]]) -> list[str]:
+    """What a flag that may be repeated has gathered."""
+    return [word for group in groups for word in group]
+
+
+def chosen(args: Namespace) -> Options:
+    """The namespace as options of a session."""
+    mode = "bypass" if args.dangerously_skip_permissions else args.permission_mode
+    return Options(
+        cwd=os.getcwd(),
+        model=args.model,
+        mode=mode,
+        allowed=tuple(r for word in flat(args.allowedTools) for r in split(word)),
+        disallowed=tuple(r for word in flat(args.disallowedTools) for r in split(word)),
+        folders=tuple(flat(args.add_dir)),
+        settings=args.settings,
+        system=args.system_prompt,
+        append_system=args.append_system_prompt,
+        max_turns=args.max_turns,
+        max_dollars=args.max_budget_usd,
+        session_id=args.session_id,
+        resume=args.resume,
+        latest=args.latest,
+        fork=args.fork_session,
+        persist=not args.no_session_persistence,
+    )

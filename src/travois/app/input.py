@@ -1,0 +1,140 @@
+"""Where headless prompts come from: words, standard input, or JSON lines."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from base64 import b64decode
+from collections.abc import AsyncGenerator
+
+import anyio
+import msgspec
+
+from travois.engine.ports import Blobs
+from travois.kernel.blocks import Media, Shown, Text
+from travois.kernel.faults import Fault
+
+LIMIT = 10_000_000
+"""How many bytes standard input may bring."""
+PATIENCE = 3.0
+"""How long a pipe that stays silent is waited for when there is a prompt without it."""
+
+
+class Source(msgspec.Struct):
+    """Where an image's bytes are."""
+
+    type: str = ""
+    media_type: str = ""
+    data: str = ""
+
+
+class Part(msgspec.Struct):
+    """One block of an input message."""
+
+    type: str
+    text: str = ""
+    source: Source = msgspec.field(default_factory=Source)
+
+
+class Said(msgspec.Struct):
+    """The message of an input line."""
+
+    content: str | list[Part]
+
+
+class Line(msgspec.Struct):
+    """One line of `--input-format stream-json`."""
+
+    type: str
+    message: Said | None = None
+    request_id: str = ""
+    uuid: str = ""
+
+
+def plain(words: str) -> str:
+    """The prompt of a run: what was piped in, then the words."""
+    piped = _piped(waiting=not words)
+    text = "\n\n".join(part for part in (piped.strip("\n"), words) if part.strip())
+    if not text:
+        raise Fault(
+            "There is nothing to do",
+            why="no prompt was given and standard input is empty",
+            fix='For example: travois -p "explain this repository"',
+        )
+    return text
+
+
+def _piped(*, waiting: bool) -> str:
+    """What was piped in. A terminal, or a pipe that nobody writes to, is not waited for."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    fd = sys.stdin.fileno()
+    if stat.S_ISCHR(os.fstat(fd).st_mode) or not (waiting or _speaks(fd)):
+        return ""
+    data = sys.stdin.buffer.read(LIMIT + 1)
+    if len(data) > LIMIT:
+        raise Fault(
+            "Standard input is too long",
+            why=f"more than {LIMIT // 1_000_000} MB",
+            fix="Put it in a file and ask for that file to be read.",
+        )
+    return data.decode("utf-8", "replace")
+
+
+def _speaks(fd: int) -> bool:
+    from select import select
+
+    if select([fd], [], [], PATIENCE)[0]:
+        return True
+    sys.stderr.write(f"travois: standard input was silent for {PATIENCE:g} s; going on without\n")
+    return False
+
+
+async def lines() -> AsyncGenerator[Line]:
+    """The JSON lines of standard input, as they come."""
+    pending, number = b"", 0
+    while True:
+        await anyio.wait_readable(sys.stdin.fileno())
+        chunk = os.read(sys.stdin.fileno(), 1 << 16)
+        whole, _, pending = (pending + chunk).rpartition(b"\n")
+        if not chunk:
+            whole, pending = pending, b""
+        for line in whole.split(b"\n"):
+            number += 1
+            if line.strip():
+                yield _read(line, number)
+        if not chunk:
+            return
+
+
+def content(line: Line, blobs: Blobs) -> tuple[Shown, ...]:
+    """What a line says to the model."""
+    said = line.message.content if line.message else ""
+    if isinstance(said, str):
+        return (Text(said),) if said else ()
+    return tuple(_shown(part, blobs) for part in said)
+
+
+def _shown(part: Part, blobs: Blobs) -> Shown:
+    if part.type == "text":
+        return Text(part.text)
+    if part.type in ("image", "document") and part.source.type == "base64":
+        data = b64decode(part.source.data)
+        kind = "image" if part.type == "image" else "document"
+        return Media(kind, part.source.media_type, blobs.put(data), len(data))
+    raise Fault(
+        f"An input message holds a {part.type!r} block that cannot be sent",
+        fix="Send text, or an image or document with a base64 source.",
+    )
+
+
+def _read(data: bytes, number: int) -> Line:
+    try:
+        return msgspec.json.decode(data, type=Line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Fault(
+            f"Line {number} of standard input is not a message",
+            why=str(error),
+            fix='Each line is {"type":"user","message":{"role":"user","content":"…"}}.',
+        ) from None

@@ -1,0 +1,193 @@
+"""Opening a session: a new one, the last one, a named one, or a branch of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import localtime, strftime
+
+import msgspec
+from msgspec.structs import replace
+
+from travois import __version__
+from travois.app.options import Options
+from travois.context.sources import Surroundings, baseline
+from travois.engine.loop import UNKNOWN, answer_open
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool
+from travois.kernel.facts import Changed, Ended, Epoch, Opened, ToolSpec, User
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
+from travois.store import sessions
+from travois.store.home import Home
+from travois.store.log import Log, history
+from travois.store.project import Project
+from travois.wire.schema import schema
+
+PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "system.md"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a session happens."""
+
+    home: Home
+    project: Project
+    cwd: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """An open log, and where large outputs of its session are kept."""
+
+    id: str
+    log: Log
+    spill: Path
+
+
+def open_log(place: Place, options: Options, stack: AsyncExitStack) -> Found:
+    """The log that the options name, locked for us until the stack unwinds."""
+    _consistent(options)
+    if options.latest or options.resume:
+        return _existing(place, options, stack)
+    id = _identity(options.session_id)
+    folder = _folder(place, id, options, stack)
+    log = Log.create(folder, _opened(place, id))
+    stack.callback(_leave, log)
+    return Found(id, log, folder / "tool-results")
+
+
+def _consistent(options: Options) -> None:
+    going_on = options.latest or bool(options.resume)
+    if options.fork and not going_on:
+        raise Fault("--fork-session needs --continue or --resume", fix="Say what to branch off.")
+    if options.latest and options.resume:
+        raise Fault("--continue and --resume exclude each other", fix="Use one of them.")
+    if options.session_id and going_on and not options.fork:
+        raise Fault(
+            "--session-id names a new session, but an existing one was asked for",
+            fix="Add --fork-session, or leave --session-id out.",
+        )
+
+
+def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
+    if options.resume:
+        found = sessions.find(place.home, options.resume, project=place.project)
+    else:
+        found = sessions.newest(place.home, place.project, cwd=place.cwd)
+    base = place.home.session(found.project, found.id)
+    if not options.fork:
+        log = Log.open(base)
+        stack.callback(log.close)
+        return Found(found.id, log, base / "tool-results")
+    id, last = _identity(options.session_id), max(entry.seq for entry in history(base, []))
+    folder = _folder(place, id, options, stack)
+    log = Log.create(folder, _opened(place, id, parent=found.id, at=last))
+    stack.callback(log.close)
+    return Found(id, log, folder / "tool-results")
+
+
+def damage(log: Log) -> tuple[str, ...]:
+    """What the user should know of a log that was read."""
+    torn = f"the last line of the log was torn; it is kept in {log.torn}"
+    lost = f"{len(log.skipped)} damaged places in the log were skipped (travois sessions show)"
+    return (*((torn,) if log.torn else ()), *((lost,) if log.skipped else ()))
+
+
+def _identity(wanted: str) -> str:
+    from uuid import UUID, uuid4
+
+    if not wanted:
+        return str(uuid4())
+    try:
+        return str(UUID(wanted))
+    except ValueError:
+        raise Fault(
+            f"--session-id {wanted} is not a UUID",
+            fix="For example: --session-id $(uuidgen)",
+        ) from None
+
+
+def _folder(place: Place, id: str, options: Options, stack: AsyncExitStack) -> Path:
+    if options.persist:
+        return place.home.session(place.project.key, id)
+    from tempfile import TemporaryDirectory
+
+    return Path(stack.enter_context(TemporaryDirectory(prefix="travois-"))) / id
+
+
+def _opened(place: Place, id: str, *, parent: str = "", at: int = 0) -> Opened:
+    return Opened(
+        session=id,
+        cwd=place.cwd,
+        project=place.project.key,
+        version=__version__,
+        parent=parent,
+        at=at,
+    )
+
+
+def _leave(log: Log) -> None:
+    """A session in which nothing was said leaves nothing behind."""
+    said = (entry.fact for entry in log.read())
+    silent = not any(isinstance(fact, User) and fact.origin != "note" for fact in said)
+    log.close()
+    if silent:
+        from shutil import rmtree
+
+        rmtree(log.folder, ignore_errors=True)
+
+
+def settle(
+    session: Session, place: Place, *, card: Card, tools: tuple[AnyTool, ...], options: Options
+) -> None:
+    """Bring the session to a state from which a turn can start, whatever happened before."""
+    if session.view.epoch is None:
+        session.append(Epoch(card, _system(options), _specs(tools)))
+        session.append(baseline(_around(place, options)))
+        return
+    answer_open(session, started=UNKNOWN)
+    if session.last is not None and not isinstance(session.last.fact, Ended | Opened | Changed):
+        session.append(Ended("crashed", "the program stopped without ending the turn"))
+    if not os.path.isdir(session.state.get("cwd", place.cwd)):
+        session.append(Changed("cwd", place.cwd))
+    if epoch := _renewed(session.view.epoch, card, options):
+        session.append(epoch)
+
+
+def _renewed(epoch: Epoch, card: Card, options: Options) -> Epoch | None:
+    """Another head, only where the user asked for one: the old one keeps the cache warm."""
+    asked = options.system or options.append_system
+    system = _system(options) if asked else epoch.system
+    same = (epoch.model.provider, epoch.model.id) == (card.provider, card.id)
+    if same and system == epoch.system:
+        return None
+    return replace(epoch, model=epoch.model if same else card, system=system, why="asked for")
+
+
+def _system(options: Options) -> str:
+    text = options.system or PROMPT.read_text("utf-8").strip()
+    return f"{text}\n\n{options.append_system}" if options.append_system else text
+
+
+def _specs(tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(tool.name, tool.description, schema(tool.args)) for tool in tools)
+
+
+def _around(place: Place, options: Options) -> Surroundings:
+    return Surroundings(
+        cwd=place.cwd,
+        platform=sys.platform,
+        date=strftime("%Y-%m-%d", localtime()),
+        branch=_branch(place.project.root),
+        folders=options.folders,
+    )
+
+
+def _branch(root: str) -> str:
+    """The branch that is checked out, without starting git."""
+    try:
+        head = Path(root, ".git", "HEAD").read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""

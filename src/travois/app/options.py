@@ -1,0 +1,26 @@
+"""Everything that a user can choose when a session starts."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the command line, or a program, asks for; empty means the settings decide."""
+
+    cwd: str = ""
+    model: str = ""
+    mode: str = ""
+    allowed: tuple[str, ...] = ()
+    disallowed: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    settings: str = ""
+    system: str = ""
+    append_system: str = ""
+    max_turns: int = 0
+    max_dollars: float = 0.0
+    session_id: str = ""
+    resume: str = ""
+    latest: bool = False
+    fork: bool = False
+    persist: bool = True

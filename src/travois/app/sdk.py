@@ -1,0 +1,140 @@
+"""Travois as a library.
+
+    async with Session(model="anthropic/claude-opus-5-5") as session:
+        async for event in session.run("fix the failing test"):
+            print(event)
+
+Events are the entries of the log as they are written, and deltas for the eye.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from types import TracebackType
+
+import anyio
+from anyio.abc import TaskGroup
+
+from travois.app.compose import Crew, gather
+from travois.app.options import Options
+from travois.engine.loop import turn
+from travois.engine.ports import Event, Model, Person
+from travois.kernel.blocks import Shown, Text, words
+from travois.kernel.facts import Assistant, Ended, Entry, User
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
+from travois.kernel.tokens import context_tokens, fact_tokens, stop_at
+from travois.kernel.view import View
+
+
+class Session:
+    """One conversation. Leaving the block stops what runs and keeps everything on file."""
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        model: str | Model = "",
+        person: Person | None = None,
+    ) -> None:
+        chosen = options or Options()
+        if isinstance(model, str) and model:
+            from msgspec.structs import replace
+
+            chosen = replace(chosen, model=model)
+        self._options = chosen
+        self._model = None if isinstance(model, str) else model
+        self._person = person
+        self._stack = AsyncExitStack()
+        self._group: TaskGroup | None = None
+        self._crew: Crew | None = None
+        self._scope: anyio.CancelScope | None = None
+
+    @property
+    def crew(self) -> Crew:
+        """What the session runs on."""
+        assert self._crew is not None, "use `async with Session(...)`"
+        return self._crew
+
+    @property
+    def id(self) -> str:
+        """The name under which it can be resumed."""
+        return self.crew.id
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn is under way."""
+        return self._scope is not None
+
+    async def __aenter__(self) -> Session:
+        crew = await gather(self._options, model=self._model, person=self._person)
+        self._stack.push_async_callback(crew.aclose)
+        self._group = await self._stack.enter_async_context(anyio.create_task_group())
+        self._crew = crew
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def run(self, prompt: str | tuple[Shown, ...]) -> AsyncGenerator[Event]:
+        """Run one turn; closing the iterator stops it and answers every open call."""
+        assert self._group is not None, "use `async with Session(...)`"
+        content = (Text(prompt),) if isinstance(prompt, str) else prompt
+        agent = self.crew.agent
+        _fits(agent.session.view, User(content), self.crew.model)
+        agent.inbox.append(User(content))
+        done = anyio.Event()
+        with agent.session.watch() as events:
+            self._group.start_soon(self._turn, done)
+            try:
+                while not _ends(event := await events.receive()):
+                    yield event
+                yield event
+            finally:
+                self.stop()
+                with anyio.CancelScope(shield=True):
+                    await done.wait()
+
+    async def ask(self, prompt: str) -> str:
+        """Run one turn and give the model's last words."""
+        text = ""
+        async for event in self.run(prompt):
+            if isinstance(event, Entry) and isinstance(event.fact, Assistant):
+                text = words(event.fact.content)
+        return text
+
+    def stop(self) -> None:
+        """Stop the turn that runs, if one does."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def _turn(self, done: anyio.Event) -> None:
+        try:
+            with anyio.CancelScope() as self._scope:
+                await turn(self.crew.agent)
+        finally:
+            self._scope = None
+            done.set()
+
+
+def _ends(event: Event) -> bool:
+    return isinstance(event, Entry) and isinstance(event.fact, Ended)
+
+
+def _fits(view: View, said: User, model: Card) -> None:
+    """Refuse what no request could hold, before it becomes part of the session."""
+    size, room = fact_tokens(said), stop_at(model) - context_tokens(view)
+    if size > room:
+        raise Fault(
+            "The prompt does not fit into the model's window",
+            why=f"it is about {size:,} tokens, and {max(room, 0):,} of {model.window:,} are free",
+            fix="Put it in a file and ask for that file to be read.",
+        )

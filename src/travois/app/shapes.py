@@ -1,0 +1,124 @@
+"""Our values in the JSON shapes that other agents' clients know."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text
+from travois.kernel.facts import Stop
+from travois.kernel.models import Usage
+from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Object: TypeAlias = dict[str, Json]
+
+STOPS: dict[Stop, str] = {
+    "end": "end_turn",
+    "calls": "tool_use",
+    "pause": "pause_turn",
+    "length": "max_tokens",
+    "window": "model_context_window_exceeded",
+    "refusal": "refusal",
+    "compaction": "compaction",
+    "unknown": "end_turn",
+}
+
+
+def block_json(block: AnyBlock) -> Object:
+    """One content block."""
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Call():
+            return call_json(block)
+        case Media():
+            source: Object = {"type": "blob", "media_type": block.mime, "blob": block.blob}
+            return {"type": block.kind, "source": source}
+        case Opaque(protocol="anthropic"):
+            return msgspec.json.decode(block.raw)
+        case Opaque():
+            return {"type": "thinking", "thinking": block.text, "signature": ""}
+
+
+def call_json(call: Call) -> Object:
+    """A tool call as a block."""
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments(call)}
+
+
+def arguments(call: Call) -> Json:
+    """A call's arguments; the text itself where it is not JSON."""
+    try:
+        return msgspec.json.decode(call.args or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return {"_invalid_arguments": call.args}
+
+
+def usage_json(usage: Usage) -> Object:
+    """Token counts."""
+    return {
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.write + usage.write_1h,
+        "cache_read_input_tokens": usage.read,
+        "output_tokens": usage.output,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.write,
+            "ephemeral_1h_input_tokens": usage.write_1h,
+        },
+        "service_tier": "standard",
+    }
+
+
+def stream_json(delta: Began | BlockBegan | Grew | BlockEnded) -> Object | None:
+    """A delta as the event that a streaming client expects; None where there is none."""
+    match delta:
+        case Began():
+            return {"type": "message_start", "message": _message(delta)}
+        case BlockBegan():
+            start: Object = {"index": delta.index, "content_block": _opening(delta)}
+            return {"type": "content_block_start"} | start
+        case Grew():
+            change = _growth(delta)
+            return change and {
+                "type": "content_block_delta",
+                "index": delta.index,
+                "delta": change,
+            }
+        case BlockEnded():
+            return {"type": "content_block_stop", "index": delta.index}
+
+
+def _message(delta: Began) -> Object:
+    return {
+        "id": delta.id,
+        "type": "message",
+        "role": "assistant",
+        "model": delta.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage_json(delta.usage),
+    }
+
+
+def _opening(delta: BlockBegan) -> Object:
+    match delta.kind:
+        case "text" | "other":
+            return {"type": "text", "text": ""}
+        case "thinking":
+            return {"type": "thinking", "thinking": "", "signature": ""}
+        case "call":
+            return {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
+
+
+def _growth(delta: Grew) -> Object | None:
+    match delta.kind:
+        case "text":
+            return {"type": "text_delta", "text": delta.text}
+        case "thinking":
+            return {"type": "thinking_delta", "thinking": delta.text}
+        case "call":
+            return {"type": "input_json_delta", "partial_json": delta.text}
+        case "other":
+            return None

@@ -1,0 +1,243 @@
+"""A turn as the JSON lines that other agents' clients read (compat B8)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import assert_never
+
+import msgspec
+
+from travois.app.shapes import (
+    STOPS,
+    Json,
+    Object,
+    arguments,
+    block_json,
+    stream_json,
+    usage_json,
+)
+from travois.engine.ports import Event, Progress, Retrying, Running, Warned
+from travois.kernel.blocks import Call, calls, words
+from travois.kernel.facts import (
+    AnyFact,
+    Assistant,
+    Decided,
+    Ended,
+    EndedWhy,
+    Entry,
+    Epoch,
+    Result,
+    Sent,
+    Stop,
+    User,
+)
+from travois.kernel.models import Model, Usage, cost
+from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
+
+SUBTYPES: dict[EndedWhy, str] = {
+    "end": "success",
+    "refusal": "success",
+    "turns": "error_max_turns",
+    "budget": "error_max_budget_usd",
+}
+TERMINAL: dict[EndedWhy, str] = {
+    "end": "completed",
+    "refusal": "completed",
+    "turns": "max_turns",
+    "budget": "budget_exhausted",
+    "aborted": "aborted_streaming",
+    "failed": "api_error",
+    "crashed": "turn_setup_failed",
+}
+
+
+class Tally:
+    """What a turn has come to so far, folded from its entries."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.usage = Usage()
+        self.dollars = 0.0
+        self.turns = 0
+        self.api_seconds = 0.0
+        self.text = ""
+        self.stop: Stop | None = None
+        self.denials: list[Json] = []
+        self.ended = Ended("crashed")
+        self._calls: dict[str, Call] = {}
+        self._sent = 0.0
+
+    def add(self, entry: Entry) -> None:
+        """Take one more entry into account."""
+        match entry.fact:
+            case Epoch() as fact:
+                self.model = fact.model
+            case Sent():
+                self._sent = entry.at
+            case Assistant() as fact:
+                self._reply(fact, seconds=entry.at - self._sent)
+            case Decided(verdict="deny") as fact if fact.by != "schema":
+                call = self._calls[fact.call]
+                denial: Object = {"tool_name": call.name, "tool_use_id": call.id}
+                self.denials.append(denial | {"tool_input": arguments(call)})
+            case Ended() as fact:
+                self.ended = fact
+            case _:
+                pass
+
+    def _reply(self, fact: Assistant, *, seconds: float) -> None:
+        self.turns += 1
+        self.api_seconds += max(0.0, seconds)
+        self.usage += fact.usage
+        self.dollars += cost(fact.usage, self.model.price)
+        self.text, self.stop = words(fact.content), fact.stop
+        self._calls = {call.id: call for call in calls(fact.content)}
+
+    @property
+    def failed(self) -> bool:
+        """Whether the turn ended in anything but the model's last word."""
+        return self.ended.why not in ("end", "refusal")
+
+
+class Speaker:
+    """Turns the events of one turn into lines; `partial` adds the stream as it comes."""
+
+    def __init__(self, session: str, model: Model, *, partial: bool = False) -> None:
+        self.tally = Tally(model)
+        self._session = session
+        self._partial = partial
+        self._count = 0
+
+    def lines(self, event: Event) -> list[Object]:
+        """What to print for this event."""
+        match event:
+            case Entry():
+                self.tally.add(event)
+                return self._entry(event.seq, event.fact)
+            case Began() | BlockBegan() | Grew() | BlockEnded():
+                raw = stream_json(event) if self._partial else None
+                return [self._stream(raw)] if raw else []
+            case Retrying():
+                return [self._retry(event)]
+            case Warned():
+                return [self._loose("system", {"subtype": "informational", "content": event.text})]
+            case Running() | Progress():
+                return []
+            case _:
+                assert_never(event)
+
+    def result(self, seconds: float) -> Object:
+        """The last line of a turn."""
+        tally, why = self.tally, self.tally.ended.why
+        told: Object = (
+            {"errors": [tally.ended.detail or why]} if tally.failed else {"result": tally.text}
+        )
+        body: Object = {
+            "subtype": SUBTYPES.get(why, "error_during_execution"),
+            "is_error": tally.failed,
+            **told,
+            "duration_ms": round(seconds * 1000),
+            "duration_api_ms": round(tally.api_seconds * 1000),
+            "num_turns": tally.turns,
+            "stop_reason": STOPS[tally.stop] if tally.stop else None,
+            "terminal_reason": TERMINAL[why],
+            "total_cost_usd": tally.dollars,
+            "usage": usage_json(tally.usage),
+            "modelUsage": {tally.model.id: self._model_usage()},
+            "permission_denials": tally.denials,
+        }
+        return self._loose("result", body)
+
+    def opening(self, body: Object) -> Object:
+        """The first line of a turn."""
+        return self._loose("system", {"subtype": "init", **body})
+
+    def _entry(self, seq: int, fact: AnyFact) -> list[Object]:
+        match fact:
+            case Assistant():
+                return [*self._blocks(seq, fact), *self._close(fact)]
+            case Result():
+                return [self._result(seq, fact)]
+            case User() if fact.origin != "human":
+                content: list[Json] = [block_json(part) for part in fact.content]
+                return [self._user(seq, content) | {"isSynthetic": True}]
+            case _:
+                return []
+
+    def _blocks(self, seq: int, fact: Assistant) -> list[Object]:
+        message: Object = {
+            "id": fact.id or f"msg_{seq}",
+            "type": "message",
+            "role": "assistant",
+            "model": fact.model or self.tally.model.id,
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage_json(fact.usage),
+        }
+        lines: list[Object] = []
+        for index, block in enumerate(fact.content):
+            whole: Object = {**message, "content": [block_json(block)]}
+            line: Object = {"type": "assistant", "message": whole, "parent_tool_use_id": None}
+            lines.append(line | self._ids(f"{seq}.{index}"))
+        return lines
+
+    def _result(self, seq: int, fact: Result) -> Object:
+        content: list[Json] = [block_json(part) for part in fact.content]
+        block: Object = {"type": "tool_result", "tool_use_id": fact.call, "content": content}
+        if fact.error:
+            block["is_error"] = True
+        detail: Json = msgspec.json.decode(fact.detail) if fact.detail else words(fact.content)
+        return self._user(seq, [block]) | {"tool_use_result": detail}
+
+    def _user(self, seq: int, content: list[Json]) -> Object:
+        return {
+            "type": "user",
+            "message": {"role": "user", "content": content},
+            "parent_tool_use_id": None,
+            **self._ids(str(seq)),
+        }
+
+    def _close(self, fact: Assistant) -> list[Object]:
+        if not self._partial:
+            return []
+        delta: Object = {"stop_reason": STOPS[fact.stop], "stop_sequence": None}
+        last: Object = {"type": "message_delta", "delta": delta, "usage": usage_json(fact.usage)}
+        return [self._stream(last), self._stream({"type": "message_stop"})]
+
+    def _stream(self, event: Object) -> Object:
+        return self._loose("stream_event", {"event": event, "parent_tool_use_id": None})
+
+    def _retry(self, event: Retrying) -> Object:
+        body: Object = {
+            "subtype": "api_retry",
+            "attempt": event.attempt,
+            "max_retries": event.attempts,
+            "retry_delay_ms": round(event.wait * 1000),
+            "error_status": event.status or None,
+            "error": event.message,
+        }
+        return self._loose("system", body)
+
+    def _model_usage(self) -> Object:
+        usage, model = self.tally.usage, self.tally.model
+        return {
+            "inputTokens": usage.input,
+            "outputTokens": usage.output,
+            "cacheReadInputTokens": usage.read,
+            "cacheCreationInputTokens": usage.write + usage.write_1h,
+            "webSearchRequests": 0,
+            "costUSD": self.tally.dollars,
+            "contextWindow": model.window,
+            "maxOutputTokens": model.output,
+        }
+
+    def _loose(self, kind: str, body: Object) -> Object:
+        """A line that stands for no entry of the log."""
+        self._count += 1
+        return {"type": kind, **body, **self._ids(f"{id(self)}.{self._count}")}
+
+    def _ids(self, what: str) -> Object:
+        """The session's id, and one for this line that is the same whenever it is told again."""
+        name = blake2b(f"{self._session}/{what}".encode(), digest_size=16).hexdigest()
+        parts = (name[:8], name[8:12], "4" + name[13:16], "8" + name[17:20], name[20:])
+        return {"session_id": self._session, "uuid": "-".join(parts)}

@@ -1,0 +1,26 @@
+"""All tools, in the order in which models are told of them."""
+
+from __future__ import annotations
+
+from travois.engine.tool import AnyTool
+from travois.tools import edit, git, notebook, read, search, shell, todo, web, write
+
+TOOLS: tuple[AnyTool, ...] = (
+    shell.BASH,
+    read.READ,
+    edit.EDIT,
+    write.WRITE,
+    search.GREP,
+    search.GLOB,
+    edit.MULTI_EDIT,
+    notebook.NOTEBOOK_EDIT,
+    shell.BASH_OUTPUT,
+    shell.KILL_SHELL,
+    git.STATUS,
+    git.DIFF,
+    git.LOG,
+    git.SHOW,
+    git.BLAME,
+    todo.TODO,
+    web.FETCH,
+)

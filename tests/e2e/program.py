@@ -1,0 +1,97 @@
+"""The real program as a user starts it, in a folder and a home of its own, against the lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from travois.kernel.facts import Entry
+from travois.store.log import entries
+
+Line = dict[str, Any]
+
+
+@dataclass
+class Done:
+    """How a run ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[Line]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def result(self) -> Line:
+        return self.lines[-1]
+
+
+@dataclass
+class Program:
+    """Starts `travois` with an environment that holds nothing of the developer's own."""
+
+    folder: Path
+    home: Path
+    url: str = ""
+    protocol: str = "anthropic"
+    extra: dict[str, str] = field(default_factory=dict)
+    launcher: tuple[str, ...] = (sys.executable, "-m", "travois")
+
+    @property
+    def model(self) -> tuple[str, ...]:
+        name = "anthropic/claude-opus-5-5" if self.protocol == "anthropic" else "openai/lab-model"
+        return ("--model", name) if self.url else ()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent), "LANG": "C.UTF-8"}
+        env["TRAVOIS_HOME"] = str(self.home)
+        if self.url:
+            env |= {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "sk-lab"}
+            env |= {"OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_API_KEY": "sk-lab"}
+        return env | self.extra
+
+    def start(self, *args: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self.launcher, *args],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, *args: str, stdin: bytes | None = None, timeout: float = 60) -> Done:
+        child = self.start(*args, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+        out, err = child.communicate(stdin, timeout=timeout)
+        return Done(child.returncode, out.decode(), err.decode())
+
+    def ask(self, prompt: str, *args: str, stdin: bytes | None = None) -> Done:
+        """One headless run with the lab's model."""
+        return self.run("-p", prompt, *self.model, *args, stdin=stdin)
+
+    def logs(self) -> list[Path]:
+        return sorted(self.home.glob("sessions/*/*/log.jsonl"))
+
+    def facts(self) -> list[Entry]:
+        (log,) = self.logs()
+        return read(log)
+
+
+def read(log: Path) -> list[Entry]:
+    skipped: list[Any] = []
+    found = list(entries(log, skipped))
+    assert skipped == []
+    return found
+
+
+def kinds(found: Iterable[Entry]) -> list[str]:
+    return [type(entry.fact).__name__ for entry in found]
