@@ -1,0 +1,134 @@
+"""Output taken as fast as it comes and kept within a cap."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from travois.engine.ports import Captured
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
+CHUNK = 1024 * 1024
+"""The size of a read, and of a pipe: beyond it there is little speed to win."""
+BURST = 8
+"""How many reads one turn of the event loop gives to a single pipe."""
+
+
+class Capture:
+    """The head and the tail of a stream of bytes, however long it is."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._total = 0
+
+    def add(self, chunk: memoryview) -> None:
+        """Keep what still fits the head; of the rest, only the end of it all."""
+        self._total += len(chunk)
+        room = self._keep - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        self._tail += chunk[max(0, len(chunk) - self._keep) :]
+        if len(self._tail) > 2 * self._keep:
+            del self._tail[: len(self._tail) - self._keep]
+
+    def taken(self) -> Captured:
+        """What was kept."""
+        tail = memoryview(self._tail)
+        kept = bytes(tail[max(0, len(tail) - self._keep) :])
+        return Captured(bytes(self._head), kept, self._total)
+
+    def fresh(self, *, ended: bool) -> Captured:
+        """What came since the last call of this; half a character waits for its other half."""
+        taken = self.taken()
+        self._head.clear()
+        self._tail.clear()
+        self._total = 0
+        last = taken.tail or taken.head
+        held = 0 if ended else _half(last[-3:])
+        if not held:
+            return taken
+        self.add(memoryview(last)[-held:])
+        if taken.tail:
+            return Captured(taken.head, taken.tail[:-held], taken.total - held)
+        return Captured(taken.head[:-held], b"", taken.total - held)
+
+
+def _half(end: bytes) -> int:
+    """How many of these last bytes begin a UTF-8 character that has not come whole."""
+    for size in range(1, len(end) + 1):
+        byte = end[-size]
+        if byte >= 0xC0:
+            whole = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
+            return size if size < whole else 0
+        if byte < 0x80:
+            return 0
+    return 0
+
+
+class Drain:
+    """Empties one pipe on the event loop until its last writer is gone.
+
+    `rest` is a pause after each burst: a background program that floods its pipe then waits for
+    us, instead of taking a whole core of ours to throw its output away.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        sink: Callable[[memoryview], None],
+        *,
+        ended: Callable[[], None],
+        buffer: bytearray,
+    ) -> None:
+        from asyncio import get_running_loop
+
+        self.open = True
+        self.sink = sink
+        self.rest = 0.0
+        self._fd = fd
+        self._ended = ended
+        self._buffer = buffer
+        self._pause: TimerHandle | None = None
+        self._loop = get_running_loop()
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self.pull)
+
+    def pull(self) -> None:
+        """Take what is there."""
+        if not self.open:
+            return
+        for _ in range(BURST):
+            try:
+                size = os.readv(self._fd, (self._buffer,))
+            except BlockingIOError:
+                return
+            if size == 0:
+                self.close()
+                self._ended()
+                return
+            with memoryview(self._buffer) as view, view[:size] as chunk:
+                self.sink(chunk)
+        if self.rest and self._pause is None:
+            self._loop.remove_reader(self._fd)
+            self._pause = self._loop.call_later(self.rest, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._fd, self.pull)
+
+    def close(self) -> None:
+        """Stop listening; a program that still writes gets a broken pipe."""
+        if not self.open:
+            return
+        self.open = False
+        if self._pause is not None:
+            self._pause.cancel()
+        elif not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+        os.close(self._fd)

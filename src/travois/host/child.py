@@ -1,0 +1,162 @@
+"""One started program: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+
+from travois.host.capture import Capture, Drain
+from travois.host.spawn import Started
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
+LINGER = 0.1
+"""How long after a program's end to wait for others that still hold its output."""
+REST = 0.01
+"""The pause of a background program that floods us, after each burst."""
+SHOWN = 64 * 1024
+"""How much of one read goes to whoever watches."""
+ASIDE = 8 * 1024
+
+
+class Child:
+    """A program that was started.
+
+    It is `done` when it has ended and nobody holds its output any more, or when those who do have
+    had their time.
+    """
+
+    def __init__(
+        self,
+        started: Started,
+        mark: str,
+        *,
+        keep: int,
+        buffer: bytearray,
+        watch: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.mark = mark
+        self.pid = started.popen.pid
+        self.status: int | None = None
+        self.exited = anyio.Event()
+        self.done = anyio.Event()
+        self.output, self.errors, self.aside = Capture(keep), Capture(keep), Capture(ASIDE)
+        self._popen = started.popen
+        self._watch = watch
+        self._linger: TimerHandle | None = None
+        drain = partial(Drain, ended=self._settle, buffer=buffer)
+        self._drains = [drain(started.output, self._heard)]
+        if started.errors >= 0:
+            self._drains.append(drain(started.errors, self.errors.add))
+        self._whisper = drain(started.aside, self.aside.add) if started.aside >= 0 else None
+        self._exit = Exit(self.pid, self._poll)
+
+    @property
+    def silent(self) -> bool:
+        """Whether nobody holds its output any more."""
+        return not any(drain.open for drain in self._drains)
+
+    def slow(self) -> None:
+        """Let it wait a little when it floods us."""
+        for drain in self._drains:
+            drain.rest = REST
+
+    def leave(self) -> None:
+        """Go on taking what those it left behind write, so that they live, and forget it."""
+        self.slow()
+        for drain in self._drains:
+            drain.sink = _forget
+
+    def close(self) -> None:
+        """Let go of everything that is open."""
+        self.done.set()
+        self._exit.close()
+        if self._linger is not None:
+            self._linger.cancel()
+        if self._whisper is not None:
+            self._whisper.close()
+        for drain in self._drains:
+            drain.close()
+
+    def _heard(self, chunk: memoryview) -> None:
+        self.output.add(chunk)
+        if self._watch is not None:
+            self._watch(bytes(chunk[-SHOWN:]))
+
+    def _poll(self) -> bool:
+        self.status = self._popen.poll()
+        if self.status is None:
+            return False
+        self.exited.set()
+        if self._whisper is not None:
+            self._whisper.pull()
+            self._whisper.close()
+        for drain in self._drains:
+            drain.pull()
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        if self.status is None or self.done.is_set():
+            return
+        if self.silent:
+            self.done.set()
+        elif self._linger is None:
+            from asyncio import get_running_loop
+
+            self._linger = get_running_loop().call_later(LINGER, self.done.set)
+
+
+def _forget(chunk: memoryview) -> None:
+    pass
+
+
+class Exit:
+    """Notices the end of one child: told by the kernel where it can, else by looking."""
+
+    def __init__(self, pid: int, ended: Callable[[], bool]) -> None:
+        from asyncio import get_running_loop
+
+        self._ended = ended
+        self._loop = get_running_loop()
+        self._timer: TimerHandle | None = None
+        self._fd = _pidfd(pid)
+        if self._fd >= 0:
+            self._loop.add_reader(self._fd, self._told)
+        else:
+            self._timer = self._loop.call_later(0.001, self._look, 0.001)
+
+    def _told(self) -> None:
+        if self._ended():
+            self.close()
+
+    def _look(self, pause: float) -> None:
+        self._timer = None
+        if not self._ended():
+            longer = min(pause * 1.5, 0.02)
+            self._timer = self._loop.call_later(longer, self._look, longer)
+
+    def close(self) -> None:
+        """Stop noticing."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._fd >= 0:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+        self._fd, self._timer = -1, None
+
+
+def _pidfd(pid: int) -> int:
+    """A descriptor that is readable once the process has ended; -1 where there is none."""
+    if not hasattr(os, "pidfd_open"):
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1

@@ -1,0 +1,75 @@
+"""What a child may know: our environment without secrets and without what would make it wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from fnmatch import translate
+
+SECRETS = (
+    "*API_KEY*",
+    "*APIKEY*",
+    "*_KEY",
+    "*_KEY_ID",
+    "*ACCESS_KEY*",
+    "*PRIVATE_KEY*",
+    "*TOKEN*",
+    "*SECRET*",
+    "*PASSWORD*",
+    "*PASSWD*",
+    "*PASSPHRASE*",
+    "*CREDENTIAL*",
+    "*_AUTH",
+    "*_PAT",
+    "*_DSN",
+    "ANTHROPIC_*",
+    "OPENAI_*",
+    "GEMINI_*",
+    "OPENROUTER_*",
+    "AWS_*",
+    "AZURE_*",
+    "OTEL_*",
+    "DATABASE_URL",
+    "PGPASSFILE",
+)
+"""Names that a child does not inherit unless the user passes them through."""
+
+MISLEADING = (
+    "BASH_ENV",
+    "ENV",
+    "CDPATH",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "OLDPWD",
+    "PWD",
+)
+"""Names that would make a shell or git do something else than its command line says."""
+
+UNATTENDED = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "true",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_MERGE_AUTOEDIT": "no",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+"""Nobody sits in front of a child: nothing may page, prompt or keep its output back."""
+
+_WITHHELD = re.compile("|".join(translate(name) for name in SECRETS + MISLEADING), re.IGNORECASE)
+
+
+def clean(environ: Mapping[str, str], *, passed: Collection[str] = ()) -> dict[str, str]:
+    """The environment that every child gets; `passed` names go through whatever they look like."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in passed or not _WITHHELD.match(name)
+    }
+    return kept | {name: value for name, value in UNATTENDED.items() if name not in passed}

@@ -1,0 +1,176 @@
+"""The one way in which anything is started, and the certainty that it ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from shlex import join
+from signal import SIGKILL
+from types import MappingProxyType
+
+import anyio
+
+from travois.engine.ports import Captured, Command, Completed
+from travois.host.capture import CHUNK
+from travois.host.child import Child
+from travois.host.environment import clean
+from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, tree
+from travois.host.spawn import spawn
+from travois.host.watchdog import Watchdog
+
+GRACE = 0.4
+"""How long a program may take to end by itself once it is told to."""
+
+
+class LocalJob:
+    """A program in the background on this machine."""
+
+    def __init__(
+        self, id: str, command: str, *, child: Child, end: Callable[[Child], Awaitable[None]]
+    ) -> None:
+        self.id = id
+        self.command = command
+        self._child = child
+        self._end = end
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._child.status
+
+    def fresh(self) -> Captured:
+        """Output since the last call of this; its errors too, where they come apart."""
+        return self._child.output.fresh(ended=self._child.done.is_set())
+
+    async def wait(self) -> int:
+        """Its exit status, when it has ended."""
+        await self._child.done.wait()
+        return _status(self._child)
+
+    async def kill(self) -> None:
+        """End it with everything that it started."""
+        await self._end(self._child)
+
+
+class LocalProcesses:
+    """Programs on this machine, each in a session of its own, none of which outlives us.
+
+    `passed` names variables that children get although they look like secrets.
+    """
+
+    def __init__(self, *, passed: Collection[str] = (), grace: float = GRACE) -> None:
+        self._environ = clean(os.environ, passed=passed)
+        self._outer = os.environ.get(MARK, "")
+        self._mark = os.urandom(8).hex()
+        self._count = 0
+        self._grace = grace
+        self._buffer = bytearray(CHUNK)
+        self._children: set[Child] = set()
+        self._jobs: dict[str, LocalJob] = {}
+        self._orphans = Orphans(self._mark)
+        self._watchdog = Watchdog(self._mark)
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        timeout: float,
+        on_output: Callable[[bytes], None] | None = None,
+    ) -> Completed:
+        """Run to the end. On timeout or cancellation the whole process tree is killed first.
+
+        `on_output` sees output as it comes; of a flood it sees only the newest part.
+        """
+        child = self._begin(command, watch=on_output)
+        ended = False
+        try:
+            with anyio.move_on_after(timeout):
+                await child.done.wait()
+                ended = True
+        finally:
+            late = child.status is None
+            if not ended:
+                await self._end(child)
+        return Completed(
+            status=_status(child),
+            output=child.output.taken(),
+            errors=child.errors.taken(),
+            timed_out=late,
+            left_running=self._leave(child),
+            aside=child.aside.taken().joined(),
+        )
+
+    async def start(self, command: Command, *, id: str) -> LocalJob:
+        """Start in the background; it dies with the session at the latest."""
+        assert id not in self._jobs, f"there is a job {id} already"
+        child = self._begin(command)
+        child.slow()
+        self._jobs[id] = LocalJob(id, join(command.argv), child=child, end=self._end)
+        return self._jobs[id]
+
+    def jobs(self) -> Mapping[str, LocalJob]:
+        """Background jobs by id, ended ones too."""
+        return MappingProxyType(self._jobs)
+
+    async def aclose(self) -> None:
+        """End everything that still runs."""
+        with anyio.CancelScope(shield=True):
+            if self._count:
+                await self._fell()
+        self._watchdog.dismiss()
+
+    def _begin(self, command: Command, *, watch: Callable[[bytes], None] | None = None) -> Child:
+        self._children = {c for c in self._children if c.status is None or not c.silent}
+        self._watchdog.wake()
+        self._count += 1
+        mark = f"{self._mark}-{self._count}-"
+        marked = {**self._environ, MARK: self._outer + mark}
+        child = Child(
+            spawn(command, marked), mark, keep=command.keep, buffer=self._buffer, watch=watch
+        )
+        self._children.add(child)
+        self._orphans.sessions.add(child.pid)
+        if self._count == 1:
+            adopt_orphans()
+        return child
+
+    def _leave(self, child: Child) -> tuple[int, ...]:
+        """Let go of a program that has ended; returns what it left running."""
+        left = self._roots(child)
+        if not child.silent:
+            child.leave()
+        elif not left:
+            return ()
+        return tuple(sorted(tree(child.mark, left)))
+
+    async def _end(self, child: Child) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._fell(child)
+
+    async def _fell(self, only: Child | None = None) -> None:
+        """End one program, or all, with everything that it started."""
+        children = {only} if only else set(self._children)
+        mark = only.mark if only else self._mark
+        found = await fell(lambda: tree(mark, self._roots(only)), grace=self._grace)
+        for child in children:
+            with anyio.move_on_after(1):
+                await child.exited.wait()
+            child.close()
+        self._orphans.sessions.update(found.values())
+        self._orphans.bury(found.keys() - {child.pid for child in children})
+        self._roots()
+
+    def _roots(self, only: Child | None = None) -> set[int]:
+        """The programs that still run and the orphans of those that do not: one's, or all."""
+        running = {child.pid for child in self._children if child.status is None}
+        orphans = self._orphans.look({*running, self._watchdog.pid})
+        if only is None:
+            return running | orphans.keys()
+        return (running & {only.pid}) | {
+            pid for pid, session in orphans.items() if session == only.pid or bears(pid, only.mark)
+        }
+
+
+def _status(child: Child) -> int:
+    """A program that even a kill did not end counts as killed."""
+    return -SIGKILL if child.status is None else child.status

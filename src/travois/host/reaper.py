@@ -1,0 +1,192 @@
+"""Ending a program with everything it started, however that tried to get away.
+
+Every child bears a mark in its environment, which all that it starts inherits. Where there is a
+/proc, its whole tree is found by that mark, by session and by descent; elsewhere a tree is its
+process group.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+import anyio
+
+MARK = "TRAVOIS_JOB"
+"""The variable that bears the marks, those of an outer harness before our own."""
+PATIENCE = 3.0
+"""How long to go on killing what does not die; only the kernel can hold a process that long."""
+PROC = os.path.exists("/proc/self/environ")
+PR_SET_CHILD_SUBREAPER = 36
+PF_FORKNOEXEC = 0x40
+
+
+class Seen(NamedTuple):
+    """A process as the kernel tells of it."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    flags: int
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended and only waits to be waited for."""
+        return self.state in "ZX"
+
+
+def tree(mark: str, roots: Collection[int]) -> dict[int, int]:
+    """Every living process of a tree, with its session: marked, in a session, or descended.
+
+    `roots` are children of ours that nobody has waited for yet, so that their numbers are still
+    theirs. A negative number is a whole process group.
+    """
+    if not PROC:
+        return {-pid: pid for pid in roots if send(-pid, 0)}
+    alive = {seen.pid: seen for seen in _processes() if not seen.dead}
+    alive.pop(os.getpid(), None)
+    found = {pid for pid in alive if pid in roots or bears(pid, mark)}
+    sessions = ({alive[pid].session for pid in found} | set(roots)) - {os.getsid(0)}
+    found |= {pid for pid, seen in alive.items() if seen.session in sessions}
+    found |= _descendants(found, alive.values())
+    return {pid: alive[pid].session for pid in found}
+
+
+def bears(pid: int, mark: str) -> bool:
+    """Whether the process bears the mark; one that we may not look into bears none."""
+    return mark.encode() in _content(f"/proc/{pid}/environ")
+
+
+def send(pid: int, sign: int) -> bool:
+    """Signal a process; false if it is not there or not ours to signal."""
+    try:
+        os.kill(pid, sign)
+    except OSError:
+        return False
+    return True
+
+
+async def fell(find: Callable[[], dict[int, int]], *, grace: float) -> dict[int, int]:
+    """End everything that `find` finds, politely first; returns all that was found."""
+    seen: dict[int, int] = {}
+    with anyio.move_on_after(grace):
+        await _signal(find, signal.SIGTERM, seen=seen)
+        return seen
+    with anyio.move_on_after(PATIENCE):
+        await _signal(find, signal.SIGKILL, seen=seen)
+    return seen
+
+
+async def _signal(find: Callable[[], dict[int, int]], sign: int, *, seen: dict[int, int]) -> None:
+    """Signal whatever is found until two looks in a row find nothing.
+
+    One look could miss a process that is just becoming another program: for a moment it shows no
+    environment.
+    """
+    told: set[int] = set()
+    pause, empty = 0.001, 0 if seen else 1
+    while empty < 2:
+        found = find()
+        empty = 0 if found else empty + 1
+        for pid in found.keys() - told:
+            send(pid, sign)
+        told |= found.keys() if sign == signal.SIGTERM else set()
+        seen |= found
+        if empty < 2:
+            await anyio.sleep(pause)
+            pause = min(pause * 2, 0.05)
+
+
+class Orphans:
+    """Processes whose parents are gone and whose parent we therefore became."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._ours: set[int] = set()
+        self.sessions: set[int] = set()
+        """Those that we began."""
+
+    def look(self, others: Collection[int]) -> dict[int, int]:
+        """Bury those that have ended; returns the living with their sessions.
+
+        `others` are no orphans. A child that is none of these may still be one of other code in
+        this process, which wants to wait for it: ours are those that bear the mark or are of a
+        session that is ours, and half-made daemons.
+        """
+        self.bury(self._ours)
+        ours = os.getsid(0)
+        fresh = set(_children()).difference(others, self._ours)
+        for seen in (seen for pid in fresh for seen in _stat(pid)):
+            daemon = seen.dead and seen.flags & PF_FORKNOEXEC and seen.session != ours
+            if daemon or seen.session in self.sessions or bears(seen.pid, self._mark):
+                self.sessions.add(seen.session)
+                self._ours.add(seen.pid)
+        self.bury(self._ours)
+        return {seen.pid: seen.session for pid in self._ours for seen in _stat(pid)}
+
+    def bury(self, pids: Iterable[int]) -> None:
+        """Wait for those of these that have ended, so that no zombie stays."""
+        for pid in tuple(pids):
+            try:
+                gone = pid > 0 and os.waitpid(pid, os.WNOHANG)[0] == pid
+            except ChildProcessError:
+                gone = True
+            if gone:
+                self._ours.discard(pid)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever our descendants leave behind (Linux only)."""
+    if PROC:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _processes() -> Iterator[Seen]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            yield from _stat(int(name))
+
+
+def _stat(pid: int) -> Iterator[Seen]:
+    # The name, in parentheses, may hold anything; what follows the last one is plain fields.
+    fields = _content(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+    if len(fields) > 6:
+        state, parent, _, session, _, _, flags = fields[:7]
+        yield Seen(pid, state.decode(), int(parent), int(session), int(flags))
+
+
+def _children() -> Iterator[int]:
+    for thread in os.listdir("/proc/self/task") if PROC else ():
+        yield from map(int, _content(f"/proc/self/task/{thread}/children").split())
+
+
+def _descendants(found: set[int], alive: Iterable[Seen]) -> set[int]:
+    offspring: dict[int, list[int]] = {}
+    for seen in alive:
+        offspring.setdefault(seen.parent, []).append(seen.pid)
+    below: set[int] = set()
+    pending = list(found)
+    while pending:
+        born = set(offspring.get(pending.pop(), ())) - below
+        below |= born
+        pending.extend(born)
+    return below
+
+
+def _content(path: str) -> bytes:
+    """The content of a file of /proc; empty if the process is gone or not ours to look into."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 1024 * 1024)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

@@ -1,0 +1,115 @@
+"""Starting a program: the only place where that happens."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from travois.engine.ports import Command
+from travois.host.capture import CHUNK
+from travois.host.ripgrep import resolve
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+HIGH = 240
+"""Descriptors that scripts pick for themselves are lower; the smallest usual limit is 256."""
+REMEDIES = {
+    errno.E2BIG: "its arguments are too long; put the text into a file",
+    errno.EAGAIN: "there are too many processes; end some of them",
+    errno.ENOMEM: "there is not enough memory",
+    errno.EMFILE: "we have too many files open; end some background jobs",
+    errno.ENOEXEC: "it is neither a binary of this machine nor a script with a #! line",
+    errno.EACCES: "it may not be run",
+}
+
+
+class Started(NamedTuple):
+    """A running program and our ends of its pipes; -1 for those that it does not have."""
+
+    popen: Popen[bytes]
+    output: int
+    errors: int
+    aside: int
+
+
+def spawn(command: Command, environ: Mapping[str, str]) -> Started:
+    """Start a program in a session of its own. Raises OSError that says why it could not be."""
+    from subprocess import STDOUT, Popen
+
+    with ExitStack() as theirs, ExitStack() as ours:
+        stdin = _input(command.stdin, theirs)
+        output, stdout = _pipe(ours, theirs)
+        errors, stderr = (-1, STDOUT) if command.stderr == "merge" else _pipe(ours, theirs)
+        aside, said = _pipe(ours, theirs) if command.aside else (-1, -1)
+        told: dict[str, str] = {}
+        if said >= 0:
+            said = _raised(said, theirs)
+            told = {command.aside: str(said)}
+        try:
+            popen = Popen(
+                (resolve(command.argv[0]), *command.argv[1:]),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=command.cwd,
+                env={**environ, **command.env, **told},
+                pass_fds=(said,) if told else (),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise _failure(command, error) from error
+        ours.pop_all()
+        return Started(popen, output, errors, aside)
+
+
+def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
+    """A wide pipe: the end that we read and the end that they write to."""
+    read, write = os.pipe()
+    ours.callback(os.close, read)
+    theirs.callback(os.close, write)
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # the user's share of pipe memory is used up: slower, not wrong
+            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, CHUNK)
+    return read, write
+
+
+def _input(data: bytes, theirs: ExitStack) -> int:
+    """Standard input as a file: a program reads it at its own pace, and then sees the end."""
+    if not data:
+        fd = os.open(os.devnull, os.O_RDONLY)
+        theirs.callback(os.close, fd)
+        return fd
+    from tempfile import TemporaryFile
+
+    file = theirs.enter_context(TemporaryFile(buffering=0))  # noqa: SIM115 - the stack closes it
+    file.write(data)
+    file.seek(0)
+    return file.fileno()
+
+
+def _raised(fd: int, theirs: ExitStack) -> int:
+    """The same descriptor under a high number, which no script picks for itself."""
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    except OSError:
+        return fd
+    theirs.callback(os.close, high)
+    return high
+
+
+def _failure(command: Command, error: OSError | ValueError) -> OSError:
+    program = command.argv[0]
+    if not isinstance(error, OSError):
+        why = "its arguments hold a NUL character or half a character"
+        return OSError(errno.EINVAL, f"cannot start {program}: {why}")
+    if not os.path.isdir(command.cwd):
+        return type(error)(error.errno, f"cannot start {program}: no folder {command.cwd}")
+    if error.errno == errno.ENOENT:
+        return FileNotFoundError(error.errno, f"cannot start {program}: there is no such program")
+    why = REMEDIES.get(error.errno or 0, error.strerror)
+    return type(error)(error.errno, f"cannot start {program}: {why}")
