@@ -17,10 +17,13 @@ from travois.kernel.facts import (
     Epoch,
     Opened,
     Result,
+    Sent,
     User,
 )
 from travois.kernel.models import Model
+from travois.kernel.view import project
 from travois.store.log import Log
+from travois.wire.encode import Encoder
 
 EPOCH = Epoch(Model("lab", "echo-1", "chat"), system="Be brief.")
 
@@ -55,6 +58,19 @@ def write(folder: Path, *, first: Opened | None = None, then: list[AnyFact] | No
     with Log.create(folder, first or opened(folder.name), clock=clock()) as log:
         for fact in facts() if then is None else then:
             log.append(fact)
+
+
+def recorded(folder: Path, number: int, *, first: Opened | None = None) -> None:
+    """A session with a request before each reply, as the engine would have sent it."""
+    encoder = Encoder(lambda name: b"")
+    with Log.create(folder, first or opened(folder.name), clock=clock()) as log:
+        view = project(log.read())
+        for fact in (EPOCH, *turns(number, start=len(view.ids))):
+            if isinstance(fact, Assistant):
+                asked = encoder.request(view)
+                sent = Sent(asked.pieces, asked.chain, asked.digest, len(asked.body))
+                view.add(log.append(sent))
+            view.add(log.append(fact))
 
 
 def entries(folder: Path) -> list[Entry]:
