@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import signal
 import stat
 import time
@@ -51,16 +50,14 @@ def create(target: str, data: bytes) -> None:
 
 def replace(target: str, data: bytes, *, expect: str) -> None:
     """Put `data` in the place of content with the digest `expect`; raises `Stale` if it differs."""
-    with _draft(target, data, mode=0o600) as draft, _hold(target, draft) as hold:
-        _adopt(draft, hold.fd)
-        if digest(read(hold.fd)) != expect:
+    with _draft(target, data, mode=0o600) as draft, _turn(target), _hold(target, draft) as hold:
+        if digest(read(hold.fd)) != expect or not _unwanted(hold):
             raise Stale(f"{target} has changed")
         if not _trade(draft, target):
             os.replace(draft, target)
         elif not _undisturbed(hold, draft, expect=expect):
-            kept = _put_back(target, draft, ours=digest(data))
-            also = f"; a version of it is kept as {kept}" if kept else ""
-            raise Stale(f"{target} is being changed by another program{also}")
+            _put_back(target, draft, ours=digest(data))
+            raise Stale(f"{target} is being changed by another program")
 
 
 def read(fd: int, offset: int = 0, limit: int = -1) -> bytes:
@@ -88,7 +85,23 @@ def _hold(target: str, draft: str) -> Generator[Hold]:
     except FileNotFoundError as error:
         raise Stale(f"{target} is gone") from error
     try:
+        _adopt(draft, fd)
         yield Hold(fd, leased=_lease(fd, target, draft=draft))
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _turn(target: str) -> Generator[None]:
+    """One of us at a time in a folder, of all processes; a stranger's lock is not waited out."""
+    fd = os.open(os.path.dirname(target), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for pause in PAUSES:
+            time.sleep(pause)
+            with suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+        yield
     finally:
         os.close(fd)
 
@@ -134,20 +147,25 @@ def _undisturbed(hold: Hold, taken: str, *, expect: str) -> bool:
     """Whether what was taken out is what we held, with no writer waiting for it."""
     if not hold.leased:
         return _digest_of(taken) == expect
-    same = os.path.samestat(os.fstat(hold.fd), os.lstat(taken))
-    return same and fcntl.fcntl(hold.fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
+    return os.path.samestat(os.fstat(hold.fd), os.lstat(taken)) and _unwanted(hold)
 
 
-def _put_back(target: str, draft: str, *, ours: str) -> str:
+def _unwanted(hold: Hold) -> bool:
+    """Whether no writer waits for what we hold, as far as can be known."""
+    return not hold.leased or fcntl.fcntl(hold.fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
+
+
+def _put_back(target: str, draft: str, *, ours: str) -> None:
     """Undo the trade. If someone has built on ours by then, theirs stays and the other is kept."""
     _trade(draft, target)
     with suppress(OSError, Stale), _hold(draft, draft):
         if _digest_of(draft) == ours:
-            return ""
+            return
     _trade(draft, target)
-    kept = f"{target}.kept-{secrets.token_hex(4)}"
+    kept = f"{target}.kept-{os.urandom(4).hex()}"
     os.rename(draft, kept)
-    return kept
+    words = f"others wrote to it at the same time; read it again. A version is kept in {kept}"
+    raise OSError(errno.EBUSY, words, target)
 
 
 def _digest_of(path: str) -> str:
@@ -161,7 +179,7 @@ def _digest_of(path: str) -> str:
 @contextmanager
 def _draft(target: str, data: bytes, *, mode: int) -> Generator[str]:
     """A synced file beside the target; whatever has its name in the end is removed."""
-    name = f".travois-{os.getpid()}-{secrets.token_hex(6)}"
+    name = f".travois-{os.getpid()}-{os.urandom(6).hex()}"
     draft = os.path.join(os.path.dirname(target), name)
     try:
         try:

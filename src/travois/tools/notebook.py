@@ -1,0 +1,121 @@
+"""NotebookEdit: one cell of a notebook, and not a byte of any other.
+
+The notebook's JSON is not written anew: only the values that change are, in the style of the file.
+A code cell that is replaced loses its outputs, which are those of another text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from travois.engine.ports import Env, Stale, digest
+from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.kernel.facts import Changed
+from travois.tools.patch import compare
+from travois.tools.place import absolute, existing, linked, short, writes
+from travois.tools.text import Splice, decode, splice
+
+if TYPE_CHECKING:
+    from travois.tools.sheet import Sheet
+
+NUMBERED = re.compile(r"cell-(\d+)")
+LIMIT = 50_000_000
+
+
+class NotebookEditArgs(msgspec.Struct, frozen=True):
+    """What to do with which cell."""
+
+    notebook_path: str
+    new_source: str = ""
+    cell_id: str = ""
+    cell_number: int = -1
+    cell_type: Literal["", "code", "markdown"] = ""
+    edit_mode: Literal["replace", "insert", "delete"] = "replace"
+
+
+async def _notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> Outcome:
+    path = absolute(args.notebook_path, env.cwd)
+    async with env.files.queue(path):
+        try:
+            return await _change(path, args, env=env)
+        except Stale as stale:
+            raise Refusal(_changed(path, env)) from stale
+
+
+async def _change(path: str, args: NotebookEditArgs, *, env: Env) -> Outcome:
+    from travois.tools.sheet import sheet_of
+
+    stat = await existing(path, env)
+    data = await env.files.read(path, limit=LIMIT)
+    if env.state.get(f"seen:{path}") != digest(data):
+        raise Refusal(_changed(path, env))
+    source = decode(data)
+    sheet = sheet_of(source.text) if source else None
+    if source is None or sheet is None:
+        raise Refusal(f"{short(path, env)} is no notebook that can be read; use Edit on its text.")
+    index = _index(sheet, args)
+    made, what = _planned(sheet, index, args)
+    result = splice(source, made)
+    assert sheet_of(result.text) is not None, "a notebook stays one"
+    digested = await env.files.replace(path, result.data, expect=digest(data))
+    return said(
+        f"{what} of {short(path, env)}{linked(stat)}.",
+        detail=compare(path, source.text, result.text).json(),
+        changes=(Changed(f"seen:{path}", digested),),
+    )
+
+
+def _planned(sheet: Sheet, index: int, args: NotebookEditArgs) -> tuple[list[Splice], str]:
+    """What to change in the text, and that in words."""
+    from travois.tools import sheet as sheets
+
+    if args.edit_mode == "insert":
+        kind = args.cell_type or "code"
+        made = sheets.insert(sheet, index + 1, source=args.new_source, cell_type=kind)
+        return made, f"Inserted a {kind} cell as cell {index + 1}"
+    if index < 0:
+        raise Refusal("Say which cell is meant: cell_id, or cell_number counted from 0.")
+    if args.edit_mode == "delete":
+        return sheets.delete(sheet, index), f"Deleted cell {index}"
+    kind = args.cell_type or sheet.notebook.cells[index].cell_type
+    if sheets.unchanged(sheet, index, source=args.new_source, cell_type=kind):
+        raise Refusal(f"Cell {index} is like this already; there is nothing to change.")
+    made = sheets.replace(sheet, index, source=args.new_source, cell_type=kind)
+    return made, f"Replaced cell {index}"
+
+
+def _index(sheet: Sheet, args: NotebookEditArgs) -> int:
+    """The number of the cell that is meant, from 0; -1 if none was named."""
+    cells = sheet.notebook.cells
+    if args.cell_id:
+        numbered = NUMBERED.fullmatch(args.cell_id)
+        ids = [cell.id for cell in cells]
+        if args.cell_id in ids:
+            return ids.index(args.cell_id)
+        number = int(numbered[1]) if numbered else len(cells)
+    else:
+        number = args.cell_number
+    if number >= len(cells):
+        known = ", ".join(cell.id or f"cell-{i}" for i, cell in enumerate(cells[:50]))
+        raise Refusal(f"There is no such cell. The cells are: {known or 'none'}.")
+    return max(number, -1)
+
+
+def _changed(path: str, env: Env) -> str:
+    return f"You have not read {short(path, env)} as it is now; nothing was changed. Read it first."
+
+
+NOTEBOOK_EDIT = Tool(
+    name="NotebookEdit",
+    description=(
+        "Replace, insert (after the cell named; none: first) or delete a cell of a notebook that "
+        "was Read. Name it by cell_id, or by cell_number from 0."
+    ),
+    args=NotebookEditArgs,
+    access=lambda args, here: writes(args.notebook_path, here),
+    run=_notebook_edit,
+    summary=lambda args: f"{args.edit_mode.capitalize()} a cell of {args.notebook_path}",
+)

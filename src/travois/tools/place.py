@@ -1,0 +1,82 @@
+"""Where a path that a model wrote leads, and what to say when it leads nowhere."""
+
+from __future__ import annotations
+
+import os
+
+from travois.engine.ports import Env, Stat
+from travois.engine.tool import Here, Refusal
+from travois.policy.access import Access
+
+FEW = 10
+MANY = 5_000
+
+
+def absolute(path: str, cwd: str) -> str:
+    """The path without `~`, dots and doubled slashes; links are not followed.
+
+    What is judged is what is opened: `link/..` means the folder that holds the link.
+    """
+    full = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+    return "/" + full.lstrip("/").replace("\0", "\\0")
+
+
+def reads(path: str, here: Here) -> tuple[Access, ...]:
+    """That a call reads one file."""
+    return (Access("read", absolute(path, here.cwd)),)
+
+
+def writes(path: str, here: Here) -> tuple[Access, ...]:
+    """That a call changes one file."""
+    return (Access("write", absolute(path, here.cwd)),)
+
+
+def short(path: str, env: Env) -> str:
+    """The path as a person would write it: from the workspace on, where it is inside."""
+    inside = path.startswith(env.root.rstrip("/") + "/")
+    return os.path.relpath(path, env.root) if inside else path
+
+
+async def existing(path: str, env: Env) -> Stat:
+    """What the file is; a folder, a device or nothing is refused."""
+    stat = await env.files.stat(path)
+    if stat is None:
+        raise Refusal(await _missing(path, env))
+    if stat.kind == "folder":
+        raise Refusal(await _folder(path, env))
+    if stat.kind == "other":
+        raise Refusal(f"{short(path, env)} is a device, pipe or socket, not a file.")
+    return stat
+
+
+def linked(stat: Stat | None) -> str:
+    """A remark on where a link leads; empty if it is none."""
+    return f" (a link to {stat.link})" if stat and stat.link else ""
+
+
+async def _missing(path: str, env: Env) -> str:
+    folder, name = os.path.split(path)
+    stat = await env.files.stat(folder)
+    if stat is None or stat.kind != "folder":
+        return f"There is no {short(path, env)}: not even the folder {folder} exists."
+    similar = _similar(name, await env.files.names(folder, limit=MANY))
+    near = [short(os.path.join(folder, other), env) for other in similar]
+    hint = f" Did you mean {' or '.join(near)}?" if near else f" Relative paths begin at {env.cwd}."
+    return f"There is no {short(path, env)}.{hint}"
+
+
+def _similar(name: str, names: list[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    lowered = {other.lower(): other for other in names}
+    close = get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
+    stem = name.lower().partition(".")[0]
+    same = [other for other in lowered if other.partition(".")[0] == stem and other not in close]
+    return [lowered[other] for other in (*close, *same)][:3]
+
+
+async def _folder(path: str, env: Env) -> str:
+    names = await env.files.names(path, limit=MANY)
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    inside = f" It holds {', '.join(names[:FEW])}{more}." if names else " It is empty."
+    return f"{short(path, env)} is a folder; list it with Glob or Bash ls.{inside}"

@@ -1,0 +1,222 @@
+"""Bytes as text and back, so that bytes which nobody edits stay as they are."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+DECLARED = re.compile(rb"""(?:coding[:=]\s*|<\?xml[^>]*\bencoding=["'])([-\w.]+)""")
+STATELESS = re.compile(r"cp\d+|iso8859-\d+|koi8-\w|mac-\w+|shift_jis\w*|euc_\w+|gb\w+|big5\w*")
+"""Encodings in which the bytes of a character do not depend on what stands before it."""
+BREAK = re.compile(r"\r\n|\r|\n")
+SURROGATE = re.compile("[\ud800-\udfff]")
+SAMPLE = 8192
+NEAR = 4096
+
+
+class Encoding(msgspec.Struct, frozen=True):
+    """How some bytes are text: a codec, a mark in front, and what becomes of bad bytes."""
+
+    codec: str
+    bom: bytes = b""
+    errors: str = "strict"
+
+    @property
+    def label(self) -> str:
+        """What a reader should know of it; empty for plain UTF-8."""
+        if self.errors == "surrogateescape":
+            return "UTF-8 with invalid bytes, shown as \\xNN"
+        bom = " with BOM" if self.bom and self.codec == "utf-8" else ""
+        return "" if self.codec == "utf-8" and not bom else self.codec.upper() + bom
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of some text, without the mark; raises UnicodeEncodeError."""
+        return text.encode(self.codec, self.errors)
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """Bytes and the text that they are; encoding the text gives the same bytes again."""
+
+    data: bytes
+    text: str
+    encoding: Encoding
+
+
+class Splice(NamedTuple):
+    """The characters from `start` to `end` become `new`."""
+
+    start: int
+    end: int
+    new: str
+
+
+def decode(data: bytes) -> Decoded | None:
+    """These bytes as text, or None if they are none."""
+    encoding = detect(data)
+    if encoding == Encoding("utf-8") and not _is_utf8(data, final=True):
+        encoding = _guessed(data)
+    if encoding is None:
+        return None
+    try:
+        text = data[len(encoding.bom) :].decode(encoding.codec, encoding.errors)
+    except UnicodeDecodeError:
+        return None
+    return Decoded(data, text, encoding)
+
+
+def detect(data: bytes) -> Encoding | None:
+    """The encoding of these bytes (or of a file that begins with them); None if not text."""
+    for bom, codec in BOMS:
+        if data.startswith(bom):
+            return _marked(bom, codec, data)
+    if b"\0" in data:
+        return _wide(data[:SAMPLE])
+    if _is_utf8(data):
+        return Encoding("utf-8")
+    return _declared(data) or _guessed(data)
+
+
+def splice(source: Decoded, splices: Sequence[Splice]) -> Decoded:
+    """The source with these parts replaced, in order and apart; all other bytes are its own."""
+    encode, data, text = source.encoding.encode, source.data, source.text
+    at, byte = 0, len(source.encoding.bom)
+    parts, words = [data[:byte]], list[str]()
+    for start, end, new in splices:
+        kept = len(encode(text[at:start]))
+        parts += (data[byte : byte + kept], encode(new))
+        words += (text[at:start], new)
+        byte += kept + len(encode(text[start:end]))
+        at = end
+    parts.append(data[byte:])
+    words.append(text[at:])
+    return Decoded(b"".join(parts), "".join(words), source.encoding)
+
+
+def shown(text: str) -> str:
+    """The text with bytes that are no characters made visible."""
+    return SURROGATE.sub(_escape, text)
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a text without their ends; a last line that is empty is none.
+
+    A lone carriage return ends a line only where there is no line feed at all, so that line
+    numbers agree with those of other tools.
+    """
+    if "\n" not in text:
+        found = text.split("\r")
+    else:
+        found = [line.removesuffix("\r") for line in text.split("\n")]
+    return found if found[-1] else found[:-1]
+
+
+def line_number(text: str, index: int) -> int:
+    """The number of the line on which this character stands, counted from 1."""
+    return text.count("\n" if "\n" in text else "\r", 0, index) + 1
+
+
+def endings(text: str) -> list[str]:
+    """The kinds of line ends in use, the most frequent first."""
+    crlf = text.count("\r\n")
+    counts = {"\n": text.count("\n") - crlf, "\r\n": crlf, "\r": text.count("\r") - crlf}
+    return sorted((kind for kind in counts if counts[kind]), key=lambda kind: -counts[kind])
+
+
+def ending_near(text: str, start: int, end: int, *, usual: str) -> str:
+    """The line end that fits here: the most frequent in this span and at both its borders."""
+    floor = max(start - NEAR, 0)
+    first = max(text.rfind("\n", floor, start), text.rfind("\r", floor, start), floor)
+    first -= text[max(first - 1, 0) : first + 1] == "\r\n"
+    after = BREAK.search(text, end)
+    there = BREAK.findall(text, first, after.end() if after else end)
+    return Counter(there).most_common(1)[0][0] if there else usual
+
+
+class Flat(msgspec.Struct, frozen=True):
+    """A text with every line end as one line feed, and the way back to its own positions."""
+
+    text: str
+    pairs: tuple[int, ...]
+    """Where the line ends of two characters are."""
+
+    def back(self, index: int) -> int:
+        """The position in the original of this one."""
+        return index + bisect_left(self.pairs, index)
+
+
+def flatten(text: str) -> Flat:
+    """The text as a model sees it."""
+    if "\r" not in text:
+        return Flat(text, ())
+    pairs = tuple(m.start() - i for i, m in enumerate(re.finditer("\r\n", text)))
+    return Flat(text.replace("\r\n", "\n").replace("\r", "\n"), pairs)
+
+
+def _marked(bom: bytes, codec: str, data: bytes) -> Encoding:
+    if codec == "utf-8" and not _is_utf8(data, final=True):
+        return Encoding(codec, bom, "surrogateescape")
+    return Encoding(codec, bom, "surrogatepass" if codec.startswith("utf-16") else "strict")
+
+
+def _wide(sample: bytes) -> Encoding | None:
+    """UTF-16 without a mark, known by the zeros that every other byte of plain text is."""
+    units = len(sample) // 2
+    low, high = sample[: units * 2 : 2].count(0), sample[1 : units * 2 : 2].count(0)
+    for zeros, others, codec in ((high, low, "utf-16-le"), (low, high, "utf-16-be")):
+        if zeros > 0.4 * units and others <= 0.05 * units:
+            return Encoding(codec, errors="surrogatepass")
+    return None
+
+
+def _is_utf8(data: bytes, *, final: bool = False) -> bool:
+    """Whether this is UTF-8, but for a character that the end of a sample may have cut."""
+    if data.isascii():
+        return True
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(data, final)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _declared(data: bytes) -> Encoding | None:
+    """What the text says of itself in its first lines, if that is true."""
+    said = DECLARED.search(b"\n".join(data[:1024].split(b"\n")[:2]))
+    if said is None:
+        return None
+    try:
+        codec = codecs.lookup(said[1].decode()).name
+        text = data.decode(codec) if STATELESS.fullmatch(codec) else ""
+        true = said[0].decode() in text and text.encode(codec) == data
+    except (LookupError, UnicodeError):
+        return None
+    return Encoding(codec) if true else None
+
+
+def _guessed(data: bytes) -> Encoding:
+    """Broken UTF-8 where most of what is not ASCII makes sense as such, else one byte each."""
+    text = data.decode("utf-8", "surrogateescape")
+    bad = len(SURROGATE.findall(text))
+    odd = sum(map(len, re.findall(r"[^\x00-\x7f]+", text)))
+    if odd > 2 * bad:
+        return Encoding("utf-8", errors="surrogateescape")
+    undefined = re.search(rb"[\x81\x8d\x8f\x90\x9d]", data)
+    return Encoding("latin-1" if undefined else "cp1252")
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
