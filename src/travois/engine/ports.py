@@ -125,6 +125,8 @@ class Command(msgspec.Struct, frozen=True):
     keep: int = 64 * 1024
     """How many bytes of the head and of the tail of its output to keep in memory (each)."""
     stderr: Literal["merge", "apart"] = "merge"
+    aside: str = ""
+    """The variable that tells it a descriptor for what it says to us alone; empty for none."""
 
 
 class Captured(msgspec.Struct, frozen=True):
@@ -153,6 +155,8 @@ class Completed(msgspec.Struct, frozen=True):
     timed_out: bool = False
     left_running: tuple[int, ...] = ()
     """Processes that it started and left behind."""
+    aside: bytes = b""
+    """What it said to us alone: the last few kilobytes of it."""
 
 
 class Job(Protocol):
