@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeGuard
@@ -166,7 +165,7 @@ def _typed(text: str, *, key: str) -> object:
     if isinstance(DEFAULTS[key], str):
         return text
     try:
-        return json.loads(text.lower())
+        return msgspec.json.decode(text.lower())
     except ValueError:
         return text
 
@@ -177,16 +176,27 @@ def _typed(text: str, *, key: str) -> object:
 def _parsed(data: bytes, *, where: str, ours: bool = True) -> Layer:
     text = data.decode("utf-8-sig", errors="replace")
     try:
-        tree: object = json.loads(text) if text.strip() else {}
-    except json.JSONDecodeError as error:
+        tree: object = msgspec.json.decode(text) if text.strip() else {}
+    except msgspec.DecodeError as error:
         raise Fault(
             f"{where} is not valid JSON",
-            why=f"line {error.lineno}, column {error.colno}: {error.msg}",
+            why=_flaw(text) or str(error),
             fix="Settings are one JSON object, without comments or trailing commas.",
         ) from None
     if not _is_tree(tree):
         raise Fault(f"{where} is not a JSON object", fix='It should look like {"model": "..."}.')
     return Layer(where, _flat(tree), text, ours)
+
+
+def _flaw(text: str) -> str:
+    """Where a text stops being JSON, and what should have stood there."""
+    import json
+
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f"line {error.lineno}, column {error.colno}: {error.msg}"
+    return ""
 
 
 def _check(layer: Layer) -> None:

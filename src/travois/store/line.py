@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from zlib import crc32
 
 import msgspec
@@ -95,5 +94,7 @@ def _unknown(record: bytes, error: ValueError) -> Entry:
 
 def _legible(entry: Entry) -> Entry:
     """The same entry without lone surrogates, which come from file names and fit in no JSON."""
+    import json
+
     text = json.dumps(msgspec.to_builtins(entry), ensure_ascii=False)
     return _decoder.decode(text.encode("utf-8", "replace"))

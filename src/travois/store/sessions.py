@@ -18,7 +18,7 @@ from travois.store.log import NAME
 from travois.store.project import Project
 
 CACHE = "summary.json"
-WORTH_CACHING = 1 << 16
+WORTH_CACHING = 1 << 14
 BLOCK = 1 << 20
 PROMPT = 200
 SHORTEST_PREFIX = 4
@@ -99,7 +99,10 @@ def newest(home: Home, project: Project, *, cwd: str) -> Summary:
 def summarise(folder: Path) -> Summary:
     """A session at a glance. What an earlier glance told is not read again."""
     path = folder / NAME
-    known = _recall(folder, path.stat().st_size)
+    size = path.stat().st_size
+    known = _recall(folder, size)
+    if known is not None and known.size == size:
+        return known
     with path.open("rb") as file:
         summary = known or _first(folder, file.readline())
         for block in _blocks(file, summary.size):
