@@ -128,12 +128,11 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
     blocks = [block for block in fact.content if _sendable(block)]
     while blocks and _kind(blocks[-1]) in THINKING:
         blocks.pop()
-    if not blocks:
-        return
-    if not before and _kind(blocks[0]) != "compaction":
+    if blocks and not before and _kind(blocks[0]) != "compaction":
         yield Piece("user", _text(STARTED_BEFORE), markable=True)
     yield from (Piece("assistant", _said(block)) for block in blocks)
-    if fact.stop == "pause" and all(_stands(block) for block in blocks):
+    open_end = bool(blocks) or before == "assistant"
+    if fact.stop == "pause" and open_end and all(_stands(block) for block in blocks):
         yield Piece("user", _text(GO_ON), markable=True)
 
 

@@ -109,12 +109,12 @@ class Chat:
 
     def _reply(self, fact: Assistant, *, before: str) -> Iterator[Piece]:
         inside = self._inside(fact.content)
-        if not inside:
-            return
-        if before in ("", self.head.role):
+        if inside and before in ("", self.head.role):
             yield _message("user", quote(STARTED_BEFORE))
-        yield Piece("assistant", b'{"role":"assistant",' + utf8(joined(inside)) + b"}")
-        if fact.stop == "pause" and "tool_calls" not in inside:
+        if inside:
+            yield Piece("assistant", b'{"role":"assistant",' + utf8(joined(inside)) + b"}")
+        open_end = bool(inside) or before == "assistant"
+        if fact.stop == "pause" and open_end and "tool_calls" not in inside:
             yield _message("user", quote(GO_ON))
 
     def _inside(self, content: tuple[AnyBlock, ...]) -> Members:

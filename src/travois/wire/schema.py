@@ -18,6 +18,8 @@ def schema(struct: type[msgspec.Struct]) -> str:
 def _plain(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     """One node without references, titles and nulls; a field's own words are kept."""
     said = {k: v for k, v in node.items() if k not in ("$ref", "$defs", "default", "anyOf")}
+    if not said.get("required"):
+        said.pop("required", None)
     if "$ref" in node:
         return said | _plain(_struct(node, named), named)
     if "anyOf" in node:

@@ -1,0 +1,106 @@
+"""Kernel and encoder together, through whatever a session can go through."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.wire.judges import Witness, results_follow_calls_in_order, spine
+from tests.wire.stories import Author, Story, fetch, sendable
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Failed, User
+from travois.kernel.view import project
+from travois.wire.encode import Encoder
+
+CHANCE = st.randoms(use_true_random=False)
+
+
+class Conversations(RuleBasedStateMachine):
+    """One session and its forks, as any loop may drive them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.story = Story()
+        self.author = Author(Random(0))
+        self.witness = Witness()
+
+    @initialize(chance=CHANCE)
+    def begin(self, chance: Random) -> None:
+        self.author.chance = chance
+        self.story.append(self.author.epoch())
+
+    @precondition(lambda self: self.story.view.epoch is None)
+    @rule()
+    def epoch_after_rewinding_to_nothing(self) -> None:
+        self.story.append(self.author.epoch())
+
+    @rule()
+    def somebody_speaks(self) -> None:
+        self.story.append(self.author.user())
+
+    @precondition(lambda self: self.story.view.open)
+    @rule()
+    def some_call_finishes(self) -> None:
+        result = self.author.result(self.story.view)
+        assert result is not None
+        self.story.append(result)
+
+    @rule()
+    def what_is_shown_changes(self) -> None:
+        fact = self.author.change(self.story.view)
+        if fact is not None:
+            self.story.append(fact)
+
+    @rule()
+    def the_head_changes(self) -> None:
+        self.story.append(self.author.epoch())
+
+    @rule()
+    def the_user_rewinds(self) -> None:
+        self.story.append(self.author.rewind(self.story))
+        self.witness.rewound()
+
+    @precondition(lambda self: sendable(self.story.view))
+    @rule()
+    def the_model_replies(self) -> None:
+        self.story.sent(self.witness.request(self.story)).append(self.author.reply())
+
+    @precondition(lambda self: sendable(self.story.view))
+    @rule()
+    def a_request_fails(self) -> None:
+        self.story.sent(self.witness.request(self.story)).append(Failed("server", "no"))
+
+    @precondition(lambda self: sendable(self.story.view))
+    @rule()
+    def a_request_is_measured_and_not_sent(self) -> None:
+        self.witness.request(self.story)
+        self.witness.rewound()
+
+    @precondition(lambda self: sendable(self.story.view))
+    @rule()
+    def a_fork_begins_with_its_parent(self) -> None:
+        request = self.witness.request(self.story)
+        fork = self.story.sent(request).fork()
+        fork.append(User((Text("Summarise."),), origin="note"))
+        made = Encoder(fetch).request(fork.view)
+        added = spine(made).removeprefix(spine(request))
+        assert spine(made) == spine(request) + added
+        assert added.endswith(b'"Summarise."}')
+        assert made.pieces == request.pieces + (2 if b"(noted)" in added else 1)
+
+    @invariant()
+    def the_view_is_the_projection_of_the_log(self) -> None:
+        assert self.story.view == project(self.story.entries)
+
+    @invariant()
+    def results_stand_in_the_order_asked(self) -> None:
+        if sendable(self.story.view):
+            body = Encoder(fetch).request(self.story.view).body
+            assert results_follow_calls_in_order(body)
+
+
+TestConversations = Conversations.TestCase
+TestConversations.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
