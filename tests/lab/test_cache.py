@@ -144,8 +144,9 @@ def test_m7_the_automatic_marker_may_not_contradict_an_explicit_one() -> None:
 
 
 def tool(name: str, tokens: int, cc: Json | None = None) -> Json:
-    """A tool of so many tokens: two of them are its schema."""
-    made = {"name": name, "description": f"{{{{tok:{tokens - 2 - 1}}}}}", "input_schema": {"a": 1}}
+    """A tool of so many tokens: five of them are its schema, one its name."""
+    description = f"{{{{tok:{tokens - 6}}}}}"
+    made = {"name": name, "description": description, "input_schema": {"type": "object"}}
     return {**made, "cache_control": cc} if cc else made
 
 
@@ -156,7 +157,10 @@ BASE: Json = {
     "messages": [user(block(1000, CC, "hi"))],
 }
 SWAPPED = [TOOLS[1] | {"cache_control": None}, TOOLS[0] | {"cache_control": CC}]
-IMAGE: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
+IMAGE: Json = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+}
 PICTURED = [user(block(1000, CC, "hi"), IMAGE, block(5, say="look"))]
 
 

@@ -16,7 +16,7 @@ from tests.lab.client import OPUS, Json
 from travois import lab
 from travois.kernel.faults import Fault
 
-HEADERS = {"x-api-key": "k", "content-type": "application/json"}
+HEADERS = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": "application/json"}
 
 
 def body(text: str = "hi", **fields: object) -> bytes:

@@ -62,7 +62,7 @@ def _create(world: World, request: Request, exchange: Exchange) -> Response:
     accent = dialect(world.options.dialect)
     exchange.model = str(body.get("model", ""))
     profile = _profile(world, exchange.model, accent)
-    exchange.invalid = tuple(check(body, accent))
+    exchange.invalid = tuple(check(request.body, body, accent))
     if exchange.invalid:
         raise Refusal(exchange.invalid[0])
     rules = world.faults.pick(request.path, exchange.model)

@@ -28,3 +28,8 @@ def listed(value: Json, name: str) -> list[Any]:
     """The list under a name; empty where there is none."""
     found = value.get(name)
     return found if is_list(found) else []
+
+
+def objects(value: Json, name: str) -> list[Json]:
+    """The objects in the list under a name."""
+    return [one for one in listed(value, name) if is_object(one)]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from travois.lab.objects import Json, is_object, listed
+from travois.lab.objects import Json, is_list, is_object, listed
 from travois.lab.tokens import block_tokens, tool_tokens
 
 Tier = Literal["tools", "system", "messages"]
@@ -37,7 +37,7 @@ def as_blocks(content: Any) -> list[Json]:
     """Content as blocks: a text is one text block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
-    return content or []
+    return [block for block in content if is_object(block)] if is_list(content) else []
 
 
 def positions(body: Json) -> list[Position]:

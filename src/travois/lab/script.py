@@ -14,7 +14,7 @@ from travois.lab.objects import Json, is_list, is_object
 from travois.lab.refusal import Refusal
 from travois.lab.talk import Pace, Program, Prompt, Reply, State, as_reply, text
 
-TEXT_FIELDS = ("last_text", "system", "model", "text", "protocol")
+TEXT_FIELDS = ("last_text", "system", "model", "text", "protocol", "purpose")
 WHEN = (*TEXT_FIELDS, "tool_result", "tool", "n")
 TURN = ("when", "say", "stop", "stop_details", "usage", "chunks", "repeat", "error", "program")
 SAY = ("text", "thinking", "tool_use", "raw")
@@ -41,17 +41,24 @@ class Script:
 
     def answer(self, prompt: Prompt) -> Reply:
         """What the script says to this request."""
-        for turn in self.turns:
-            if turn.spent or not matches(turn.when, prompt):
-                continue
-            turn.spent = not turn.repeat
-            return as_reply(turn.program(prompt, self.state)) if turn.program else turn.reply
+        found = self.find(prompt)
+        if found is not None:
+            return found
         raise Refusal(
             f"lab: the script has no turn for request {prompt.n}; "
             f"unspent turns: {sum(not t.spent for t in self.turns)} of {len(self.turns)}; "
             f"it ends with {_tail(prompt)!r}",
             status=400,
         )
+
+    def find(self, prompt: Prompt) -> Reply | None:
+        """What the first turn that matches says; it is spent by that."""
+        for turn in self.turns:
+            if turn.spent or not matches(turn.when, prompt):
+                continue
+            turn.spent = not turn.repeat
+            return as_reply(turn.program(prompt, self.state)) if turn.program else turn.reply
+        return None
 
     @property
     def left(self) -> int:
@@ -69,6 +76,8 @@ def _tail(prompt: Prompt) -> str:
 
 def matches(when: Json, prompt: Prompt) -> bool:
     """Whether a request is what a turn waits for."""
+    if when.get("purpose", "reply") != prompt.purpose:
+        return False
     return all(_matches_one(field, wanted, prompt) for field, wanted in when.items())
 
 

@@ -24,6 +24,8 @@ class Prompt(msgspec.Struct, frozen=True):
     tools: tuple[Json, ...] = ()
     body: Json = {}
     n: int = 0
+    purpose: Literal["reply", "compaction"] = "reply"
+    """Whether it is to answer, or to summarise what it read."""
 
     @property
     def last(self) -> list[Json]:

@@ -14,6 +14,7 @@ from travois.lab.clock import Clock
 from travois.lab.exchange import Exchange
 from travois.lab.faults import Faults, parse_rules
 from travois.lab.ledger import Ledger
+from travois.lab.limiter import Limiter, Rates
 from travois.lab.objects import Json
 from travois.lab.personas import HABITS, persona
 from travois.lab.prefix import PrefixCache
@@ -21,6 +22,7 @@ from travois.lab.profiles import Profile, persona_profile, profiles
 from travois.lab.refusal import Refusal
 from travois.lab.script import Script, load, parse
 from travois.lab.talk import Program, Prompt, Reply, State, as_reply
+from travois.lab.threads import Threads
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +45,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time: Literal["virtual", "real"] = "virtual"
     capacity: int | None = None
     seed: int = 0
+    organization: str = "org_lab"
+    rates: Rates = Rates()
+    """Requests and tokens allowed in a minute."""
 
 
 class World:
@@ -52,7 +57,8 @@ class World:
         self.options = options or Options()
         self.clock = Clock(flows=self.options.time == "real")
         self.profiles = profiles(self.options.models)
-        self.speak = speaker(model)
+        self.script = as_script(model)
+        self.speak = self.script.answer if self.script else speaker(model)
         self.faults = Faults(parse_rules(list(self.options.faults)), seed=self.options.seed)
         self.reset()
 
@@ -61,8 +67,12 @@ class World:
         self.ledger = Ledger()
         self.cache = Cache(capacity=self.options.capacity)
         self.prefixes = PrefixCache()
-        self.memory: dict[str, Json] = {}
+        self.answered: dict[str, Exchange] = {}
         """What was answered under which id, for the features that refer back to it."""
+        self.threads = Threads()
+        self.limiter = Limiter(self.options.rates)
+        self.loose: set[str] = set()
+        """Calls that were made with arguments that are not JSON."""
 
     def profile(self, model: str) -> Profile:
         """The model of that id; refuses one that the provider does not know."""
@@ -78,30 +88,35 @@ class World:
         habit = persona(prompt.model)
         return habit(prompt) if habit else self.speak(prompt)
 
+    def summarize(self, prompt: Prompt) -> Reply | None:
+        """The summary that the script has for this conversation, if it has one."""
+        return self.script.find(prompt) if self.script else None
+
     def name(self, prefix: str, exchange: Exchange, index: int = 0) -> str:
         """An id that no other answer has, and that the same requests get again."""
         seed = f"{self.options.seed}/{exchange.n}/{index}/{prefix}/".encode()
         return prefix + blake2b(seed + exchange.digest, digest_size=11).hexdigest()
 
-    def observe(self, exchange: Exchange, profile: Profile, **extra: str) -> None:
-        """Put a price on an exchange."""
-        exchange.cost = profile.bill(exchange.usage, **extra)
+
+def as_script(model: object) -> Script | None:
+    """The script in a file or in Python values; None if the model is anything else."""
+    if isinstance(model, Script):
+        return model
+    if isinstance(model, list | tuple):
+        return parse(list(model))  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(model, str) and persona(model) is None:
+        return load(model)
+    return None
 
 
 def speaker(model: object) -> Callable[[Prompt], Reply]:
-    """The model behind a script, a file, a persona's name, or a Python function."""
-    if model is None:
-        model = "lab-echo"
-    if isinstance(model, str):
-        habit = persona(model)
-        return habit or load(model).answer
-    if isinstance(model, Script):
-        return model.answer
+    """The model behind a persona's name or a Python function; an echo where there is none."""
     if callable(model):
         return _program(model)
-    if isinstance(model, list | tuple):
-        return parse(list(model)).answer  # pyright: ignore[reportUnknownArgumentType]
-    raise Fault("lab: no such model", why=f"got {type(model).__name__}", fix="see docs/lab.md")
+    habit = persona(model if isinstance(model, str) else "lab-echo")
+    if habit is None or not isinstance(model, str | None):
+        raise Fault("lab: no such model", why=f"got {type(model).__name__}", fix="see docs/lab.md")
+    return habit
 
 
 def _program(function: Program | Callable[..., Any]) -> Callable[[Prompt], Reply]:

@@ -1,0 +1,116 @@
+"""The first steps of a Messages request: parsed, let in, and judged before anything is done."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from travois.lab.betas import read_betas
+from travois.lab.binding import Chain
+from travois.lab.compaction import check_blocks, check_request
+from travois.lab.editing import check_edits
+from travois.lab.exchange import Exchange
+from travois.lab.faults import Rule
+from travois.lab.http import Request
+from travois.lab.objects import Json, is_object, listed
+from travois.lab.positions import Position
+from travois.lab.profiles import Profile
+from travois.lab.refusal import Refusal
+from travois.lab.rules import check_tool_changes, check_version, unfit, wrong_shape
+from travois.lab.world import World
+
+BODY_LIMIT = 32 * 1024 * 1024
+
+
+class Ask(msgspec.Struct):
+    """One request on its way through the pipeline."""
+
+    world: World
+    exchange: Exchange
+    body: Json
+    profile: Profile
+    headers: dict[str, str]
+    betas: tuple[str, ...] = ()
+    rules: list[Rule] = []
+    row: list[Position] = []
+    rendered: Json = {}
+    """The body as the model reads it: after dropped thinking and server-side edits."""
+    chain: Chain | None = None
+    compact: Json | None = None
+    """The compaction edit whose trigger was reached."""
+    summary: Json | None = None
+    """The compaction block that opens the reply."""
+
+    @property
+    def workspace(self) -> str:
+        """Whose cache it uses."""
+        return self.headers.get("anthropic-workspace-id", self.world.options.workspace)
+
+
+def admit(
+    world: World, request: Request, exchange: Exchange, *, to: Literal["answer", "count"]
+) -> Ask:
+    """A request that the API would take; raises the refusal of one that it would not."""
+    body = _parsed(request)
+    _authenticate(world, request.headers)
+    version = request.headers.get("anthropic-version", "")
+    check_version(version)
+    betas = read_betas(request.headers.get("anthropic-beta", ""))
+    exchange.betas = betas
+    exchange.model = _model(body)
+    profile = world.profile(exchange.model)
+    faults = wrong_shape(
+        request.body,
+        body,
+        profile=profile,
+        version=version,
+        counting="yes" if to == "count" else "no",
+        strict="yes" if world.options.strict else "no",
+    )
+    exchange.invalid = tuple(faults or unfit(body, profile=profile, betas=betas))
+    if exchange.invalid:
+        raise Refusal(exchange.invalid[0])
+    _check_features(world, body)
+    return Ask(world, exchange, body, profile, request.headers, betas)
+
+
+def _parsed(request: Request) -> Json:
+    if len(request.body) > BODY_LIMIT:
+        raise Refusal("Request exceeds the maximum size", status=413)
+    if request.headers.get("content-encoding", "identity") != "identity":
+        details = {"error_code": "request_body_encoding_unsupported"}
+        raise Refusal("content-encoding: not supported", details=details)
+    try:
+        body: Any = msgspec.json.decode(request.body)
+    except msgspec.DecodeError as error:
+        raise Refusal(f"The request body is not valid JSON: {error}") from None
+    if not is_object(body):
+        raise Refusal("The request body must be a JSON object")
+    return body
+
+
+def _authenticate(world: World, headers: dict[str, str]) -> None:
+    bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
+    key = headers.get("x-api-key", "") or bearer
+    if not key:
+        raise Refusal("x-api-key header is required", status=401)
+    if world.options.keys and key not in world.options.keys:
+        raise Refusal("invalid x-api-key", status=401)
+
+
+def _model(body: Json) -> str:
+    model = body.get("model")
+    if not isinstance(model, str):
+        raise Refusal("model: Field required")
+    if not all(is_object(message) for message in listed(body, "messages")):
+        raise Refusal("messages: Input should be a list of objects")
+    return model
+
+
+def _check_features(world: World, body: Json) -> None:
+    check_tool_changes(body)
+    check_edits(body)
+    check_blocks(body, seed=world.options.seed)
+    if body.get("compaction"):
+        check_request(body)
