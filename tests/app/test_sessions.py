@@ -310,7 +310,7 @@ def test_du_says_where_the_room_goes(home: Home, capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert "aaaa1111  5.0 MB  question 0 ünï" in out
     assert out.endswith("sessions 5.0 MB, blobs 2.0 MB, trash 0 B (1 sessions)\n")
-    run(sessions, "sessions", "du", "--json")
+    run(sessions, "sessions", "--json", "du")
     found = json.loads(capsys.readouterr().out)
     assert (found["blobs"], set(found["each"])) == (2_000_000, {ONE})
 

@@ -198,16 +198,19 @@ def history(folder: Path, skipped: list[Skipped]) -> Iterator[Entry]:
 def entries(path: Path, skipped: list[Skipped]) -> Iterator[Entry]:
     """The entries of one file, in rising order; what is damaged is skipped and reported."""
     last, version = 0, "another version"
-    for record, where in _records(path, skipped):
-        entry = _decode(record, path=path, version=version)
-        if entry.seq <= last:
-            reason = f"entry {entry.seq} after entry {last}"
-            skipped.append(msgspec.structs.replace(where, reason=reason))
-            continue
-        last = entry.seq
-        if isinstance(entry.fact, Opened):
-            version = f"version {entry.fact.version}"
-        yield entry
+    try:
+        for record, where in _records(path, skipped):
+            entry = _decode(record, path=path, version=version)
+            if entry.seq <= last:
+                reason = f"entry {entry.seq} after entry {last}"
+                skipped.append(msgspec.structs.replace(where, reason=reason))
+                continue
+            last = entry.seq
+            if isinstance(entry.fact, Opened):
+                version = f"version {entry.fact.version}"
+            yield entry
+    except OSError as error:
+        raise disk.fault("The session cannot be read", error, path=path) from error
 
 
 def _records(path: Path, skipped: list[Skipped]) -> Iterator[tuple[bytes, Skipped]]:
@@ -226,8 +229,11 @@ def _records(path: Path, skipped: list[Skipped]) -> Iterator[tuple[bytes, Skippe
 
 def opened(folder: Path) -> Entry | None:
     """How a session began; None if its first line is damaged."""
-    with (folder / NAME).open("rb") as file:
-        found, _ = line.records(file.readline())
+    try:
+        with (folder / NAME).open("rb") as file:
+            found, _ = line.records(file.readline())
+    except OSError as error:
+        raise disk.fault("The session cannot be read", error, path=folder) from error
     entry = _decode(found[0], path=folder / NAME, version="another version") if found else None
     return entry if entry is not None and isinstance(entry.fact, Opened) else None
 

@@ -61,10 +61,8 @@ def folders(home: Home, keys: Iterable[str] | None = None) -> Iterator[Path]:
     wanted = _names(home.sessions) if keys is None else dict.fromkeys(keys)
     for key in wanted:
         for name in _names(home.sessions / key):
-            folder = home.session(key, name)
-            with suppress(OSError):
-                if (folder / NAME).stat().st_size:
-                    yield folder
+            if _begun(home.session(key, name)):
+                yield home.session(key, name)
 
 
 def find(home: Home, text: str, *, project: Project | None = None) -> Summary:
@@ -196,8 +194,17 @@ def _entry(text: bytes) -> Entry | None:
 def _names(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir()]
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise disk.fault("Sessions cannot be listed", error, path=folder) from error
+
+
+def _begun(folder: Path) -> bool:
+    try:
+        return (folder / NAME).stat().st_size > 0
+    except OSError:
+        return False
 
 
 def _called(among: list[Path], text: str) -> list[Path]:

@@ -57,7 +57,7 @@ def register(commands: Commands) -> None:
     _listing(listing, default=SUPPRESS)
     listing.set_defaults(run=run_list)
     show = _on_one(below, "show", what="print a conversation, long results cut")
-    show.add_argument("--json", action="store_true", help="every entry of the log, one per line")
+    _json(show, "every entry of the log, one per line")
     show.set_defaults(run=run_show)
     export = _on_one(below, "export", what="write a whole conversation as a document")
     kinds = ("markdown", "json", "html")
@@ -68,7 +68,7 @@ def register(commands: Commands) -> None:
     rename.add_argument("name", metavar="NAME", help="the name")
     rename.set_defaults(run=run_rename)
     usage = command(below, "du", what="say how much room sessions take")
-    usage.add_argument("--json", action="store_true", help="as JSON")
+    _json(usage, "as JSON")
     usage.set_defaults(run=run_du)
     _pruning(command(below, "prune", what="move old sessions to the trash", more=PRUNE))
 
@@ -77,6 +77,11 @@ def _listing(parser: ArgumentParser, *, default: object) -> None:
     add = parser.add_argument
     add("--all", action="store_true", default=default, help="of every project")
     add("--json", action="store_true", default=default, help="as JSON, one session per line")
+
+
+def _json(parser: ArgumentParser, what: str) -> None:
+    """The same flag as that of the list, whose value it must not undo."""
+    parser.add_argument("--json", action="store_true", default=SUPPRESS, help=what)
 
 
 def _on_one(commands: Commands, name: str, *, what: str) -> ArgumentParser:
@@ -89,7 +94,7 @@ def _pruning(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--older-than", type=_span, metavar="AGE", help="not touched for so long: 12h, 30d, 8w")
     add("--keep", type=int, default=0, metavar="N", help="keep the newest N in any case")
-    add("--all", action="store_true", help="of every project, not of this one only")
+    add("--all", action="store_true", default=SUPPRESS, help="of every project, not only of this")
     add("--dry-run", action="store_true", help="only say what would happen")
     add("--empty-trash", action="store_true", help="delete for good what is in the trash")
     parser.set_defaults(run=run_prune)
