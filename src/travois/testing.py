@@ -7,9 +7,10 @@ async with Session(options, model=model) as session:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
 
+import anyio.lowlevel
 import msgspec
 
 from travois.kernel.blocks import AnyBlock, Call, Text
@@ -65,10 +66,18 @@ class Scripted:
         said = line if isinstance(line, Reply | Problem) else line(request)
         if isinstance(said, Problem):
             raise said
-        yield _told(said, len(self.requests))
+        async with aclosing(_told(said, len(self.requests))) as stream:
+            yield stream
 
 
-async def _told(reply: Reply, number: int) -> AsyncIterator[StreamDelta | Reply]:
+async def _told(reply: Reply, number: int) -> AsyncGenerator[StreamDelta | Reply]:
+    """Every event comes after a pause, as from a network, so that a turn can be stopped there."""
+    for event in _events(reply, number):
+        await anyio.lowlevel.checkpoint()
+        yield event
+
+
+def _events(reply: Reply, number: int) -> Iterator[StreamDelta | Reply]:
     yield Began(reply.id or f"msg_{number}", reply.model or "scripted")
     for index, block in enumerate(reply.content):
         kind, text = _shown(block)

@@ -15,6 +15,7 @@ from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import Asked, Decided, Noted, Result
+from travois.kernel.faults import Fault
 from travois.kernel.view import open_calls
 from travois.policy.access import Access, collide
 from travois.policy.judge import Verdict, judge
@@ -33,6 +34,14 @@ class Ready(msgspec.Struct, frozen=True):
     accesses: tuple[Access, ...]
 
 
+class Unfit(msgspec.Struct, frozen=True):
+    """A call that cannot run, and why; `crash` is the trace of our own mistake, if it was one."""
+
+    call: Call
+    why: str
+    crash: str = ""
+
+
 async def act(agent: Agent) -> None:
     """Answer every open call; what cannot collide runs side by side."""
     waiting = list(open_calls(agent.session.view))
@@ -48,10 +57,13 @@ async def act(agent: Agent) -> None:
 async def _run(agent: Agent, batch: Sequence[Ready]) -> None:
     if len(batch) == 1:
         await _perform(agent, batch[0])
-    elif batch:
+        return
+    try:
         async with anyio.create_task_group() as group:
             for ready in batch:
                 group.start_soon(_perform, agent, ready)
+    except BaseExceptionGroup as broken:  # a fault stays the same, alone or in company
+        raise broken.exceptions[0] from broken
 
 
 def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
@@ -59,9 +71,9 @@ def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
     batch: list[Ready] = []
     for call in waiting[:ALONGSIDE]:
         ready = _understand(agent, call)
-        if ready is None:
+        if isinstance(ready, Unfit):
             if not batch:
-                _reject(agent, call)
+                _reject(agent, ready)
             break
         if any(collide(ready.accesses, other.accesses) for other in batch):
             break
@@ -69,52 +81,58 @@ def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
     return batch
 
 
-def _understand(agent: Agent, call: Call) -> Ready | None:
-    tool = agent.tools.get(call.name)
-    if tool is None:
-        return None
-    try:
-        args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
-    here = Here(agent.world.root, _cwd(agent.session, agent.world))
-    return Ready(call, tool, args, _resolved(tool.access(args, here)))
-
-
-def _reject(agent: Agent, call: Call) -> None:
-    """Tell the model what is wrong with its call; nothing ran."""
+def _understand(agent: Agent, call: Call) -> Ready | Unfit:
     tool = agent.tools.get(call.name)
     if tool is None:
         why = f"There is no tool {call.name!r}. The tools are: {', '.join(agent.tools)}."
-    else:
-        why = f"{call.name} was not run: {_schema_error(tool, call)}"
-    agent.session.append(Decided(call.id, "deny", why, by="schema"))
-    _record(agent, call, Outcome((Text(why),), error=True))
-
-
-def _schema_error(tool: AnyTool, call: Call) -> str:
+        return Unfit(call, why)
     try:
-        msgspec.json.decode(call.args, type=tool.args, strict=False)
-    except msgspec.ValidationError as error:
+        args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        return Unfit(call, f"{call.name} was not run: {_schema_error(tool, error)}")
+    here = Here(agent.world.root, _cwd(agent.session, agent.world))
+    try:
+        return Ready(call, tool, args, _resolved(tool.access(args, here)))
+    except Refusal as refusal:
+        return Unfit(call, str(refusal))
+    except Exception as error:  # noqa: BLE001 - a tool's own bug must not end the session
+        return Unfit(call, _broke(call, error), _trace(error))
+
+
+def _reject(agent: Agent, unfit: Unfit) -> None:
+    """Tell the model what is wrong with its call; nothing ran."""
+    if unfit.crash:
+        agent.session.append(Noted("crash", unfit.crash))
+    agent.session.append(Decided(unfit.call.id, "deny", unfit.why, by="schema"))
+    _record(agent, unfit.call, Outcome((Text(unfit.why),), error=True))
+
+
+def _schema_error(tool: AnyTool, error: Exception) -> str:
+    if isinstance(error, msgspec.ValidationError):
         names = [field.encode_name for field in msgspec.structs.fields(tool.args)]
         return f"{error}. Its fields are: {', '.join(names)}."
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        return f"the arguments are not valid JSON ({error}). Send one JSON object."
-    raise AssertionError("the call was fine")
+    return f"the arguments are not valid JSON ({error}). Send one JSON object."
 
 
 def _resolved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
     """The same accesses with links followed, so that the judge sees what will be touched."""
     return tuple(
-        replace(access, target=os.path.realpath(access.target))
-        if access.kind in ("read", "write")
-        else access
+        replace(access, target=_real(access.target)) if access.kind in ("read", "write") else access
         for access in accesses
     )
 
 
+def _real(path: str) -> str:
+    try:
+        return "/" + os.path.realpath(path).lstrip("/")
+    except ValueError as error:
+        raise Refusal(f"{path!r} cannot be the path of a file: {error}") from error
+
+
 async def _permitted(agent: Agent, ready: Ready) -> bool:
-    verdict = judge(agent.guard, Use(ready.call.name, ready.accesses, agent.world.root))
+    home = os.path.realpath(os.path.expanduser("~"))
+    use = Use(ready.call.name, ready.accesses, agent.world.root, home)
+    verdict = judge(agent.guard, use)
     decided = await _decide(agent, ready, verdict)
     agent.session.append(decided)
     if decided.verdict == "allow":
@@ -148,19 +166,22 @@ async def _perform(agent: Agent, ready: Ready) -> None:
         outcome = await ready.tool.run(ready.args, env, ready.call.id)
     except Refusal as refusal:
         outcome = Outcome((Text(str(refusal)),), error=True)
-    except OSError as error:
+    except (OSError, Fault) as error:
         outcome = Outcome((Text(f"{ready.call.name} failed: {error}"),), error=True)
     except Exception as error:  # noqa: BLE001 - a tool's own bug must not end the session
-        outcome = _crashed(agent, ready, error)
+        agent.session.append(Noted("crash", _trace(error)))
+        outcome = Outcome((Text(_broke(ready.call, error)),), error=True)
     _record(agent, ready.call, outcome)
 
 
-def _crashed(agent: Agent, ready: Ready, error: Exception) -> Outcome:
+def _broke(call: Call, error: Exception) -> str:
+    return f"{call.name} broke: {type(error).__name__}: {error}. This is a bug in the tool."
+
+
+def _trace(error: Exception) -> str:
     from traceback import format_exception
 
-    agent.session.append(Noted("crash", "".join(format_exception(error))))
-    text = f"{ready.call.name} broke: {type(error).__name__}: {error}. This is a bug in the tool."
-    return Outcome((Text(text),), error=True)
+    return "".join(format_exception(error))
 
 
 def _record(agent: Agent, call: Call, outcome: Outcome) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import anyio
+
 from travois.engine.agent import Agent
 from travois.engine.dispatch import act
 from travois.engine.session import Session
 from travois.engine.stream import ask
-from travois.kernel.blocks import Text
+from travois.kernel.blocks import Opaque, Text, words
 from travois.kernel.facts import Assistant, Ended, EndedWhy, Result, User
-from travois.kernel.view import View, open_calls, waiting
+from travois.kernel.faults import Fault
+from travois.kernel.view import THINKING, View, open_calls, waiting
 
 STOPPED = "Stopped before it finished; what it had done by then is not known."
 NEVER_RAN = "Stopped before it ran: nothing was done."
@@ -24,8 +27,10 @@ NUDGES = 3
 
 async def turn(agent: Agent) -> EndedWhy:
     """Run until the last word is the model's. Cancelling it is the way to stop it."""
-    session, why, detail, asked = agent.session, "aborted", "", 0
+    session, detail, asked = agent.session, "", 0
+    why: EndedWhy = "crashed"
     try:
+        answer_open(session, started=UNKNOWN)
         admit(agent)
         while waiting(session.view):
             if stop := exhausted(agent, asked):
@@ -40,6 +45,12 @@ async def turn(agent: Agent) -> EndedWhy:
             nudge(agent)
         else:
             why = _last_word(session.view)
+    except anyio.get_cancelled_exc_class():
+        why = "aborted"
+        raise
+    except Fault as fault:
+        why, detail = "failed", fault.what
+        raise
     finally:  # appends are synchronous: this works while being cancelled
         answer_open(session, started=STOPPED)
         session.append(Ended(why, detail))
@@ -50,7 +61,8 @@ async def turn(agent: Agent) -> EndedWhy:
 def admit(agent: Agent) -> None:
     """Let in what waits outside: prompts, steering, notes."""
     while agent.inbox:
-        agent.session.append(agent.inbox.popleft())
+        agent.session.append(agent.inbox[0])
+        agent.inbox.popleft()
 
 
 def exhausted(agent: Agent, asked: int) -> tuple[EndedWhy, str] | None:
@@ -66,22 +78,16 @@ def exhausted(agent: Agent, asked: int) -> tuple[EndedWhy, str] | None:
 def nudge(agent: Agent) -> None:
     """A reply that was cut or empty is not a last word: say so, a few times at most."""
     view = agent.session.view
-    reply = view.items[-1].fact
-    if not isinstance(reply, Assistant) or _nudged(view) >= NUDGES:
-        return
-    if reply.stop == "length":
-        text = CUT_CALL if reply.detail == "call" else CUT
-    elif reply.stop == "end" and not reply.content and _after_result(view):
-        text = EMPTY
-    else:
-        return
-    agent.session.append(User((Text(text),), origin="note"))
+    text = _hint(view)
+    if text and _nudged(view) < NUDGES:
+        agent.session.append(User((Text(text),), origin="note"))
 
 
 def answer_open(session: Session, *, started: str) -> None:
     """Give every open call a result, so that the next request is valid whatever happened."""
     for call in open_calls(session.view):
-        text = started if call.id in session.decided else NEVER_RAN
+        decided = session.decided.get(call.id)
+        text = started if decided and decided.verdict == "allow" else NEVER_RAN
         session.append(Result(call.id, (Text(text),), error=True))
 
 
@@ -90,14 +96,41 @@ def _last_word(view: View) -> EndedWhy:
     return "refusal" if isinstance(last, Assistant) and last.stop == "refusal" else "end"
 
 
+def _hint(view: View) -> str:
+    """What to tell a model whose reply was no last word; empty if it was, or others have spoken."""
+    last, reply = view.items[-1].fact, view.items[view.replied].fact
+    if isinstance(last, User) or not isinstance(reply, Assistant):
+        return ""
+    if reply.stop == "length" and reply.detail == "call":
+        return CUT_CALL
+    if last is not reply:
+        return ""
+    if reply.stop == "length":
+        return CUT
+    return EMPTY if reply.stop == "end" and _silent(reply) and _after_result(view) else ""
+
+
 def _nudged(view: View) -> int:
-    """How many nudges in a row stand before the last reply."""
-    count, index = 0, len(view.items) - 2
-    while index >= 0 and (said := view.items[index].fact) and isinstance(said, User):
-        if said.origin != "note":
-            break
-        count, index = count + 1, index - 2
+    """How many nudges stand at the end, with nothing but cut and empty replies between them."""
+    count = 0
+    for item in reversed(view.items):
+        match item.fact:
+            case User(content=(Text(text=text),)) if text in (CUT, CUT_CALL, EMPTY):
+                count += 1
+            case User():
+                break
+            case Assistant() as reply if reply.stop != "length" and not _silent(reply):
+                break
+            case _:
+                pass
     return count
+
+
+def _silent(reply: Assistant) -> bool:
+    """Whether a reply says nothing that a person could read and asks for nothing."""
+    kept = (block for block in reply.content if not isinstance(block, Text))
+    thoughts = all(isinstance(b, Opaque) and b.kind in (*THINKING, "reasoning") for b in kept)
+    return thoughts and not words(reply.content).strip()
 
 
 def _after_result(view: View) -> bool:

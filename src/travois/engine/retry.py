@@ -15,6 +15,7 @@ def pause(problem: Problem, attempt: int, *, patience: Patience, chance: float) 
     if not problem.retry or attempt >= patience.attempts:
         return None
     if problem.wait is not None:
-        return min(max(problem.wait, 0.0), patience.longest) + chance * 0.1
-    grown = min(patience.first * 2 ** (attempt - 1), patience.longest)
-    return grown * (0.75 + 0.5 * chance)
+        asked = problem.wait if problem.wait > 0 else 0.0  # so that "not a number" is nought
+        return min(asked, patience.longest) + chance * 0.1
+    grown = min(patience.first * 2.0 ** min(attempt - 1, 30), patience.longest)
+    return grown * (1 - 0.25 * chance)

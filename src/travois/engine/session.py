@@ -47,6 +47,8 @@ class Session:
         self.view = project(entries)
         for entry in living(entries):
             self._settle(entry)
+        if self.view.epoch is not None:
+            self._price = self.view.epoch.model.price
 
     def append(self, fact: AnyFact) -> Entry:
         """Make it so: on file first, then in the view, then on screens."""

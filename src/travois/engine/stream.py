@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from travois.engine.agent import Agent
 from travois.engine.ports import Retrying
 from travois.engine.retry import pause
-from travois.kernel.blocks import AnyBlock, Call
+from travois.kernel.blocks import AnyBlock, Call, Opaque
 from travois.kernel.facts import Assistant, Epoch, Failed, Sent
 from travois.kernel.models import Quirk
 from travois.kernel.tokens import context_tokens
-from travois.kernel.view import View
+from travois.kernel.view import THINKING, View
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply
 
@@ -25,12 +25,14 @@ LATCHES: dict[str, Quirk] = {
 
 async def ask(agent: Agent) -> str:
     """Get one reply into the log; returns why there is none, in words, or nothing."""
-    attempt = 1
+    attempt, remedies = 1, set[str]()
     while True:
         try:
             reply = await _receive(agent, _send(agent))
         except Problem as problem:
-            if remedy := _remedy(agent.session.view, problem):
+            tried = f"{problem.kind} {problem.field}"
+            if tried not in remedies and (remedy := _remedy(agent.session.view, problem)):
+                remedies.add(tried)
                 _fail(agent, problem, attempt=attempt, wait=0.0)
                 agent.session.append(remedy)
                 continue
@@ -94,7 +96,7 @@ def _fail(agent: Agent, problem: Problem, *, attempt: int, wait: float | None) -
 
 
 def _remedy(view: View, problem: Problem) -> Epoch | None:
-    """A changed head with which the same history may pass; each is taken once at most."""
+    """A changed head with which the same history may pass."""
     epoch = view.epoch
     assert epoch is not None
     model = epoch.model
@@ -106,22 +108,33 @@ def _remedy(view: View, problem: Problem) -> Epoch | None:
         return _changed(epoch, replace(model, betas=kept), problem)
     elif problem.kind == "output" and 0 < problem.limit < model.output:
         return _changed(epoch, replace(model, output=problem.limit), problem)
-    elif problem.kind in ("bound", "thinking") and not epoch.unbind:
+    elif problem.kind in ("bound", "thinking") and _thinks(view):
         return replace(epoch, why=problem.message, unbind=True)
     return None
 
 
 def _changed(epoch: Epoch, model: object, problem: Problem) -> Epoch:
-    return replace(epoch, model=model, why=problem.message)
+    return replace(epoch, model=model, why=problem.message, unbind=False)
+
+
+def _thinks(view: View) -> bool:
+    """Whether there is any thinking to let go of."""
+    blocks = (b for i in view.items if isinstance(i.fact, Assistant) for b in i.fact.content)
+    return any(isinstance(block, Opaque) and block.kind in THINKING for block in blocks)
 
 
 def _assistant(view: View, reply: Reply) -> Assistant:
-    content, detail = reply.content, reply.detail
-    if reply.stop == "length" and content and isinstance(content[-1], Call):
+    """The reply as a fact, without calls that were cut or refused: those never run."""
+    content, detail, stop = reply.content, reply.detail, reply.stop
+    if stop in ("length", "window") and content and isinstance(content[-1], Call):
         content, detail = content[:-1], "call"
+    if stop == "refusal":
+        content = tuple(block for block in content if not isinstance(block, Call))
+    if stop == "pause" and not content:
+        stop = "end"  # nothing to go on from: the same request would pause for ever
     return Assistant(
         content=_unique(view, content),
-        stop=reply.stop,
+        stop=stop,
         usage=reply.usage,
         model=reply.model,
         id=reply.id,

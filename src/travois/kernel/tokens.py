@@ -48,9 +48,9 @@ def head_tokens(epoch: Epoch) -> int:
 
 def context_tokens(view: View) -> int:
     """The window in use: the last reply's own usage, and an estimate for what was added since."""
-    last = view.items[view.replied].fact if view.replied >= 0 else None
+    last = view.items[view.counted].fact if view.counted >= 0 else None
     if isinstance(last, Assistant) and last.usage.context:
-        added = view.items[view.replied + 1 :]
+        added = view.items[view.counted + 1 :]
         return last.usage.context + sum(fact_tokens(item.fact) for item in added)
     head = head_tokens(view.epoch) if view.epoch else 0
     return head + sum(fact_tokens(item.fact) for item in view.items)

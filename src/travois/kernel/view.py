@@ -60,6 +60,8 @@ class View(msgspec.Struct):
     """How many pieces the last answered request had: the provider's cache ends there."""
     replied: int = -1
     """Where the last reply stands among the items."""
+    counted: int = -1
+    """Where the last reply stands whose own count of tokens still holds."""
     cleared: tuple[str, ...] = ()
     """Calls whose results the provider clears for us."""
 
@@ -105,7 +107,7 @@ class View(msgspec.Struct):
             self._answer(Item(item.seq, Result(call, (Text(LOST_RESULT),), error=True)))
         if not self.items:
             self.items.append(Item(item.seq, User((Text(LOST_START),), origin="note")))
-        self.replied = len(self.items)
+        self.replied = self.counted = len(self.items)
         self.items.append(item)
         assert isinstance(item.fact, Assistant)
         self.open = {call.id: None for call in calls(item.fact.content)}
@@ -130,7 +132,7 @@ class View(msgspec.Struct):
         if fact.where == "server":
             self.cleared += fact.calls
             return
-        self.moves, self.anchor = self.moves + 1, 0
+        self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         self._unbind()
         for call in fact.calls:
             self._show(call, fact.text)
@@ -153,7 +155,7 @@ class View(msgspec.Struct):
             return
         first, last = where[fact.first], where[fact.last]
         self.items[first : last + 1] = [_summary(fact)]
-        self.moves, self.anchor = self.moves + 1, 0
+        self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         if fact.by != "provider":
             self._unbind()
         self.seen = max(0, self.seen - (last - first))
@@ -164,9 +166,13 @@ class View(msgspec.Struct):
 
 def project(entries: Iterable[Entry]) -> View:
     """What the model sees after these entries."""
-    view = View()
-    for entry in living(list(entries)):
+    view, told = View(), list(entries)
+    alive = living(told)
+    for entry in alive:
         view.add(entry)
+    if len(alive) < len(told):
+        replies = (entry.fact for entry in told if isinstance(entry.fact, Assistant))
+        view.ids.update(call.id for reply in replies for call in calls(reply.content))
     return view
 
 

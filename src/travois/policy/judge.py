@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from posixpath import dirname
 from typing import Literal, get_args
 
 import msgspec
 
 from travois.policy.access import Access
+from travois.policy.paths import folded, inside, plain
 from travois.policy.rules import Effect, Rule, Use, matches
 
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
@@ -17,8 +19,16 @@ ALIASES: dict[str, Mode] = {
     "dontAsk": "dont-ask",
     "yolo": "bypass",
 }
-PROTECTED = (".git", ".travois", ".claude", ".agents", ".codex", ".vscode", ".idea", ".mcp.json")
-"""Names whose content decides what runs later: never written without a question."""
+PROTECTED = frozenset(
+    (
+        *(".git", ".gitmodules", ".gitconfig", ".husky", ".ssh", ".npmrc", ".mcp.json"),
+        *(".travois", ".claude", ".agents", ".codex", ".cursor", ".gemini", ".opencode"),
+        *(".vscode", ".idea", ".devcontainer", ".envrc"),
+        *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".zprofile"),
+    )
+)
+"""Names whose content decides what runs later: not written without a question or their own rule."""
+PLANNING = "plan mode: only reading inside the workspace until the plan is agreed"
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -40,28 +50,35 @@ class Guard(msgspec.Struct, frozen=True):
 
 
 def judge(guard: Guard, use: Use) -> Verdict:
-    """Deny rules, then ask rules, then the mode, then allow rules, then what is harmless."""
-    for effect in ("deny", "ask"):
-        if rule := _first(guard, use, effect):
-            return _settle(guard, Verdict(effect, f"rule: {rule}", "rule"))
-    if guard.mode == "plan":
-        return _plan(guard, use)
+    """Deny rules, then plan mode, ask rules, bypass, allow rules, and last what is harmless."""
+    if rule := _first(guard, use, "deny"):
+        return Verdict("deny", f"rule: {rule}", "rule")
+    if guard.mode == "plan" and not _only_looks(guard, use):
+        return Verdict("deny", PLANNING)
+    if rule := _first(guard, use, "ask"):
+        return _settle(guard, Verdict("ask", f"rule: {rule}", "rule"))
     if guard.mode == "bypass":
         return Verdict("allow", "mode bypass runs everything that no rule denies")
-    if rule := _first(guard, use, "allow"):
+    if rule := _allowing(guard, use):
         return Verdict("allow", f"rule: {rule}", "rule")
     return _settle(guard, _worst(guard, use))
 
 
-def _first(guard: Guard, use: Use, effect: str) -> Rule | None:
+def _first(guard: Guard, use: Use, effect: Effect) -> Rule | None:
     return next((r for r in guard.rules if r.effect == effect and matches(r, use)), None)
 
 
-def _plan(guard: Guard, use: Use) -> Verdict:
-    verdict = _worst(guard, use)
-    if verdict.effect == "allow" and all(access.kind == "read" for access in use.accesses):
-        return verdict
-    return Verdict("deny", "plan mode: only reading inside the workspace until the plan is agreed")
+def _allowing(guard: Guard, use: Use) -> Rule | None:
+    """The first allow rule; for protected paths, one that names them."""
+    written = [access.target for access in use.accesses if access.kind == "write"]
+    names = {name for path in written for name in _protected(_local(guard, path))}
+    rules = (rule for rule in guard.rules if rule.effect == "allow" and matches(rule, use))
+    return next((rule for rule in rules if names <= _protected(rule.what)), None)
+
+
+def _only_looks(guard: Guard, use: Use) -> bool:
+    reads = all(access.kind == "read" for access in use.accesses)
+    return reads and _worst(guard, use).effect == "allow"
 
 
 def _settle(guard: Guard, verdict: Verdict) -> Verdict:
@@ -97,12 +114,23 @@ def _access(guard: Guard, access: Access) -> Verdict:
 def _write(guard: Guard, path: str) -> Verdict:
     if not _inside(guard.folders, path):
         return Verdict("ask", f"writes outside the workspace: {path}")
-    if any(part.casefold() in PROTECTED for part in path.split("/")):
+    if _protected(_local(guard, path)):
         return Verdict("ask", f"writes a protected path: {path}")
     if guard.mode in ("accept-edits", "auto"):
         return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are free")
     return Verdict("ask", f"writes {path}")
 
 
+def _protected(path: str) -> frozenset[str]:
+    """The protected names in a path, whatever their case."""
+    return PROTECTED.intersection([folded(part) for part in path.split("/")])
+
+
+def _local(guard: Guard, path: str) -> str:
+    """The path from its workspace folder on: what stands above it was chosen by the user."""
+    above = [len(dirname(plain(f))) for f in guard.folders if inside(path, f)]
+    return plain(path)[max(above, default=0) :]
+
+
 def _inside(folders: tuple[str, ...], path: str) -> bool:
-    return any(path == f or path.startswith(f.rstrip("/") + "/") for f in folders)
+    return any(inside(path, folder) for folder in folders)

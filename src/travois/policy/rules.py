@@ -7,12 +7,13 @@ from typing import Literal
 
 import msgspec
 
+from travois.policy import paths, shell, sites
 from travois.policy.access import Access
 
 Effect = Literal["allow", "ask", "deny"]
-COMPOUND = frozenset(";&|<>$`()\n\r")
-"""A command with one of these may do more than its first words say."""
 EDITS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+TOUCHING = {"Read": "read", "Edit": "write"}
+"""A path that may not be read or edited may not be so by any tool."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -38,6 +39,10 @@ def parse(text: str, effect: Effect, *, origin: str = "") -> Rule:
     if not rest.endswith(")"):
         raise ValueError(f"{text!r} has no closing parenthesis")
     what = rest[:-1].strip()
+    if not what:
+        raise ValueError(
+            f"{text!r} has nothing between its parentheses; leave them out for any use"
+        )
     return Rule(tool, "" if what in ("*", "**") else what, effect, origin)
 
 
@@ -45,8 +50,8 @@ def split(text: str) -> list[str]:
     """Several rules in one word, parted by commas or spaces outside parentheses."""
     rules, depth, current = [""], 0, 0
     for char in text:
-        depth += (char == "(") - (char == ")")
-        if depth == 0 and char in ", ":
+        depth = max(0, depth + (char == "(") - (char == ")"))
+        if depth == 0 and (char == "," or char.isspace()):
             rules.append("")
             current += 1
         else:
@@ -60,16 +65,19 @@ class Use(msgspec.Struct, frozen=True):
     tool: str
     accesses: tuple[Access, ...]
     root: str
+    home: str = ""
+    """What `~` stands for; without it such a rule allows nothing."""
 
 
 def matches(rule: Rule, use: Use) -> bool:
     """Whether the rule speaks of this use. A deny or ask matches generously, an allow exactly."""
-    if not _names(rule.tool, use.tool):
-        return False
-    if not rule.what:
-        return True
-    hits = [_covers(rule, access, use.root) for access in use.accesses]
-    return bool(hits) and (all(hits) if rule.effect == "allow" else any(hits))
+    if rule.effect == "allow":
+        return _names(rule.tool, use.tool) and _allows(rule, use)
+    if _names(rule.tool, use.tool):
+        return not rule.what or any(_mentions(rule.what, access, use) for access in use.accesses)
+    kind = TOUCHING.get(rule.tool)
+    touched = (access for access in use.accesses if access.kind == kind)
+    return bool(rule.what) and any(_mentions(rule.what, access, use) for access in touched)
 
 
 def _names(rule: str, tool: str) -> bool:
@@ -78,45 +86,31 @@ def _names(rule: str, tool: str) -> bool:
     return fnmatchcase(tool, rule)
 
 
-def _covers(rule: Rule, access: Access, root: str) -> bool:
+def _allows(rule: Rule, use: Use) -> bool:
+    if not rule.what:
+        return True
+    return bool(use.accesses) and all(_covers(rule.what, access, use) for access in use.accesses)
+
+
+def _covers(what: str, access: Access, use: Use) -> bool:
     match access.kind:
         case "exec":
-            return _command(rule.what, access.target, exact=rule.effect == "allow")
+            return shell.allows(what, access.target)
         case "net":
-            return _site(rule.what, access.target)
-        case "read" | "write" | "spawn":
-            return _path(rule.what, access.target, root)
+            return sites.allows(what, access.target)
+        case "spawn":
+            return fnmatchcase(access.target, what)
+        case "read" | "write":
+            return paths.allows(what, access.target, root=use.root, home=use.home)
 
 
-def _command(what: str, command: str, *, exact: bool) -> bool:
-    if exact and COMPOUND.intersection(command):
-        return what == command
-    command = command.strip()
-    if what.endswith(":*"):
-        prefix = what[:-2]
-        return command == prefix or command.startswith(prefix + " ")
-    if "*" not in what:
-        return command == what
-    if fnmatchcase(command, what):
-        return True
-    return what.endswith(" *") and command == what[:-2]
-
-
-def _site(what: str, url: str) -> bool:
-    host = url.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0].lower()
-    if not what.startswith("domain:"):
-        return url == what
-    wanted = what.removeprefix("domain:").lower()
-    return host == wanted or (wanted.startswith("*.") and host.endswith(wanted[1:]))
-
-
-def _path(what: str, path: str, root: str) -> bool:
-    if what.startswith("//"):
-        pattern = what[1:]
-    elif what.startswith(("/", "./")):
-        pattern = root + "/" + what.lstrip("./")
-    else:
-        pattern = what if what.startswith("~") else f"{root}/**/{what}"
-        if fnmatchcase(path, f"{root}/{what}"):
-            return True
-    return fnmatchcase(path, pattern) or fnmatchcase(path, pattern.rstrip("/*") + "/*")
+def _mentions(what: str, access: Access, use: Use) -> bool:
+    match access.kind:
+        case "exec":
+            return shell.mentions(what, access.target)
+        case "net":
+            return sites.mentions(what, access.target)
+        case "spawn":
+            return fnmatchcase(access.target.casefold(), what.casefold())
+        case "read" | "write":
+            return paths.mentions(what, access.target, root=use.root, home=use.home)

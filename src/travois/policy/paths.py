@@ -1,0 +1,89 @@
+"""Where a path lies: decided on whole components, never on how it is spelt."""
+
+from __future__ import annotations
+
+import re
+from posixpath import dirname, normpath
+
+
+def inside(path: str, folder: str) -> bool:
+    """Whether the path is the folder or below it; a path that climbs or floats is nowhere."""
+    if not path.startswith("/") or not folder.startswith("/") or _climbs(path):
+        return False
+    return f"{plain(path)}/".startswith(plain(folder).rstrip("/") + "/")
+
+
+def plain(path: str) -> str:
+    """An absolute path without empty, dotted or climbing components."""
+    return "/" + normpath(path).lstrip("/")
+
+
+def folded(name: str) -> str:
+    """A name as a forgiving disk compares it: case, width and invisible characters are nothing."""
+    if name.isascii():
+        return name.casefold()
+    from unicodedata import category, normalize
+
+    seen = "".join(char for char in normalize("NFKC", name) if category(char) != "Cf")
+    return seen.casefold()
+
+
+def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
+    """Whether the pattern names exactly this path or a folder above it."""
+    if _climbs(path) or (pattern.startswith("~") and not home):
+        return False
+    base, wanted = _anchor(pattern, root=root, home=home)
+    if "/" not in wanted and not pattern.startswith(("/", "./", "~")):
+        wanted = f"**/{wanted}"
+    return bool(_compiled(base, wanted).fullmatch(plain(path)))
+
+
+def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
+    """Whether the pattern may mean this path: at any depth, however it is spelt."""
+    base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
+    if not pattern.startswith(("/", "./", "~")):
+        wanted = f"**/{wanted}"
+    return bool(_compiled(base, wanted).fullmatch(folded(plain(path))))
+
+
+def _climbs(path: str) -> bool:
+    return ".." in path.split("/")
+
+
+def _anchor(pattern: str, *, root: str, home: str) -> tuple[str, str]:
+    """The folder that a pattern counts from, and what it says below it."""
+    base = root
+    if pattern.startswith("//"):
+        base, pattern = "", pattern[2:]
+    elif pattern.startswith("~"):
+        base, pattern = home, pattern[1:]
+    wanted = normpath(pattern.lstrip("/")) if pattern.strip("/") else "."
+    while wanted == ".." or wanted.startswith("../"):
+        base, wanted = dirname(base), wanted[3:] or "."
+    return base.rstrip("/"), "" if wanted == "." else wanted
+
+
+def _compiled(base: str, wanted: str) -> re.Pattern[str]:
+    """A pattern for paths; what covers a folder covers everything in it."""
+    below = f"/{_translated(wanted)}" if wanted else ""
+    try:
+        return re.compile(f"{re.escape(base)}{below}(?:/.*)?", re.DOTALL)
+    except re.error:
+        return re.compile(f"{re.escape(base)}/{re.escape(wanted)}(?:/.*)?", re.DOTALL)
+
+
+def _translated(glob: str) -> str:
+    tokens = re.split(r"((?:\*\*/)+|\*\*+|\*|\?|\[[!^]?\]?[^\]/]*\])", glob)
+    return "".join(_token(token) for token in tokens)
+
+
+def _token(token: str) -> str:
+    if token.startswith("**"):
+        return "(?:.*/)?" if token.endswith("/") else ".*"
+    if token in ("*", "?"):
+        return "[^/]" + token.replace("?", "")
+    if len(token) > 2 and token[0] == "[" and token[-1] == "]":
+        negated = token[1] in "!^"
+        inner = re.sub(r"([\\\[\]^&|~])", r"\\\1", token[2:-1] if negated else token[1:-1])
+        return f"(?!/)[{'^' if negated else ''}{inner}]"
+    return re.escape(token)

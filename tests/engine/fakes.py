@@ -1,0 +1,234 @@
+"""A small world for the engine: memory, scripts and recordings, and all else real."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from travois.engine.agent import Agent, World
+from travois.engine.loop import turn
+from travois.engine.ports import Answer, Env, Model, Page, Person, Question
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool, Here, Outcome, Tool, said
+from travois.host.files import DiskFiles
+from travois.host.process import LocalProcesses
+from travois.kernel.blocks import Text
+from travois.kernel.facts import AnyFact, Entry, Epoch, Opened, ToolSpec, User
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
+from travois.kernel.models import Price, Protocol
+from travois.kernel.view import project
+from travois.lab.validate import anthropic_faults
+from travois.lab.validate_chat import chat_faults
+from travois.policy.access import Access
+from travois.policy.judge import Guard
+from travois.testing import Scripted
+from travois.wire.encode import Encoder
+from travois.wire.pieces import Request
+from travois.wire.replies import Problem, Reply
+
+PRICE = Price(input=3.0, output=15.0, read=0.3, write=3.75, write_1h=6.0)
+OPENED = Opened("s1", "/w", "dir-1", "0.1")
+
+
+class MemoryLog:
+    """A log in a list. `fails` says at which append (from 1) the disk is full."""
+
+    def __init__(
+        self, entries: Iterable[Entry] = (), *, fails: Callable[[int], bool] = lambda number: False
+    ) -> None:
+        self.entries = list(entries)
+        self.synced = len(self.entries)
+        self.appends = 0
+        self._fails = fails
+
+    def append(self, fact: AnyFact) -> Entry:
+        self.appends += 1
+        if self._fails(self.appends):
+            raise Fault("The session could not be saved", why="the disk is full")
+        seq = self.entries[-1].seq + 1 if self.entries else 1
+        entry = Entry(seq, 1_700_000_000.0 + seq, fact)
+        self.entries.append(entry)
+        return entry
+
+    def sync(self) -> None:
+        self.synced = len(self.entries)
+
+    def read(self) -> list[Entry]:
+        return list(self.entries)
+
+
+class MemoryBlobs:
+    """Blobs in a dict."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        name = f"blob-{len(self.held)}"
+        self.held[name] = data
+        return name
+
+    def get(self, name: str) -> bytes:
+        return self.held[name]
+
+
+class NoWeb:
+    """There is no network."""
+
+    async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
+        raise OSError("there is no network here")
+
+
+class RecordingPerson:
+    """Answers each question with the next answer, then with the last for ever."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.asked: list[Question] = []
+        self._answers = answers or (Answer(allow=False, reason="nobody is here"),)
+
+    async def decide(self, question: Question) -> Answer:
+        self.asked.append(question)
+        await anyio.lowlevel.checkpoint()
+        return self._answers[min(len(self.asked), len(self._answers)) - 1]
+
+
+class Naps:
+    """A sleep that takes no time and remembers how long it should have been."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+
+class Place(msgspec.Struct):
+    """Arguments of the small tools."""
+
+    path: str
+    times: int = 1
+
+
+Run = Callable[[Place, Env, str], Awaitable[Outcome]]
+
+
+async def echo(args: Place, env: Env, call: str) -> Outcome:
+    for _ in range(args.times):
+        env.progress(args.path)
+        await anyio.lowlevel.checkpoint()
+    return said(f"saw {args.path}")
+
+
+def small(name: str, run: Run = echo, *, kind: Any = "read") -> AnyTool:
+    """A tool that touches one path of the workspace, or none if `kind` is None."""
+
+    def access(args: Place, here: Here) -> tuple[Access, ...]:
+        target = args.path if kind in ("exec", "net", "spawn") else f"{here.root}/{args.path}"
+        return (Access(kind, target),) if kind else ()
+
+    return Tool(name, f"{name}s.", Place, access, run, lambda args: f"{name} {args.path}")
+
+
+def spec(tool: AnyTool) -> ToolSpec:
+    schema = msgspec.json.encode(msgspec.json.schema(tool.args)["$defs"]["Place"]).decode()
+    return ToolSpec(tool.name, tool.description, schema)
+
+
+def card(protocol: Protocol = "anthropic", **more: Any) -> Card:
+    return Card("lab", "echo-1", protocol, **({"price": PRICE} | more))
+
+
+def epoch(protocol: Protocol = "anthropic", tools: Iterable[AnyTool] = (), **more: Any) -> Epoch:
+    return Epoch(card(protocol, **more), "Be brief.", tuple(map(spec, tools)))
+
+
+def faults(body: bytes) -> list[str]:
+    """Everything wrong with a request, whichever protocol it speaks."""
+    return anthropic_faults(body) if b'"system":[' in body[:200] else chat_faults(body)
+
+
+def begun(tools: Iterable[AnyTool] = (), protocol: Protocol = "anthropic", **more: Any) -> Session:
+    """A session with a head and nothing said."""
+    session = Session(MemoryLog())
+    session.append(OPENED)
+    session.append(epoch(protocol, tools, **more))
+    return session
+
+
+def agent(
+    folder: Path,
+    *lines: Reply | Problem | Callable[[Request], Reply | Problem],
+    tools: Iterable[AnyTool] = (),
+    session: Session | None = None,
+    guard: Guard | None = None,
+    person: Person | None = None,
+    model: Model | None = None,
+    **more: Any,
+) -> Agent:
+    """An agent whose every request is judged by the lab; its model says these lines."""
+    root = str(folder.resolve())
+    tools = tuple(tools)
+    blobs = MemoryBlobs()
+    world = World(root, DiskFiles(), LocalProcesses(), NoWeb(), blobs, lambda call, data: call)
+    return Agent(
+        session=session or begun(tools),
+        model=model or Scripted(*lines, judge=faults),
+        encoder=Encoder(blobs.get),
+        tools={tool.name: tool for tool in tools},
+        world=world,
+        guard=guard or Guard(mode="accept-edits", folders=(root,)),
+        person=person or RecordingPerson(),
+        **({"sleep": Naps()} | more),
+    )
+
+
+def log(agent: Agent) -> MemoryLog:
+    held = agent.session._log
+    assert isinstance(held, MemoryLog)
+    return held
+
+
+def facts(agent: Agent, *kinds: type) -> list[Any]:
+    """The facts of these kinds so far, in order."""
+    return [entry.fact for entry in log(agent).entries if isinstance(entry.fact, kinds)]
+
+
+def prompt(agent: Agent, text: str = "go") -> Agent:
+    agent.inbox.append(User((Text(text),)))
+    return agent
+
+
+def play(agent: Agent, text: str = "go") -> str:
+    """One whole turn; everything that must hold after a turn is checked."""
+    prompt(agent, text)
+
+    async def main() -> str:
+        return await turn(agent)
+
+    why = anyio.run(main)
+    check(agent)
+    return why
+
+
+def check(agent: Agent) -> None:
+    """After a turn: no open call, the view is the log's, and the next request is valid."""
+    entries = log(agent).entries
+    assert agent.session.view == project(entries)
+    assert not agent.session.view.open
+    sendable(entries)
+
+
+def sendable(entries: Iterable[Entry], *, protocol: Protocol | None = None) -> None:
+    """A session resumed from these entries can send a valid request."""
+    session = Session(MemoryLog(entries))
+    if session.view.epoch is None or protocol:
+        session.append(epoch(protocol or "anthropic"))
+    session.append(User((Text("and then?"),)))
+    body = Encoder(MemoryBlobs().get).request(session.view).body
+    assert faults(body) == []
