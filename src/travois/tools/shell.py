@@ -37,7 +37,7 @@ SHELLS = (
     "/run/current-system/sw/bin/bash",
 )
 ASIDE = "TRAVOIS_ASIDE"
-TELL = "{ command pwd -P; printf '\\\\0'; } 2>/dev/null >&$_travois_aside"
+TELL = "{ command pwd -P; printf '\\\\0'; } >/dev/fd/$_travois_aside 2>/dev/null"
 SCRIPT = (
     f"_travois_aside=${ASIDE} _travois_text=@TEXT@; unset {ASIDE}; shift $#; "
     f"""trap "{TELL}" EXIT; eval "$_travois_text"; """
