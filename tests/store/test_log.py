@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -388,3 +390,63 @@ def test_results_are_read_in_the_order_of_the_log(tmp_path: Path) -> None:
     late, early = Result("b", (Text("2"),)), Result("a", (Text("1"),))
     write(tmp_path / "s1", then=[late, early])
     assert [entry.fact for entry in entries(tmp_path / "s1")[1:]] == [late, early]
+
+
+# --- hostile files --------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+FACT = st.fixed_dictionaries(
+    {"type": st.sampled_from(["user", "assistant", "result", "compacted", "opened", "x"])},
+    optional={"content": JSON, "call": JSON, "first": JSON, "parent": JSON, "at": JSON},
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(JSON | st.integers(-5, 99), JSON, FACT | JSON), max_size=4))
+def test_lines_that_somebody_made_up_are_refused_or_skipped_never_crashed_on(
+    tmp_path_factory: pytest.TempPathFactory, made_up: list[tuple[object, object, object]]
+) -> None:
+    folder = tmp_path_factory.mktemp("hostile") / "s1"
+    write(folder, then=[EPOCH])
+    for seq, at, fact in made_up:
+        body = json.dumps({"seq": seq, "at": at, "fact": fact}, separators=(",", ":"))
+        _append(folder, body[:-1].encode())
+    with Log.open(folder) as log, suppress(Fault):
+        project(log.read())
+
+
+def test_a_line_nested_beyond_reason_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "s1", then=[EPOCH])
+    deep = b"[" * 100_000 + b"]" * 100_000
+    _append(tmp_path / "s1", b'{"seq":3,"at":1.0,"fact":{"type":"noted","x":%b}' % deep)
+    with pytest.raises(Fault, match="not this one"):
+        entries(tmp_path / "s1")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=6)), min_size=1, max_size=6))
+def test_a_log_that_was_scribbled_over_keeps_what_was_not_hit(
+    tmp_path_factory: pytest.TempPathFactory, scribbles: list[tuple[float, bytes]]
+) -> None:
+    folder = tmp_path_factory.mktemp("scribbled") / "s1"
+    write(folder)
+    data = (folder / NAME).read_bytes()
+    spoilt = bytearray(data)
+    for place, ink in scribbles:
+        at = int(place * len(data))
+        spoilt[at : at + len(ink)] = ink[: len(data) - at]
+    whole = entries(folder)
+    (folder / NAME).write_bytes(spoilt)
+    lines = zip(whole, data.splitlines(), strict=True)
+    unhurt = [entry.seq for entry, text in lines if text in bytes(spoilt).split(b"\n")]
+    skipped: list[Skipped] = []
+    found = list(history(folder, skipped))
+    assert set(unhurt) - {whole[-1].seq} <= {entry.seq for entry in found}
+    assert all(entry in whole for entry in found)
+    assert bool(skipped) == (bytes(spoilt) != data)

@@ -54,8 +54,14 @@ def decode(record: bytes) -> Entry:
     """The entry of a whole record. Raises `Foreign`."""
     try:
         return _decoder.decode(record)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return _unknown(record, error)
+
+
+def number(record: bytes) -> int:
+    """The number of a whole record, read from its first bytes; 0 if none stands there."""
+    digits = record[len(START) : record.find(b",")]
+    return int(digits) if digits.isdigit() and len(digits) < 20 else 0
 
 
 def records(line: bytes) -> tuple[list[bytes], str]:
@@ -81,11 +87,11 @@ def _trimmed(part: bytes) -> bytes:
     return part[: part.rfind(b"}") + 1]
 
 
-def _unknown(record: bytes, error: ValueError) -> Entry:
+def _unknown(record: bytes, error: Exception) -> Entry:
     try:
         loose = msgspec.json.decode(record, type=_Loose)
         kind = msgspec.json.decode(loose.fact, type=_Kind).type
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Foreign("?", str(error)) from None
     if not loose.ignorable:
         raise Foreign(kind, str(error)) from None

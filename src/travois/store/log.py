@@ -284,13 +284,9 @@ def _last(file: BinaryIO, end: int) -> tuple[int, int]:
         begin, text = _line_before(file, end)
         found, _ = line.records(text)
         if found:
-            return msgspec.json.decode(found[-1], type=_Numbered).seq, end
+            return line.number(found[-1]), end
         end = begin
     return 0, 0
-
-
-class _Numbered(msgspec.Struct):
-    seq: int
 
 
 def _line_before(file: BinaryIO, end: int) -> tuple[int, bytes]:
