@@ -1,0 +1,214 @@
+"""May this happen: in every mode, for every call, with no way around a deny."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from travois.policy.access import Access
+from travois.policy.judge import MODES, PROTECTED, Guard, Mode, Verdict, judge
+from travois.policy.rules import Effect, Rule, Use, matches, parse
+
+ROOT = "/w/proj"
+
+
+def guard(mode: Mode = "default", *rules: Rule) -> Guard:
+    return Guard(mode, rules, (ROOT,), readable=("/spill",))
+
+
+def verdict(guarded: Guard, *accesses: Access, tool: str = "Tool") -> Verdict:
+    return judge(guarded, Use(tool, accesses, ROOT, "/home/u"))
+
+
+def effect(mode: Mode, kind: str, target: str, *rules: Rule, tool: str = "Tool") -> Effect:
+    return verdict(guard(mode, *rules), Access(kind, target), tool=tool).effect  # type: ignore[arg-type]
+
+
+TABLE = {
+    # mode: read inside, read outside, write inside, write outside, exec, net, spawn, nothing
+    "default": "allow ask ask ask ask ask ask allow",
+    "plan": "allow deny deny deny deny deny deny allow",
+    "accept-edits": "allow ask allow ask ask ask ask allow",
+    "auto": "allow ask allow ask ask ask ask allow",
+    "dont-ask": "allow deny deny deny deny deny deny allow",
+    "bypass": "allow allow allow allow allow allow allow allow",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_each_mode_says_to_each_kind_of_access(mode: Mode) -> None:
+    accesses = [
+        Access("read", f"{ROOT}/a"),
+        Access("read", "/etc/hosts"),
+        Access("write", f"{ROOT}/a"),
+        Access("write", "/etc/hosts"),
+        Access("exec", "ls"),
+        Access("net", "https://x.org"),
+        Access("spawn", "explore"),
+    ]
+    found = [verdict(guard(mode), access).effect for access in accesses]
+    assert " ".join([*found, verdict(guard(mode)).effect]) == TABLE[mode]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/w/proj/src/../../etc",
+        "/w/proj/../x",
+        "/w/proj-evil/a",
+        "/w/PROJ/a",
+        "/w",
+        "/",
+        "",
+        "a",
+        "proj/a",
+        "../w/proj/a",
+        "/spilled/a",
+    ],
+)
+def test_what_is_not_below_a_folder_is_outside(path: str) -> None:
+    assert effect("accept-edits", "write", path) == "ask"
+    assert effect("default", "read", path) == "ask"
+
+
+@pytest.mark.parametrize("path", [ROOT, f"{ROOT}/", f"{ROOT}/a", f"{ROOT}//a/./b", f"/{ROOT}/a"])
+def test_what_is_below_a_folder_is_inside(path: str) -> None:
+    assert effect("accept-edits", "write", path) == "allow"
+
+
+def test_an_empty_or_floating_folder_holds_nothing() -> None:
+    for folders in ((), ("",), (".",), ("w/proj",)):
+        found = judge(Guard("accept-edits", (), folders), Use("T", (Access("write", "/a"),), ROOT))
+        assert found.effect == "ask"
+
+
+def test_a_folder_may_end_with_a_slash_or_be_all_there_is() -> None:
+    for folder in ("/w/proj/", "/"):
+        use = Use("T", (Access("write", "/w/proj/a"),), ROOT)
+        assert judge(Guard("accept-edits", (), (folder,)), use).effect == "allow"
+
+
+def test_where_large_outputs_are_kept_may_be_read_but_not_written() -> None:
+    assert effect("default", "read", "/spill/call_1") == "allow"
+    assert effect("accept-edits", "write", "/spill/call_1") == "ask"
+
+
+@pytest.mark.parametrize("name", sorted(PROTECTED))
+def test_what_decides_what_runs_later_is_asked_about_even_when_edits_are_free(name: str) -> None:
+    spellings = (name, name.upper(), f"a/{name}/b", f".\u200b{name[1:]}", f"．{name[1:]}")
+    for path in spellings:
+        for mode in ("accept-edits", "auto", "default"):
+            assert effect(mode, "write", f"{ROOT}/{path}") == "ask"
+        assert effect("dont-ask", "write", f"{ROOT}/{path}") == "deny"
+
+
+def test_a_rule_for_all_edits_does_not_cover_protected_paths_but_one_that_names_them_does() -> None:
+    hook = f"{ROOT}/.git/hooks/x"
+    for broad in ("Edit", "Edit(**)", "Edit(/**)", "*"):
+        assert effect("default", "write", hook, parse(broad, "allow"), tool="Write") == "ask"
+    named = parse("Edit(.git/hooks/**)", "allow")
+    assert effect("default", "write", hook, named, tool="Write") == "allow"
+
+
+def test_a_workspace_below_a_protected_name_can_be_worked_in() -> None:
+    folder = "/home/u/.claude/worktrees/x"
+    guarded = Guard("accept-edits", (), (folder,))
+    assert verdict(guarded, Access("write", f"{folder}/a")).effect == "allow"
+    assert verdict(guarded, Access("write", f"{folder}/.claude/a")).effect == "ask"
+    inside = Guard("accept-edits", (), ("/home/u/.claude",))
+    assert verdict(inside, Access("write", "/home/u/.claude/settings.json")).effect == "ask"
+
+
+def test_deny_beats_ask_beats_allow_in_any_order() -> None:
+    deny, ask, allow = (parse("Bash", e) for e in ("deny", "ask", "allow"))  # type: ignore[arg-type]
+    for rules in ((allow, ask, deny), (deny, ask, allow)):
+        assert effect("bypass", "exec", "ls", *rules, tool="Bash") == "deny"
+    for rules in ((allow, ask), (ask, allow)):
+        assert effect("bypass", "exec", "ls", *rules, tool="Bash") == "ask"
+
+
+def test_a_verdict_says_which_rule_or_mode_it_was() -> None:
+    denied = verdict(
+        guard("default", parse("Bash(rm:*)", "deny", origin="user")), EXEC, tool="Bash"
+    )
+    assert denied == Verdict("deny", "rule: deny Bash(rm:*) (user)", "rule")
+    asked = verdict(guard("dont-ask", parse("Bash", "ask")), EXEC, tool="Bash")
+    assert asked == Verdict("deny", "mode dont-ask: rule: ask Bash")
+    assert verdict(guard("default"), EXEC) == Verdict("ask", "runs a command")
+
+
+EXEC = Access("exec", "rm x")
+
+
+def test_the_worst_access_decides() -> None:
+    both = (Access("read", f"{ROOT}/a"), Access("write", "/etc/x"))
+    assert verdict(guard("accept-edits"), *both) == Verdict(
+        "ask", "writes outside the workspace: /etc/x"
+    )
+
+
+def test_plan_mode_runs_nothing_whatever_is_allowed_or_asked() -> None:
+    for rule in (parse("Bash", "allow"), parse("Bash", "ask"), parse("*", "allow")):
+        assert effect("plan", "exec", "ls", rule, tool="Bash") == "deny"
+    ask = parse("Read(a)", "ask")
+    assert effect("plan", "read", f"{ROOT}/a", ask, tool="Read") == "ask"
+
+
+names = st.sampled_from(["Bash", "Read", "Edit", "Write", "WebFetch", "Task", "mcp__a__b"])
+words = st.text(max_size=12) | st.sampled_from(
+    ["git diff:*", "**", "src/**", "//etc", "~/x", "./", "[", "[!", "domain:x", "*", "../a", ":*"]
+)
+paths = words | words.map(lambda word: f"{ROOT}/{word}")
+accesses = st.builds(
+    Access, st.sampled_from(["read", "write", "exec", "net", "spawn"]), paths | st.just("git diff")
+)
+uses = st.builds(Use, names, st.lists(accesses, max_size=3).map(tuple), st.just(ROOT), words)
+rules = st.builds(Rule, names | st.just("*"), words, st.sampled_from(["allow", "ask", "deny"]))
+guards = st.builds(
+    Guard,
+    st.sampled_from(MODES),
+    st.lists(rules, max_size=4).map(tuple),
+    st.lists(paths, max_size=2).map(tuple),
+)
+
+
+@given(guards, uses)
+@example(Guard("bypass", (Rule("Read", "[z-a]", "deny"),)), Use("Read", (Access("read", "a"),), ""))
+@settings(max_examples=1500, deadline=None)
+def test_the_judge_has_an_answer_to_everything(guarded: Guard, use: Use) -> None:
+    found = judge(guarded, use)
+    assert found.because
+    denied = any(rule.effect == "deny" and matches(rule, use) for rule in guarded.rules)
+    asked = any(rule.effect == "ask" and matches(rule, use) for rule in guarded.rules)
+    if denied:
+        assert (found.effect, found.by) == ("deny", "rule")
+    if asked:
+        assert found.effect != "allow"
+    if guarded.mode == "dont-ask":
+        assert found.effect != "ask"
+    if guarded.mode == "plan" and any(access.kind != "read" for access in use.accesses):
+        assert found.effect == "deny"
+
+
+@given(guards, uses)
+@settings(max_examples=500, deadline=None)
+def test_whatever_an_allow_rule_matches_the_same_rule_as_a_deny_matches(
+    guarded: Guard, use: Use
+) -> None:
+    for rule in guarded.rules:
+        allow = Rule(rule.tool, rule.what, "allow")
+        if matches(allow, use):
+            assert matches(Rule(rule.tool, rule.what, "deny"), use)
+
+
+@given(guards, uses)
+@settings(max_examples=500, deadline=None)
+def test_one_more_deny_never_permits_more(guarded: Guard, use: Use) -> None:
+    order = {"deny": 0, "ask": 1, "allow": 2}
+    before = judge(guarded, use)
+    more = Guard(guarded.mode, (*guarded.rules, Rule(use.tool, "", "deny")), guarded.folders)
+    assert judge(more, use).effect == "deny"
+    fewer = Guard(guarded.mode, guarded.rules[:-1], guarded.folders)
+    if guarded.rules and guarded.rules[-1].effect in ("deny", "ask"):
+        assert order[before.effect] <= order[judge(fewer, use).effect]
