@@ -62,9 +62,9 @@ def leases() -> list[str]:
     return Path("/proc/locks").read_text().splitlines()
 
 
-def append(path: Path) -> None:
+def append(path: Path, data: bytes = b"theirs") -> None:
     with path.open("ab") as file:
-        file.write(b"theirs")
+        file.write(data)
 
 
 def rename_over(path: Path, data: bytes) -> None:

@@ -51,8 +51,6 @@ def shift_between(old: Sequence[str], new: Sequence[str]) -> Shift | None:
 
 
 def _shift(old: str, new: str, unit: str, becomes: str) -> Shift | None:
-    if unit and unit not in old:
-        return None
     turned = old.replace(unit, becomes) if unit else old
     if new.endswith(turned):
         return Shift(unit, becomes, more=new[: len(new) - len(turned)])

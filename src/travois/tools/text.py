@@ -207,11 +207,11 @@ def _declared(data: bytes) -> Encoding | None:
 
 
 def _guessed(data: bytes) -> Encoding:
-    """Broken UTF-8 where most of what is not ASCII makes sense as such, else one byte each."""
+    """Broken UTF-8 if much of what is not ASCII makes sense as such (it never does by chance)."""
     text = data.decode("utf-8", "surrogateescape")
     bad = len(SURROGATE.findall(text))
     odd = sum(map(len, re.findall(r"[^\x00-\x7f]+", text)))
-    if odd > 2 * bad:
+    if 2 * odd >= 3 * bad:
         return Encoding("utf-8", errors="surrogateescape")
     undefined = re.search(rb"[\x81\x8d\x8f\x90\x9d]", data)
     return Encoding("latin-1" if undefined else "cp1252")

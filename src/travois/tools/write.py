@@ -63,7 +63,7 @@ def _check(path: str, is_now: str, *, known: bool, env: Env) -> None:
 
 def _encoded(content: str, old: Decoded | None) -> tuple[bytes, str]:
     """The content as the old file would hold it, and a remark on that."""
-    encoding = old.encoding if old else Encoding("utf-8")
+    encoding = Encoding(old.encoding.codec, old.encoding.bom) if old else Encoding("utf-8")
     kinds = endings(old.text) if old else []
     remark = encoding.label
     if len(kinds) == 1 and kinds != ["\n"] and "\r" not in content:
