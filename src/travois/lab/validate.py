@@ -11,9 +11,11 @@ from collections.abc import Iterator
 import msgspec
 
 from travois.lab.validate_blocks import (
+    NAME,
     TEXT,
     Json,
     block_faults,
+    is_like,
     item,
     items,
     names,
@@ -22,7 +24,6 @@ from travois.lab.validate_blocks import (
 )
 
 MARKERS = 4
-NAME = r"[A-Za-z0-9_-]{1,64}"
 FIELDS = names(
     "model max_tokens messages system tools tool_choice thinking output_config cache_control "
     "context_management compaction thread diagnostics fallbacks fallback_credit_token mcp_servers "
@@ -39,7 +40,7 @@ def anthropic_faults(body: bytes) -> list[str]:
     """Everything that is wrong with this request; the first is what the API would say."""
     try:
         request = msgspec.json.decode(body, type=Json)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return [f"The request body is not valid JSON: {error}"]
     return [
         *_top(request),
@@ -77,7 +78,7 @@ def _tools(tools: list[Json]) -> Iterator[str]:
 
 def _tool(where: str, tool: Json) -> Iterator[str]:
     yield from unknown(where, tool, TOOL)
-    if not re.fullmatch(NAME, str(tool.get("name"))):
+    if not is_like(tool.get("name"), NAME):
         yield f"{where}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
     if "input_schema" not in tool:
         yield f"{where}.input_schema: Field required"

@@ -26,6 +26,7 @@ def items(value: object) -> list[Json]:
     return [item(one) for one in every]
 
 
+NAME = r"[A-Za-z0-9_-]{1,64}"
 TEXT = names("type text citations cache_control")
 FIELDS = {
     "text": TEXT,
@@ -50,6 +51,11 @@ SYSTEM = names("text tool_addition tool_removal")
 ROLES = {"user": USER, "assistant": ASSISTANT, "system": SYSTEM}
 INSIDE = names("text image document search_result tool_reference browser_state")
 IMAGES = names("image/png image/jpeg image/gif image/webp")
+
+
+def is_like(value: object, pattern: str) -> bool:
+    """Whether this is a string, and such a one."""
+    return isinstance(value, str) and bool(re.fullmatch(pattern, value))
 
 
 def unknown(where: str, found: Json, known: frozenset[str]) -> Iterator[str]:
@@ -95,9 +101,9 @@ def text_faults(where: str, block: Json, *, within: str) -> Iterator[str]:
 
 
 def _call(where: str, block: Json) -> Iterator[str]:
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", str(block.get("id"))):
+    if not is_like(block.get("id"), r"[A-Za-z0-9_-]+"):
         yield f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", str(block.get("name"))):
+    if not is_like(block.get("name"), NAME):
         yield f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
     if not isinstance(block.get("input"), dict):
         yield f"{where}.tool_use.input: Input should be a valid dictionary"

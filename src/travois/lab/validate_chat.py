@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Literal
 
 import msgspec
 
-from travois.lab.validate_blocks import Json, item, items, names
+from travois.lab.validate_blocks import NAME, Json, is_like, item, items, names
 
 Dialect = Literal["openai", "mistral", "deepseek"]
 
@@ -41,7 +40,7 @@ def chat_faults(body: bytes, dialect: Dialect = "openai") -> list[str]:
     """Everything that is wrong with this request; the first is what the server would say."""
     try:
         request = msgspec.json.decode(body, type=Json)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return [f"We could not parse the JSON body of your request: {error}"]
     messages = items(request.get("messages"))
     shapes = (fault for n, m in enumerate(messages) for fault in _message(f"messages[{n}]", m))
@@ -72,7 +71,7 @@ def _tools(tools: list[Json]) -> Iterator[str]:
         function = item(tool.get("function"))
         if tool.get("type") != "function":
             yield f"Invalid value: 'tools[{index}].type'. Supported values are: 'function'."
-        if not _is_name(function.get("name")):
+        if not is_like(function.get("name"), NAME):
             yield f"Invalid 'tools[{index}].function.name'"
         if item(function.get("parameters", {"type": "object"})).get("type") != "object":
             yield f"Invalid schema for function {function.get('name')!r}: type must be 'object'"
@@ -121,7 +120,7 @@ def _calls(where: str, calls: list[Json]) -> Iterator[str]:
             yield f"Invalid '{at}.id': expected a string of 1 to 40 characters."
         if call.get("type") != "function":
             yield f"Missing required parameter: '{at}.type'."
-        if not _is_name(function.get("name")):
+        if not is_like(function.get("name"), NAME):
             yield f"Invalid '{at}.function.name': {function.get('name')!r}"
         if not isinstance(function.get("arguments"), str):
             yield f"Invalid type for '{at}.function.arguments': expected a string."
@@ -168,7 +167,7 @@ def _mistral(request: Json, messages: list[Json]) -> Iterator[str]:
     if roles and roles[-1] not in ("user", "tool"):
         yield f"Expected last role User or Tool (or Assistant with prefix True) but got {roles[-1]}"
     for call in (call for message in messages for call in items(message.get("tool_calls"))):
-        if not re.fullmatch(r"[A-Za-z0-9]{9}", str(call.get("id"))):
+        if not is_like(call.get("id"), r"[A-Za-z0-9]{9}"):
             yield (
                 f"Tool call id was {call.get('id')} but must be a-z, A-Z, 0-9, with a length of 9."
             )
@@ -182,7 +181,3 @@ def _deepseek(messages: list[Json]) -> Iterator[str]:
             yield "Failed to deserialize the JSON body: content must be a string"
         if message.get("role") == "assistant" and "reasoning_content" not in message:
             yield "The reasoning_content in the thinking mode must be passed back to the API."
-
-
-def _is_name(name: object) -> bool:
-    return bool(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", str(name)))

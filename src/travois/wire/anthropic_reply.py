@@ -103,7 +103,7 @@ class AnthropicReply:
             message = members(body)
             blocks = msgspec.json.decode(message.get("content", b"[]"), type=list[msgspec.Raw])
             self._end = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem("garbled", f"The reply is not what it should be: {error}") from error
         if self._end.get("error"):
             raise streamed(self._end["error"], protocol="anthropic")
@@ -247,7 +247,7 @@ CALL_MEMBERS = frozenset(("type", "id", "name", "input"))
 def _decode(data: bytes) -> _Said:
     try:
         return _events.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem("garbled", f"An event of the stream is not JSON: {error}") from error
 
 

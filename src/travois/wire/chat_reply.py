@@ -185,7 +185,7 @@ class ChatReply:
 def _decode(data: bytes) -> dict[str, Any]:
     try:
         return _chunks.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem("garbled", f"A chunk of the stream is not an object: {error}") from error
 
 

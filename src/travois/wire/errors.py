@@ -85,7 +85,7 @@ class _Found(msgspec.Struct, frozen=True):
 def _told(body: bytes) -> _Told:
     try:
         parsed = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body.decode("utf-8", "replace")
         return _Told(message=_readable(text), empty=not text.strip())
     first = next(iter(rows(parsed)), parsed)
