@@ -244,6 +244,16 @@ def test_what_an_edit_touches_is_said_before(world: World) -> None:
     assert world.access(EDIT, file_path="a\0b", **args)[0].target == f"{world.root}/a\\0b"
 
 
+def test_a_name_cannot_play_tricks_on_who_reads_it(world: World) -> None:
+    name = "a\nb\x1b[31m\u202ec"
+    world.write(name, "one\n")
+    escaped = "a\\nb\\x1b[31m\\u202ec"
+    args = {"file_path": name, "old_string": "one", "new_string": "two"}
+    assert words(world.run(EDIT, **args).content).startswith(f"Edited {escaped}.")
+    assert EDIT.summary(msgspec.convert(args, EDIT.args)) == f"Edit {escaped}"
+    assert f"Did you mean {escaped}?" in refused(world, name + "d", "x")
+
+
 def test_an_edit_goes_where_it_said_it_would(world: World, tmp_path: Path) -> None:
     """`link/../a` is `a` beside the link, not beside the folder that it leads to."""
     far = tmp_path / "far" / "folder"

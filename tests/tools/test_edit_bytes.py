@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
@@ -125,6 +125,7 @@ SOME_BYTES = st.one_of(
 )
 
 
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(SOME_BYTES)
 def test_text_is_the_same_bytes_when_it_is_encoded_again(data: bytes) -> None:
     decoded = decode(data)
@@ -145,6 +146,7 @@ def unique(source: Decoded, start: int, end: int) -> str:
     return needle
 
 
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=SOME_BYTES, chance=st.data(), new=st.text(alphabet="ab \n\tx", max_size=12))
 def test_bytes_around_any_unique_text_stay(data: bytes, chance: st.DataObject, new: str) -> None:
     source = decode(data)

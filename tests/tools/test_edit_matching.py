@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from travois.engine.tool import Refusal
@@ -188,6 +188,10 @@ def test_odd_characters_in_the_nearest_lines_can_be_seen() -> None:
     assert "1\ttotal\\u00a0= price\\u200b * 2\\x20\\x20\\x20" in words
 
 
+def test_line_numbers_in_the_text_are_remarked_on() -> None:
+    assert "not in the file. Leave out the line numbers. The nearest" in refusal("abc\n", "1\tabc")
+
+
 def test_a_text_like_nothing_in_the_file_is_refused_with_that() -> None:
     assert refusal("abc\ndef\n", "zzzzzzzzzz") == (
         "old_string is not in the file. Nothing in the file is like it."
@@ -195,10 +199,11 @@ def test_a_text_like_nothing_in_the_file_is_refused_with_that() -> None:
 
 
 def test_a_large_file_is_searched_for_advice_within_bounds() -> None:
-    text = "".join(f"line {number} of a file\n" for number in range(200_000))
+    text = "".join(f"line {number} of a file\n" for number in range(80_000))
     assert "The nearest lines" in refusal(text, "line 77 of a file!")
 
 
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.sampled_from(["a", "bb", "", "ccc d"]), min_size=1, max_size=6),
     st.sampled_from(["", "  ", "    ", "\t"]),
@@ -216,6 +221,7 @@ def test_a_shifted_block_is_found_and_stays_when_its_text_does(
     assert made == f"# head\n{there}{indent}new\n# tail\n"
 
 
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.sampled_from(["", "  ", "    ", "\t", "\t\t", "        "]), min_size=1),
     st.sampled_from([Shift(more="    "), Shift(more="\t"), Shift("\t", "    "), Shift("  ", "\t")]),

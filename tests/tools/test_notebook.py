@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
@@ -277,6 +277,7 @@ CELLS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(CELLS, min_size=1, max_size=4),
     st.sampled_from([None, 1, 2, "\t"]),

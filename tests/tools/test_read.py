@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
@@ -238,6 +238,7 @@ def test_what_a_read_touches_is_said_before(world: World) -> None:
 TEXTS = st.text(alphabet="ab\n\r", max_size=60)
 
 
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(TEXTS, st.integers(1, 8), st.integers(1, 5), st.lists(st.integers(0, 60), max_size=4))
 def test_a_page_is_the_same_however_its_text_is_cut(
     text: str, first: int, limit: int, cuts: list[int]

@@ -98,6 +98,15 @@ def test_a_broken_pdf_is_refused(world: World) -> None:
     assert refused(world, "a.pdf").startswith("This PDF cannot be read (")
 
 
+def test_a_pdf_that_is_too_large_is_refused(world: World) -> None:
+    path = world.write("a.pdf", pdf("x"))
+    with open(path, "ab") as file:
+        file.truncate(50_000_001)
+    assert refused(world, "a.pdf") == (
+        "This PDF of 50,000,001 bytes is too large; use Bash with pdftotext -f -l."
+    )
+
+
 def notebook(*cells: dict[str, Any]) -> str:
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 

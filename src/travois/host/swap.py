@@ -94,7 +94,11 @@ def _hold(target: str, draft: str) -> Generator[Hold]:
 @contextmanager
 def _turn(target: str) -> Generator[None]:
     """One of us at a time in a folder, of all processes; a stranger's lock is not waited out."""
-    fd = os.open(os.path.dirname(target), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fd = os.open(os.path.dirname(target), os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        yield
+        return
     try:
         for pause in PAUSES:
             time.sleep(pause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from travois.tools.matching import Found, Match, apart, find, replaced
 from travois.tools.text import Splice, ending_near, endings, flatten, line_number
 
 NAMED = 20
+NUMBERED = re.compile(r"\s*\d+\t")
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -40,7 +42,9 @@ def plan(text: str, change: Change, *, forgiving: bool) -> Plan:
     if not found.matches or not (forgiving or found.how == "exact"):
         from travois.tools.nearest import nearest
 
-        raise Refusal(f"old_string is not in the file. {nearest(text, change.old_string)}")
+        numbered = " Leave out the line numbers." if NUMBERED.match(change.old_string) else ""
+        advice = nearest(text, change.old_string)
+        raise Refusal(f"old_string is not in the file.{numbered} {advice}")
     return Plan(_splices(text, change, _chosen(text, change, found)), found.how)
 
 

@@ -18,7 +18,7 @@ from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.kernel.facts import Changed
 from travois.tools.change import Change, plan
 from travois.tools.patch import compare, excerpt
-from travois.tools.place import absolute, existing, linked, short, writes
+from travois.tools.place import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Decoded, Encoding, decode, splice
 
 TRIES = 30
@@ -150,7 +150,7 @@ EDIT = Tool(
     args=EditArgs,
     access=lambda args, here: writes(args.file_path, here),
     run=_edit,
-    summary=lambda args: f"Edit {args.file_path}",
+    summary=lambda args: f"Edit {plain(args.file_path)}",
 )
 MULTI_EDIT = Tool(
     name="MultiEdit",
@@ -158,5 +158,5 @@ MULTI_EDIT = Tool(
     args=MultiEditArgs,
     access=lambda args, here: writes(args.file_path, here),
     run=_multi_edit,
-    summary=lambda args: f"Edit {args.file_path} in {len(args.edits)} places",
+    summary=lambda args: f"Edit {plain(args.file_path)} in {len(args.edits)} places",
 )

@@ -15,7 +15,7 @@ from travois.engine.ports import Env, Stale, digest
 from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.kernel.facts import Changed
 from travois.tools.patch import compare
-from travois.tools.place import absolute, existing, linked, short, writes
+from travois.tools.place import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Splice, decode, splice
 
 if TYPE_CHECKING:
@@ -117,5 +117,5 @@ NOTEBOOK_EDIT = Tool(
     args=NotebookEditArgs,
     access=lambda args, here: writes(args.notebook_path, here),
     run=_notebook_edit,
-    summary=lambda args: f"{args.edit_mode.capitalize()} a cell of {args.notebook_path}",
+    summary=lambda args: f"{args.edit_mode.capitalize()} a cell of {plain(args.notebook_path)}",
 )

@@ -34,7 +34,14 @@ def writes(path: str, here: Here) -> tuple[Access, ...]:
 def short(path: str, env: Env) -> str:
     """The path as a person would write it: from the workspace on, where it is inside."""
     inside = path.startswith(env.root.rstrip("/") + "/")
-    return os.path.relpath(path, env.root) if inside else path
+    return plain(os.path.relpath(path, env.root) if inside else path)
+
+
+def plain(path: str) -> str:
+    """The path with escapes for what would not be seen, or would play tricks on a screen."""
+    if path.isprintable():
+        return path
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
 
 
 async def existing(path: str, env: Env) -> Stat:
@@ -51,14 +58,14 @@ async def existing(path: str, env: Env) -> Stat:
 
 def linked(stat: Stat | None) -> str:
     """A remark on where a link leads; empty if it is none."""
-    return f" (a link to {stat.link})" if stat and stat.link else ""
+    return f" (a link to {plain(stat.link)})" if stat and stat.link else ""
 
 
 async def _missing(path: str, env: Env) -> str:
     folder, name = os.path.split(path)
     stat = await env.files.stat(folder)
     if stat is None or stat.kind != "folder":
-        return f"There is no {short(path, env)}: not even the folder {folder} exists."
+        return f"There is no {short(path, env)}: not even the folder {plain(folder)} exists."
     similar = _similar(name, await env.files.names(folder, limit=MANY))
     near = [short(os.path.join(folder, other), env) for other in similar]
     hint = f" Did you mean {' or '.join(near)}?" if near else f" Relative paths begin at {env.cwd}."
@@ -78,5 +85,5 @@ def _similar(name: str, names: list[str]) -> list[str]:
 async def _folder(path: str, env: Env) -> str:
     names = await env.files.names(path, limit=MANY)
     more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    inside = f" It holds {', '.join(names[:FEW])}{more}." if names else " It is empty."
+    inside = f" It holds {plain(', '.join(names[:FEW]))}{more}." if names else " It is empty."
     return f"{short(path, env)} is a folder; list it with Glob or Bash ls.{inside}"

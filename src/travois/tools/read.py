@@ -14,8 +14,8 @@ from travois.kernel.blocks import Media, Text
 from travois.kernel.facts import Changed
 from travois.tools import sniff
 from travois.tools.page import LINES, Page
-from travois.tools.place import absolute, existing, reads, short
-from travois.tools.text import SAMPLE, Decoded, decode, detect, endings, shown
+from travois.tools.place import absolute, existing, plain, reads, short
+from travois.tools.text import SAMPLE, Decoded, Encoding, decode, detect, endings, shown
 
 WHOLE = 50_000_000
 """Larger files are read in parts, and are not known as a whole afterwards."""
@@ -42,8 +42,8 @@ async def _read(args: ReadArgs, env: Env, call: str) -> Outcome:
     data = await env.files.read(path, limit=WHOLE if whole else SAMPLE)
     if mime := sniff.image_type(data):
         outcome = _image(data, mime, stat, path=path, env=env)
-    elif data.startswith(b"%PDF-") and whole:
-        outcome = await _pages(data, args)
+    elif data.startswith(b"%PDF-"):
+        outcome = await _pages(data, args, size=stat.size)
     elif whole:
         outcome = _text(data, args, short(path, env))
     else:
@@ -51,9 +51,11 @@ async def _read(args: ReadArgs, env: Env, call: str) -> Outcome:
     return msgspec.structs.replace(outcome, changes=(Changed(f"seen:{path}", digest(data)),))
 
 
-async def _pages(data: bytes, args: ReadArgs) -> Outcome:
+async def _pages(data: bytes, args: ReadArgs, *, size: int) -> Outcome:
     from travois.tools.pdf import pages_of
 
+    if size > len(data):
+        raise Refusal(f"This PDF of {size:,} bytes is too large; use Bash with pdftotext -f -l.")
     return said(await to_thread.run_sync(pages_of, data, args.pages, abandon_on_cancel=True))
 
 
@@ -70,7 +72,7 @@ def _image(data: bytes, mime: str, stat: Stat, *, path: str, env: Env) -> Outcom
 
 def _text(data: bytes, args: ReadArgs, name: str) -> Outcome:
     source = decode(data)
-    if source is None or (source.encoding.codec in EIGHT_BIT and sniff.garbled(data[:SAMPLE])):
+    if source is None or _garbled(source.encoding, data):
         raise Refusal(_binary(name, data, len(data)))
     if not source.text:
         return said("[The file is empty.]")
@@ -113,7 +115,7 @@ def _onward(page: Page) -> str:
 async def _part(path: str, head: bytes, args: ReadArgs, *, size: int, env: Env) -> str:
     """Some lines of a file that is too large to be held in memory."""
     encoding = detect(head)
-    if encoding is None:
+    if encoding is None or _garbled(encoding, head):
         raise Refusal(_binary(short(path, env), head, size))
     errors = "surrogateescape" if encoding.codec == "utf-8" else "replace"
     decoder = codecs.getincrementaldecoder(encoding.codec)(errors)
@@ -131,6 +133,10 @@ async def _part(path: str, head: bytes, args: ReadArgs, *, size: int, env: Env) 
     return f"{shown(str(page))}\n[lines {page.first}-{page.last} of {size:,} bytes{onward}]"
 
 
+def _garbled(encoding: Encoding, data: bytes) -> bool:
+    return encoding.codec in EIGHT_BIT and sniff.garbled(data[:SAMPLE])
+
+
 def _binary(name: str, head: bytes, size: int) -> str:
     advice = "Look into it with Bash (file, strings, xxd, unzip -l)."
     return f"{name} is {sniff.kind(head)} of {size:,} bytes, not text. {advice}"
@@ -145,5 +151,5 @@ READ = Tool(
     args=ReadArgs,
     access=lambda args, here: reads(args.file_path, here),
     run=_read,
-    summary=lambda args: f"Read {args.file_path}",
+    summary=lambda args: f"Read {plain(args.file_path)}",
 )

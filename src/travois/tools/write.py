@@ -12,7 +12,7 @@ from travois.engine.ports import Env, Stale, digest
 from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.kernel.facts import Changed
 from travois.tools.patch import Patch, compare
-from travois.tools.place import absolute, existing, linked, short, writes
+from travois.tools.place import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Decoded, Encoding, decode, endings
 
 LIMIT = 50_000_000
@@ -94,5 +94,5 @@ WRITE = Tool(
     args=WriteArgs,
     access=lambda args, here: writes(args.file_path, here),
     run=_write,
-    summary=lambda args: f"Write {args.file_path} ({len(args.content)} characters)",
+    summary=lambda args: f"Write {plain(args.file_path)} ({len(args.content)} characters)",
 )
