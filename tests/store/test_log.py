@@ -47,7 +47,7 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
 
 
 def test_a_log_cut_at_any_byte_opens_and_loses_only_the_torn_line(tmp_path: Path) -> None:
-    write(tmp_path / "whole", then=facts(1))
+    write(tmp_path / "whole", then=facts(1)[1:5])
     data = (tmp_path / "whole" / NAME).read_bytes()
     whole = entries(tmp_path / "whole")
     for cut in range(len(data) + 1):
@@ -407,7 +407,7 @@ FACT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(JSON | st.integers(-5, 99), JSON, FACT | JSON), max_size=4))
 def test_lines_that_somebody_made_up_are_refused_or_skipped_never_crashed_on(
     tmp_path_factory: pytest.TempPathFactory, made_up: list[tuple[object, object, object]]
@@ -429,7 +429,7 @@ def test_a_line_nested_beyond_reason_is_refused(tmp_path: Path) -> None:
         entries(tmp_path / "s1")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=6)), min_size=1, max_size=6))
 def test_a_log_that_was_scribbled_over_keeps_what_was_not_hit(
     tmp_path_factory: pytest.TempPathFactory, scribbles: list[tuple[float, bytes]]
