@@ -516,6 +516,19 @@ def test_nothing_outlives_a_harness_that_could_not_clean_up(end: str, nap: str):
     assert gone(nap)
 
 
+def test_a_harness_within_a_harness_ends_with_everything(nap: str):
+    escapes = " \n".join(escape.replace("{}", nap) for escape in ESCAPES.values())
+    inner = (sys.executable, "-c", HARNESS, f"{escapes}\nsleep {nap}", "60")
+
+    async def scene(processes: LocalProcesses) -> None:
+        job = await processes.start(Command(inner, "/"), id="inner")
+        await asleep(nap, len(ESCAPES) + 1)
+        await job.kill()
+        assert sleepers(nap) == []
+
+    play(scene)
+
+
 def test_the_watchdog_goes_with_us():
     before = watchdogs()
 

@@ -326,6 +326,11 @@ def test_of_an_endless_line_both_ends_are_shown_and_kept(tmp_path: Path):
     assert (world.spilled / "t1.txt").read_text() == ("x" * kept + gap + "x" * (kept - 4) + "end\n")
 
 
+def test_the_end_is_shown_also_where_little_of_it_is_in_the_tail():
+    shown = readable(Captured(b"x" * 600_000, b"end", 600_003))
+    assert shown.text.endswith("x" * (LIMIT // 2 - 3) + "end")
+
+
 def test_a_full_disk_loses_only_the_file(tmp_path: Path):
     class Full(World):
         def spill(self, call: str, data: bytes) -> str:

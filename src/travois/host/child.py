@@ -69,6 +69,7 @@ class Child:
     def leave(self) -> None:
         """Go on taking what those it left behind write, so that they live, and forget it."""
         self.slow()
+        self.output = self.errors = Capture(0)
         for drain in self._drains:
             drain.sink = _forget
 

@@ -139,8 +139,10 @@ class LocalProcesses:
         left = self._roots(child)
         if not child.silent:
             child.leave()
-        elif not left:
-            return ()
+        else:
+            self._children.discard(child)
+            if not left:
+                return ()
         return tuple(sorted(tree(child.mark, left)))
 
     async def _end(self, child: Child) -> None:
@@ -156,6 +158,7 @@ class LocalProcesses:
             with anyio.move_on_after(1):
                 await child.exited.wait()
             child.close()
+        self._children -= {child for child in children if child.status is not None}
         self._orphans.sessions.update(found.values())
         self._orphans.bury(found.keys() - {child.pid for child in children})
         self._roots()

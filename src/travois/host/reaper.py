@@ -83,11 +83,11 @@ async def fell(find: Callable[[], dict[int, int]], *, grace: float) -> dict[int,
 async def _signal(find: Callable[[], dict[int, int]], sign: int, *, seen: dict[int, int]) -> None:
     """Signal whatever is found until two looks in a row find nothing.
 
-    One look could miss a process that is just becoming another program: for a moment it shows no
-    environment.
+    One look takes time: it could miss a child born after it began of a parent dead before it
+    came there, and a process that is just becoming another program shows no environment.
     """
     told: set[int] = set()
-    pause, empty = 0.001, 0 if seen else 1
+    pause, empty = 0.001, 0
     while empty < 2:
         found = find()
         empty = 0 if found else empty + 1

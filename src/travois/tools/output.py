@@ -50,7 +50,8 @@ def readable(output: Captured) -> Readable:
         front = back = part
     else:
         front = _part(_uncut(output.head[:LOOK], "end"))
-        back = _part(_uncut((output.tail or output.head)[-LOOK:], "start"))
+        end = output.tail if output.missing else output.head[-LOOK:] + output.tail
+        back = _part(_uncut(end[-LOOK:], "start"))
     if front.text is None or back.text is None:
         remark = f"The output is not text: {output.total:,} bytes of binary data."
         return Readable("", (remark,), whole=False)

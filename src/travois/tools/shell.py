@@ -153,7 +153,7 @@ def _place(done: Completed, env: Env, *, start: Place) -> Place:
         return Place(start.cwd, f"The folder's name is not UTF-8; still in {start.cwd}.")
     if not cwd:
         return Place(env.root, f"The working folder is gone; back in {env.root}.")
-    if cwd == os.path.realpath(start.cwd):
+    if cwd == os.path.realpath(start.cwd) or not os.path.isabs(cwd):
         return Place(start.cwd)
     return Place(cwd, f"Working folder: {cwd}")
 
