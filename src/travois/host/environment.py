@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
-from fnmatch import translate
 
-SECRETS = (
-    "*API_KEY*",
-    "*APIKEY*",
-    "*_KEY",
-    "*_KEY_ID",
-    "*ACCESS_KEY*",
-    "*PRIVATE_KEY*",
-    "*TOKEN*",
-    "*SECRET*",
-    "*PASSWORD*",
-    "*PASSWD*",
-    "*PASSPHRASE*",
-    "*CREDENTIAL*",
-    "*_AUTH",
-    "*_PAT",
-    "*_DSN",
-    "ANTHROPIC_*",
-    "OPENAI_*",
-    "GEMINI_*",
-    "OPENROUTER_*",
-    "AWS_*",
-    "AZURE_*",
-    "OTEL_*",
-    "DATABASE_URL",
-    "PGPASSFILE",
+SECRET_PARTS = (
+    "API_KEY",
+    "APIKEY",
+    "ACCESS_KEY",
+    "PRIVATE_KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
 )
-"""Names that a child does not inherit unless the user passes them through."""
+SECRET_STARTS = ("ANTHROPIC_", "OPENAI_", "GEMINI_", "OPENROUTER_", "AWS_", "AZURE_", "OTEL_")
+SECRET_ENDS = ("_KEY", "_KEY_ID", "_AUTH", "_PAT", "_DSN", "DATABASE_URL", "PGPASSFILE")
+"""What the name of a secret holds, begins or ends with; children get none that do."""
 
 MISLEADING = (
     "BASH_ENV",
@@ -62,14 +48,20 @@ UNATTENDED = {
 }
 """Nobody sits in front of a child: nothing may page, prompt or keep its output back."""
 
-_WITHHELD = re.compile("|".join(translate(name) for name in SECRETS + MISLEADING), re.IGNORECASE)
-
 
 def clean(environ: Mapping[str, str], *, passed: Collection[str] = ()) -> dict[str, str]:
     """The environment that every child gets; `passed` names go through whatever they look like."""
     kept = {
         name: value
         for name, value in environ.items()
-        if name in passed or not _WITHHELD.match(name)
+        if name in passed or not (name in MISLEADING or secret(name))
     }
     return kept | {name: value for name, value in UNATTENDED.items() if name not in passed}
+
+
+def secret(name: str) -> bool:
+    """Whether a variable of this name would be a secret."""
+    upper = name.upper()
+    if upper.startswith(SECRET_STARTS) or upper.endswith(SECRET_ENDS):
+        return True
+    return any(part in upper for part in SECRET_PARTS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from shlex import join
 from signal import SIGKILL
 from types import MappingProxyType
 
@@ -102,6 +101,8 @@ class LocalProcesses:
 
     async def start(self, command: Command, *, id: str) -> LocalJob:
         """Start in the background; it dies with the session at the latest."""
+        from shlex import join
+
         assert id not in self._jobs, f"there is a job {id} already"
         child = self._begin(command)
         child.slow()
