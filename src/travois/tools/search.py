@@ -1,0 +1,279 @@
+"""Grep and Glob: finding text and files with ripgrep.
+
+Both respect ignore files, look into hidden folders but not into .git, and name files relative to
+the shell's folder. Grep orders by path, Glob by time of change, newest first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from travois.engine.ports import Command, Completed, Env, Stat
+from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.tools import globs
+from travois.tools.place import absolute, plain, reads
+
+RG = ("rg", "--no-config", "--no-messages", "--hidden", "--glob=!.git", "--no-require-git")
+SECONDS = 30.0
+KEEP = 4 * 1024 * 1024
+WIDTH = 500
+BYTES = 20_000
+LINES = 250
+FILES = 100
+BINARY = re.compile(r"byte around offset \d+\)$")
+
+
+class GrepArgs(msgspec.Struct, frozen=True):
+    """What to look for, where, and what to show of it."""
+
+    pattern: str
+    path: str = ""
+    glob: str = ""
+    type: str = ""
+    output_mode: Literal["files_with_matches", "content", "count"] = "files_with_matches"
+    ignore_case: bool = msgspec.field(default=False, name="-i")
+    numbers: bool = msgspec.field(default=True, name="-n")
+    after: int = msgspec.field(default=0, name="-A")
+    before: int = msgspec.field(default=0, name="-B")
+    around: int = msgspec.field(default=0, name="-C")
+    multiline: bool = False
+    head_limit: int = LINES
+    offset: int = 0
+
+
+class GlobArgs(msgspec.Struct, frozen=True):
+    """Which files to list."""
+
+    pattern: str
+    path: str = ""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of an answer, and the file that it is about."""
+
+    path: str
+    text: str = ""
+
+
+async def _grep(args: GrepArgs, env: Env, call: str) -> Outcome:
+    place, _ = await _place(env, args.path)
+    argv = (*RG, *_options(args), "--regexp", args.pattern, "--", place)
+    done = await _search(env, argv)
+    rows = _narrowed(_rows(args, _head(done)), args.glob, place)
+    rows.sort(key=lambda row: row.path)
+    if not rows and not done.timed_out:
+        return said(f"No match for {args.pattern!r}{_in(args.path)}.")
+    return said(_page(args, rows) + _unfinished(done))
+
+
+async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
+    folder, pattern = _rooted(args)
+    place, stat = await _place(env, folder)
+    if stat.kind != "folder":
+        raise Refusal(f"{folder} is not a folder; leave path out to search the working folder.")
+    done = await _search(env, (*RG, "--files", "--null", "--sortr=modified", "--", place))
+    found = _narrowed([Row(path) for path in _paths(_head(done))], pattern, place)
+    if not found and not done.timed_out:
+        return said(f"No file matches {args.pattern!r}{_in(args.path)}.")
+    lines = [plain(row.path) for row in found[:FILES]]
+    if len(found) > FILES:
+        lines.append(f"({FILES} of {len(found)}, newest first; narrow the pattern or path)")
+    return said("\n".join(lines) + _unfinished(done))
+
+
+def _options(args: GrepArgs) -> Iterable[str]:
+    yield from ("--null", "--color=never", "--no-heading", "--with-filename", "--crlf")
+    yield "--engine=auto"
+    if args.ignore_case:
+        yield "--ignore-case"
+    if args.multiline:
+        yield from ("--multiline", "--multiline-dotall")
+    elif "\\n" in args.pattern:
+        yield "--multiline"
+    yield from _kinds(args)
+    match args.output_mode:
+        case "files_with_matches":
+            yield "--files-with-matches"
+        case "count":
+            yield "--count"
+        case "content":
+            yield from _layout(args)
+
+
+def _layout(args: GrepArgs) -> Iterable[str]:
+    yield from (f"--max-columns={WIDTH}", "--max-columns-preview", "--no-context-separator")
+    yield "--line-number" if args.numbers else "--no-line-number"
+    yield f"--before-context={max(args.before, args.around, 0)}"
+    yield f"--after-context={max(args.after, args.around, 0)}"
+
+
+def _kinds(args: GrepArgs) -> Iterable[str]:
+    """Which files ripgrep opens: at least all that `glob` wants, `_narrowed` does the rest.
+
+    A file type is the one filter of ripgrep that leaves ignore files in force.
+    """
+    if args.type:
+        yield f"--type={args.type}"
+        return
+    names = [globs.basename(p) for p in globs.split(args.glob) if p[0] != "!"]
+    if names and all(name and ":" not in name for name in names):
+        yield from (f"--type-add=wanted:{name}" for name in names)
+        yield "--type=wanted"
+
+
+async def _place(env: Env, path: str) -> tuple[str, Stat]:
+    """A path as ripgrep and the model should see it (short inside the working folder)."""
+    full = absolute(path, env.cwd)
+    stat = await env.files.stat(full)
+    if stat is None:
+        raise Refusal(f"{full} does not exist; paths are relative to {env.cwd}.")
+    inside = full == env.cwd or full.startswith(env.cwd.rstrip("/") + "/")
+    return (os.path.relpath(full, env.cwd) if inside else full), stat
+
+
+def _rooted(args: GlobArgs) -> tuple[str, str]:
+    """Folder and pattern; an absolute pattern brings its own folder."""
+    if not args.pattern.startswith("/"):
+        return args.path, args.pattern
+    head = re.split(r"[*?\[{]", args.pattern, maxsplit=1)[0].rpartition("/")[0]
+    return head or "/", args.pattern[len(head) + 1 :]
+
+
+async def _search(env: Env, argv: Sequence[str]) -> Completed:
+    if any("\0" in word for word in argv):
+        raise Refusal("The arguments hold a NUL character; leave it out.")
+    command = Command(tuple(argv), cwd=env.cwd, keep=KEEP, stderr="apart")
+    done = await env.processes.run(command, timeout=SECONDS)
+    if done.status == 2 and done.errors.total:
+        raise Refusal(_complaint(done.errors.head.decode(errors="replace")))
+    return done
+
+
+def _complaint(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.startswith(("error:", "PCRE2:"))]
+    return "ripgrep: " + ("; ".join(lines) or text.strip().partition("\n")[0].removeprefix("rg: "))
+
+
+def _head(done: Completed) -> str:
+    whole = done.output.joined() if not done.output.missing else done.output.head
+    return whole.decode(errors="backslashreplace")
+
+
+def _rows(args: GrepArgs, text: str) -> list[Row]:
+    if args.output_mode == "files_with_matches":
+        return [Row(path) for path in _paths(text)]
+    rows, name = list[Row](), ""
+    for line in text.split("\n")[:-1]:
+        path, found, rest = (name + line).partition("\0")
+        if found:
+            rows.append(Row(path.removeprefix("./"), rest.removesuffix("\r")))
+            name = ""
+        elif BINARY.search(line):
+            rows.append(Row("", line))
+        else:
+            name += line + "\n"
+    return rows
+
+
+def _paths(text: str) -> list[str]:
+    return [path.removeprefix("./") for path in text.split("\0")[:-1]]
+
+
+def _narrowed(rows: list[Row], patterns: str, place: str) -> list[Row]:
+    """The rows of files that one of the patterns matches, and none of those with a `!`."""
+    try:
+        wanted = [globs.compiled(p) for p in globs.split(patterns) if p[0] != "!"]
+        barred = [globs.compiled(p[1:]) for p in globs.split(patterns) if p[0] == "!"]
+    except re.error as error:
+        raise Refusal(f"The glob {patterns!r} is malformed: {error}.") from None
+    if not wanted and not barred:
+        return rows
+    base = "" if place == "." else place.rstrip("/") + "/"
+
+    def fits(path: str) -> bool:
+        inner = path.removeprefix(base) or path
+        return (not wanted or any(p.fullmatch(inner) for p in wanted)) and not any(
+            p.fullmatch(inner) for p in barred
+        )
+
+    return [row for row in rows if fits(row.path)]
+
+
+def _page(args: GrepArgs, rows: list[Row]) -> str:
+    """As many rows from `offset` on as may be shown, and how to see the others."""
+    first = max(args.offset, 0)
+    if first >= len(rows):
+        return f"There are only {len(rows)} results; offset {first} is past the last."
+    limit = args.head_limit if args.head_limit > 0 else len(rows)
+    lines = _fitting(args, rows[first : first + limit])
+    last = first + len(lines)
+    if last < len(rows):
+        rest = f"offset={last} shows more; or narrow path, glob or type"
+        lines.append(f"({first + 1}-{last} of {len(rows)}; {rest})")
+    elif args.output_mode == "count":
+        lines.append(f"({sum(int(row.text) for row in rows)} in {len(rows)} files)")
+    return "\n".join(lines)
+
+
+def _fitting(args: GrepArgs, rows: Sequence[Row]) -> list[str]:
+    lines, size = list[str](), 0
+    for row, before in zip(rows, (None, *rows), strict=False):
+        line = _line(args, row, before)
+        size += len(line.encode()) + 1
+        if size > BYTES and lines:
+            break
+        lines.append(line)
+    return lines
+
+
+def _line(args: GrepArgs, row: Row, before: Row | None) -> str:
+    name = plain(row.path)
+    match args.output_mode:
+        case "files_with_matches":
+            return name
+        case "count":
+            return f"{name}:{row.text}"
+        case "content":
+            if before is not None and before.path == row.path:
+                return row.text
+            return ("\n" if before else "") + (f"{name}\n{row.text}" if name else row.text)
+
+
+def _in(path: str) -> str:
+    return f" in {plain(path)}" if path else ""
+
+
+def _unfinished(done: Completed) -> str:
+    if done.timed_out:
+        return f"\n(stopped after {SECONDS:g} s, so this is not all; narrow path or glob)"
+    if done.output.missing:
+        return "\n(there was more than could be kept; narrow path, glob, type or pattern)"
+    return ""
+
+
+GREP = Tool(
+    name="Grep",
+    description=(
+        "Search file contents with a ripgrep regex. Default output: paths of matching files, by "
+        "path; output_mode content shows lines, grouped by file. Ignored files are skipped. "
+        "multiline lets . match newlines."
+    ),
+    args=GrepArgs,
+    access=lambda args, here: reads(args.path, here),
+    run=_grep,
+    summary=lambda args: f"Search for {args.pattern!r}{_in(args.path)}",
+)
+
+GLOB = Tool(
+    name="Glob",
+    description="List files whose path matches a glob such as src/**/*.{ts,tsx}, newest first.",
+    args=GlobArgs,
+    access=lambda args, here: reads(_rooted(args)[0], here),
+    run=_glob,
+    summary=lambda args: f"List {plain(args.pattern)}{_in(args.path)}",
+)
