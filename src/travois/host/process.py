@@ -130,9 +130,9 @@ class LocalProcesses:
             spawn(command, marked), mark, keep=command.keep, buffer=self._buffer, watch=watch
         )
         self._children.add(child)
-        self._orphans.sessions.add(child.pid)
-        if self._count == 1:
+        if not self._orphans.sessions:
             adopt_orphans()
+        self._orphans.sessions.add(child.pid)
         return child
 
     def _leave(self, child: Child) -> tuple[int, ...]:
