@@ -64,7 +64,8 @@ class Client:
         said = b"".join(step for step in response.steps if isinstance(step, bytes))
         self.headers = dict(response.headers)
         self.raw = said
-        decoded = msgspec.json.decode(said) if said[:1] in (b"{", b"[") else {}
+        whole = self.headers.get("content-type") == "application/json"
+        decoded = msgspec.json.decode(said) if whole and said else {}
         return response.status, decoded
 
     def ask(self, messages: list[Json] | None = None, **fields: Any) -> Exchange:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import msgspec
 
 from travois.lab.accent import check
 from travois.lab.dialects import Dialect, dialect
 from travois.lab.exchange import Exchange
-from travois.lab.faults import Rule, Shape, refuse, tamper
+from travois.lab.faults import Shape
 from travois.lab.http import Request, Response, reply_json
-from travois.lab.objects import Json, inner, is_list, is_object, listed
+from travois.lab.objects import Json, inner, is_list, listed
+from travois.lab.plain import (
+    SSE,
+    Talked,
+    any_profile,
+    args_of,
+    check_key,
+    converse,
+    parse,
+    parts_blocks,
+    parts_tokens,
+    send_stream,
+    send_whole,
+    tool_positions,
+)
 from travois.lab.positions import Position
 from travois.lab.profiles import Profile
 from travois.lab.refusal import Refusal
-from travois.lab.stream import Event, Item, paced
-from travois.lab.talk import Prompt, Reply, flat
-from travois.lab.tokens import IMAGE, compact, tokens
+from travois.lab.talk import Prompt, flat
+from travois.lab.tokens import compact, tokens
 from travois.lab.utterance import Utterance, chunks, completion
 from travois.lab.world import World
 
@@ -58,55 +71,39 @@ def create_completion(world: World, request: Request) -> Response:
 
 
 def _create(world: World, request: Request, exchange: Exchange) -> Response:
-    body = _body(world, request)
+    check_key(world, request.headers.get("authorization", "").removeprefix("Bearer ").strip())
+    body = parse(request)
+    if not is_list(body.get("messages")):
+        raise Refusal("Missing required parameter: 'messages'.", param="messages")
     accent = dialect(world.options.dialect)
     exchange.model = str(body.get("model", ""))
     profile = _profile(world, exchange.model, accent)
     exchange.invalid = tuple(check(request.body, body, accent))
     if exchange.invalid:
         raise Refusal(exchange.invalid[0])
-    rules = world.faults.pick(request.path, exchange.model)
-    exchange.faults = tuple(rule.action for rule in rules)
-    page = refuse(rules)
-    if page is not None:
-        exchange.status = page.status
-        return page
-    row = positions(body)
-    world.ledger.place(exchange, row)
-    _check_window(row, profile, accent)
-    reply = world.answer(prompt_of(body, exchange))
-    if reply.error is not None:
-        refuse([Rule("http", reply.error)])
-    return _respond(world, exchange, body=body, row=row, reply=reply, rules=rules, profile=profile)
-
-
-def _body(world: World, request: Request) -> Json:
-    key = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-    if world.options.keys and key not in world.options.keys:
-        details = {"code": "invalid_api_key"}
-        raise Refusal("Incorrect API key provided", status=401, details=details)
-    try:
-        body: Any = msgspec.json.decode(request.body)
-    except msgspec.DecodeError as error:
-        raise Refusal(f"We could not parse the JSON body of your request: {error}") from None
-    if not is_object(body) or not is_list(body.get("messages")):
-        raise Refusal("Missing required parameter: 'messages'.", param="messages")
-    return body
+    talked = converse(
+        world,
+        prompt_of(body, exchange),
+        exchange=exchange,
+        row=positions(body),
+        profile=profile,
+        overflow=partial(_overflow, profile=profile, accent=accent),
+    )
+    return _respond(world, exchange, body, talked) if isinstance(talked, Talked) else talked
 
 
 def _profile(world: World, model: str, accent: Dialect) -> Profile:
+    if not accent.known_models_only:
+        return any_profile(world, model)
     try:
         return world.profile(model)
     except Refusal:
-        if not accent.known_models_only:
-            return Profile(model, family="openai", window=200_000)
         message = f"The model `{model}` does not exist or you do not have access to it."
         details = {"code": "model_not_found"}
         raise Refusal(message, status=404, kind="invalid_request_error", details=details) from None
 
 
-def _check_window(row: list[Position], profile: Profile, accent: Dialect) -> None:
-    total = sum(position.tokens for position in row)
+def _overflow(total: int, *, profile: Profile, accent: Dialect) -> None:
     if total <= profile.window or not accent.overflow:
         return
     raise Refusal(
@@ -118,34 +115,16 @@ def _check_window(row: list[Position], profile: Profile, accent: Dialect) -> Non
     )
 
 
-def _respond(
-    world: World,
-    exchange: Exchange,
-    *,
-    body: Json,
-    row: list[Position],
-    reply: Reply,
-    rules: list[Rule],
-    profile: Profile,
-) -> Response:
+def _respond(world: World, exchange: Exchange, body: Json, talked: Talked) -> Response:
     accent = dialect(world.options.dialect)
-    usage = world.prefixes.use(row, salt=exchange.model, now=exchange.at)
-    said = Utterance.of(reply, world=world, exchange=exchange, accent=accent)
-    usage = msgspec.structs.replace(usage, output=said.tokens, reasoning=said.thought)
-    if "output_tokens" in reply.usage:
-        usage = msgspec.structs.replace(usage, output=int(reply.usage["output_tokens"]))
-    exchange.usage, exchange.cost = usage, profile.bill(usage)
-    exchange.reply, exchange.stop = reply.blocks, said.finish
-    headers = (("x-request-id", world.name("req_", exchange)),)
+    said = Utterance.of(talked.reply, world=world, exchange=exchange, accent=accent)
+    exchange.stop = said.finish
+    id = ("x-request-id", world.name("req_", exchange))
     if not body.get("stream"):
-        whole = reply_json(completion(said, usage), headers=headers)
-        items: list[Item] = [Event("body", step) for step in whole.steps if isinstance(step, bytes)]
-        return tamper(whole, items, rules=rules, shape=SHAPE)
+        return send_whole(completion(said, talked.usage), talked, SHAPE, headers=(id,))
     asked = bool(inner(body, "stream_options").get("include_usage"))
-    events = chunks(said, usage, pace=reply.pace, asked="yes" if asked else "no")
-    kind = ("content-type", "text/event-stream; charset=utf-8")
-    answer = Response(200, (kind, *headers), (), "chunked")
-    return tamper(answer, paced(events, reply.pace), rules=rules, shape=SHAPE)
+    events = chunks(said, talked.usage, pace=talked.reply.pace, asked="yes" if asked else "no")
+    return send_stream(events, talked, SHAPE, headers=(SSE, id))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -153,27 +132,16 @@ def _respond(
 
 def positions(body: Json) -> list[Position]:
     """Tools and messages in cache order; one message is one position."""
-    tools = [
-        Position("tools", f"tools[{i}]", "tool", b"tool\0" + (raw := msgspec.json.encode(tool)),
-                 tokens(raw.decode()))
-        for i, tool in enumerate(listed(body, "tools"))
-    ]  # fmt: skip
-    return [*tools, *(_position(i, m) for i, m in enumerate(body["messages"]))]
+    messages = [_position(i, message) for i, message in enumerate(body["messages"])]
+    return [*tool_positions(listed(body, "tools")), *messages]
 
 
 def _position(i: int, message: Json) -> Position:
     role = str(message.get("role", ""))
     data = role.encode() + b"\0" + msgspec.json.encode(message)
     calls = message.get("tool_calls")
-    count = _content_tokens(message.get("content")) + (tokens(compact(calls)) if calls else 0)
+    count = parts_tokens(message.get("content")) + (tokens(compact(calls)) if calls else 0)
     return Position("messages", f"messages[{i}]", role, data, count)
-
-
-def _content_tokens(content: Any) -> int:
-    if isinstance(content, str):
-        return tokens(content)
-    parts: list[Json] = content or []
-    return sum(tokens(str(part["text"])) if "text" in part else IMAGE for part in parts)
 
 
 def prompt_of(body: Json, exchange: Exchange) -> Prompt:
@@ -202,7 +170,7 @@ def _tool(tool: Json) -> Json:
 
 def _messages(messages: list[Json]) -> Iterator[Json]:
     for message in messages:
-        role, content = message.get("role"), _blocks(message.get("content"))
+        role, content = message.get("role"), parts_blocks(message.get("content"))
         if role == "tool":
             id = message.get("tool_call_id")
             result = {"type": "tool_result", "tool_use_id": id, "content": content}
@@ -215,21 +183,7 @@ def _messages(messages: list[Json]) -> Iterator[Json]:
             yield {"role": role, "content": content}
 
 
-def _blocks(content: Any) -> list[Json]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    parts: list[Json] = content or []
-    return [
-        {"type": "text", "text": part["text"]} if "text" in part else {"type": "image"}
-        for part in parts
-    ]
-
-
 def _call(call: Json) -> Json:
     function = inner(call, "function")
-    args: Any = function.get("arguments") or "{}"
-    try:
-        parsed = msgspec.json.decode(args) if isinstance(args, str) else args
-    except msgspec.DecodeError:
-        parsed = {}
-    return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": parsed}
+    args = args_of(function.get("arguments"))
+    return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": args}

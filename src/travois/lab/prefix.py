@@ -17,7 +17,7 @@ class PrefixCache:
     def __init__(self) -> None:
         self.expires: dict[bytes, float] = {}
 
-    def use(self, row: list[Position], *, salt: str, now: float) -> Usage:
+    def use(self, row: list[Position], *, salt: str, now: float, life: float = LIFE) -> Usage:
         """How much of this prompt was seen before; remembers all of it."""
         name, total, read = blake2b(salt.encode(), digest_size=16).digest(), 0, 0
         for position in row:
@@ -25,6 +25,6 @@ class PrefixCache:
             total += position.tokens
             if self.expires.get(name, -1.0) > now and total >= MINIMUM:
                 read = total
-            self.expires[name] = now + LIFE
+            self.expires[name] = now + life
         written = total - read if total >= MINIMUM else 0
         return Usage(input=total - read - written, read=read, write=written)

@@ -80,9 +80,16 @@ def _overlay(rows: dict[str, Json], changes: dict[str, Json]) -> None:
 
 def profiles(extra: dict[str, Json] | None = None) -> dict[str, Profile]:
     """All models by id: those of the catalogue, and `extra` rows that change or add some."""
+    if not extra:
+        return dict(_known())
     rows = _rows()
-    _overlay(rows, extra or {})
+    _overlay(rows, extra)
     return {id: _profile(id, row) for id, row in rows.items()}
+
+
+@cache
+def _known() -> dict[str, Profile]:
+    return {id: _profile(id, row) for id, row in _rows().items()}
 
 
 def persona_profile(id: str, known: dict[str, Profile]) -> Profile:

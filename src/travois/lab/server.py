@@ -125,11 +125,14 @@ def _cannot_listen(port: int, error: OSError) -> Fault:
 def server(model: object = None, *, port: int = 0, **given: Any) -> Generator[Api]:
     """A lab beside a test: `with server(script) as api:`; it ends with the block."""
     world = World(model, options(**given))
-    with (
-        start_blocking_portal("asyncio") as portal,
-        portal.wrap_async_context_manager(serving(world, port=port)) as api,
-    ):
-        yield api
+    with start_blocking_portal("asyncio") as portal:
+        running = portal.wrap_async_context_manager(serving(world, port=port))
+        api = running.__enter__()
+        try:
+            yield api
+        finally:
+            # A test's own failure stays its own: the server's task group would wrap it.
+            running.__exit__(None, None, None)
 
 
 async def serve(world: World, *, port: int, started: Any = None) -> None:

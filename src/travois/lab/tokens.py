@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from travois.lab.objects import Json, is_object
+from travois.lab.objects import Json, is_list, is_object
 
 DIRECTIVE = re.compile(r"\{\{tok:(\d+)\}\}")
 IMAGE = 1500
@@ -36,29 +36,29 @@ def tool_tokens(tool: Json) -> int:
     if schema is None:
         known = ("cache_control", "defer_loading")
         schema = {k: v for k, v in tool.items() if k not in ("name", "description", *known)}
-    return tokens(tool.get("name", "") + tool.get("description", "")) + tokens(compact(schema))
+    named = str(tool.get("name") or "") + str(tool.get("description") or "")
+    return tokens(named) + tokens(compact(schema))
 
 
-def content_tokens(content: str | list[Any] | None) -> int:
+def content_tokens(content: object) -> int:
     """The content of a message or result: a text, or blocks."""
-    if content is None:
-        return 0
     if isinstance(content, str):
         return tokens(content)
-    return sum(block_tokens(block) for block in content)
+    blocks: list[Any] = content if is_list(content) else []
+    return sum(block_tokens(block) for block in blocks if is_object(block))
 
 
 def block_tokens(block: Json) -> int:
     """One content block."""
     match block.get("type"):
         case "text":
-            return tokens(block.get("text", ""))
+            return tokens(str(block.get("text") or ""))
         case "thinking":
-            return tokens(block.get("thinking") or block.get("signature", ""))
+            return tokens(str(block.get("thinking") or block.get("signature") or ""))
         case "redacted_thinking":
-            return tokens(block.get("data", ""))
+            return tokens(str(block.get("data") or ""))
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
-            return tokens(block.get("name", "")) + tokens(compact(block.get("input", {})))
+            return tokens(str(block.get("name") or "")) + tokens(compact(block.get("input", {})))
         case "tool_result" | "compaction":
             return content_tokens(block.get("content"))
         case "image" | "document":

@@ -12,9 +12,10 @@ from travois.kernel.models import Usage
 from travois.lab.dialects import Dialect
 from travois.lab.exchange import Exchange
 from travois.lab.objects import Json
+from travois.lab.plain import args_text
 from travois.lab.stream import Event, chunk, cut
 from travois.lab.talk import Pace, Reply
-from travois.lab.tokens import compact, tokens
+from travois.lab.tokens import compact
 from travois.lab.world import World
 
 CREATED = 1767225600
@@ -55,22 +56,6 @@ class Utterance(msgspec.Struct, frozen=True):
         said = "".join(texts)
         return cls(id, exchange.model, said, "".join(thoughts), calls, finish, accent)
 
-    @property
-    def thought(self) -> int:
-        """Tokens of thinking."""
-        return tokens(self.thinking) if self.thinking else 0
-
-    @property
-    def tokens(self) -> int:
-        """All tokens said."""
-        called = sum(tokens(c["function"]["name"]) + tokens(_args(c)) for c in self.calls)
-        return self.thought + tokens(self.text) + called
-
-
-def _args(call: Json) -> str:
-    args = call["function"]["arguments"]
-    return args if isinstance(args, str) else compact(args)
-
 
 def _as_text(block: Json) -> str:
     call = {"name": block.get("name"), "arguments": block.get("input", {})}
@@ -78,9 +63,7 @@ def _as_text(block: Json) -> str:
 
 
 def _call(block: Json, index: int, world: World, exchange: Exchange, accent: Dialect) -> Json:
-    args: Any = block.get("args", compact(block.get("input", {})))
-    if accent.args == "object":
-        args = block.get("input", {})
+    args: Any = args_text(block) if accent.args == "text" else block.get("input", {})
     call: Json = {
         "id": block.get("id") or world.name("call_", exchange, index),
         "type": "function",

@@ -69,6 +69,8 @@ class World:
         self.prefixes = PrefixCache()
         self.answered: dict[str, Exchange] = {}
         """What was answered under which id, for the features that refer back to it."""
+        self.stored: dict[str, Json] = {}
+        """Responses that were asked to be kept, with the items that led to them."""
         self.threads = Threads()
         self.limiter = Limiter(self.options.rates)
         self.loose: set[str] = set()
