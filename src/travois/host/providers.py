@@ -6,6 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from time import time
 
+import anyio
+
+from travois import __version__
 from travois.host.catalog import Endpoint
 from travois.host.http import Response, Transport
 from travois.kernel.models import Model
@@ -16,52 +19,112 @@ from travois.wire.replies import Problem, Reply, StreamDelta
 
 ERROR_BODY = 1 << 20
 """How much of an error's body is worth reading."""
+ERROR_WAIT = 10.0
+"""How long to wait for it, in seconds."""
+SILENCE = 600.0
+"""How long a server may keep the connection alive, in seconds, and say nothing to the matter."""
+HEADERS = (("accept-encoding", "identity"), ("user-agent", f"travois/{__version__}"))
 
 
 class HttpModel:
     """One model at one endpoint, over one transport."""
 
-    def __init__(self, model: Model, endpoint: Endpoint, transport: Transport) -> None:
+    def __init__(
+        self, model: Model, endpoint: Endpoint, transport: Transport, *, silence: float = SILENCE
+    ) -> None:
         self._model = model
         self._endpoint = endpoint
         self._transport = transport
-        self._size = 0
+        self._silence = silence
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         """Send the request; the last thing yielded is the reply. Raises `Problem`."""
-        headers = (("content-type", "application/json"), *request.headers, *self._endpoint.headers)
-        url, self._size = self._endpoint.url + request.path, len(request.body)
+        headers = (*HEADERS, *request.headers, *self._endpoint.headers)
+        url, size = self._endpoint.url + request.path, len(request.body)
         async with self._transport.post(url, headers=headers, body=request.body) as response:
             if response.status != 200:
-                raise problem(
-                    response.status,
-                    response.headers,
-                    body=await _body(response),
-                    protocol=self._model.protocol,
-                    now=time(),
-                )
-            async with aclosing(self._events(response)) as events:
+                raise await self._refusal(response)
+            if why := _no_reply(response):
+                raise Problem("garbled", why, retry=False, request=_request(response))
+            async with aclosing(self._events(response, size)) as events:
                 yield events
 
-    async def _events(self, response: Response) -> AsyncGenerator[StreamDelta | Reply]:
-        reading, broken = reader(self._model, size=self._size), None
+    async def _events(self, response: Response, size: int) -> AsyncGenerator[StreamDelta | Reply]:
+        reading, broken = reader(self._model, size=size), None
+        spoke = anyio.current_time()
         try:
             async for chunk in response.chunks:
-                for delta in reading.feed(chunk):
+                deltas = reading.feed(chunk)
+                spoke = self._spoke(spoke, deltas)
+                for delta in deltas:
                     yield delta
         except Problem as problem:
             broken = problem  # what came before may be whole all the same
         try:
-            yield reading.reply()
+            reply = reading.reply()
         except Problem as unfinished:
-            raise broken or unfinished from None
+            error = broken or unfinished
+            error.request = error.request or _request(response)
+            raise error from None
+        yield reply
+
+    def _spoke(self, last: float, deltas: list[StreamDelta]) -> float:
+        """When the model last said something: signs of life alone are not enough for ever."""
+        now = anyio.current_time()
+        if not deltas and now - last > self._silence:
+            what = f"the server kept the connection for {self._silence:g} s but said nothing"
+            raise Problem("timeout", what)
+        return now if deltas else last
+
+    async def _refusal(self, response: Response) -> Problem:
+        where = response.headers.get("location", "")
+        if 300 <= response.status < 400 and where:
+            what = f"the server sends requests on to {where}: set the base URL to where it is"
+            return Problem("invalid", what, status=response.status, request=_request(response))
+        return problem(
+            response.status,
+            response.headers,
+            body=await _body(response),
+            protocol=self._model.protocol,
+            now=time(),
+        )
 
 
 async def _body(response: Response) -> bytes:
-    body = b""
-    async for chunk in response.chunks:
-        body += chunk
-        if len(body) > ERROR_BODY:
-            break
-    return body
+    """What came of an error's body; the status says enough if the rest does not come.
+
+    An empty body has a meaning of its own, so one that was lost is not empty.
+    """
+    body, lost = b"", True
+    try:
+        with anyio.move_on_after(ERROR_WAIT):
+            async for chunk in response.chunks:
+                body += chunk
+                if len(body) > ERROR_BODY:
+                    break
+            lost = False
+    except Problem:
+        pass
+    if packed := _packed(response):
+        return f"(no words but {packed})".encode()
+    return body or (b"(the server broke off before it said why)" if lost else b"")
+
+
+def _no_reply(response: Response) -> str:
+    """Why what came with a good status cannot be a reply; empty if it can."""
+    if _packed(response):
+        return f"the server answers in {_packed(response)}, which nobody asked for"
+    if response.headers.get("content-type", "").lower().startswith("text/html"):
+        return "the server answers with a web page: is the base URL right?"
+    return ""
+
+
+def _packed(response: Response) -> str:
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    return "" if encoding == "identity" else encoding
+
+
+def _request(response: Response) -> str:
+    """The provider's name for this request, for its support."""
+    return response.headers.get("request-id") or response.headers.get("x-request-id", "")

@@ -29,6 +29,9 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
     read: float = 0.0
     write: float = 0.0
     write_1h: float = 0.0
+    over: int = 0
+    above: Price | None = None
+    """What a request costs whose prompt has more than `over` tokens, where that is different."""
 
 
 class Model(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,7 +94,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def cost(usage: Usage, price: Price) -> float:
-    """What these tokens cost, in US dollars."""
+    """What the tokens of one reply cost, in US dollars."""
+    if price.above is not None and usage.prompt > price.over:
+        return cost(usage, price.above)
     return (
         usage.input * price.input
         + usage.read * price.read
