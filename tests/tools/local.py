@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
 from tests.tools.world import World
-from travois.engine.tool import AnyTool, Outcome
+from travois.engine.tool import AnyTool, Outcome, Refusal
 from travois.host.process import LocalProcesses
 from travois.kernel.blocks import Text
 
+T = TypeVar("T")
+
 
 class Local(World):
-    """A world with processes that live as long as one call."""
+    """A world with processes that live as long as one call, or one row of calls."""
 
     def run(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Outcome:
-        async def main() -> Outcome:
-            self.processes = LocalProcesses()
-            try:
-                return await self.call(tool, call_id, **args)
-            finally:
-                await self.processes.aclose()
-
-        return anyio.run(main)
+        return anyio.run(self._within, partial(self.call, tool, call_id, **args))
 
     def say(self, tool: AnyTool, **args: Any) -> str:
         """What the model would be told."""
         return told(self.run(tool, **args))
+
+    def each(self, *calls: tuple[AnyTool, dict[str, Any]]) -> list[Outcome | Refusal]:
+        """What comes of these calls, one after the other."""
+
+        async def main() -> list[Outcome | Refusal]:
+            return [await self._tried(tool, args) for tool, args in calls]
+
+        return anyio.run(self._within, main)
+
+    async def _tried(self, tool: AnyTool, args: dict[str, Any]) -> Outcome | Refusal:
+        try:
+            return await self.call(tool, **args)
+        except Refusal as refusal:
+            return refusal
+
+    async def _within(self, work: Callable[[], Awaitable[T]]) -> T:
+        self.processes = LocalProcesses()
+        try:
+            return await work()
+        finally:
+            await self.processes.aclose()
 
 
 def told(outcome: Outcome) -> str:
