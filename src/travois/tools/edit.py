@@ -7,11 +7,13 @@ under the same condition, and the model is told. Neither counts as having read t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated, TypeVar
 
 import anyio
 import msgspec
+from anyio import to_thread
 
 from travois.engine.ports import Env, Stale, Stat, digest
 from travois.engine.tool import Outcome, Refusal, Tool, said
@@ -23,6 +25,8 @@ from travois.tools.text import Decoded, Encoding, decode, splice
 
 TRIES = 30
 LIMIT = 50_000_000
+LARGE = 500_000
+T = TypeVar("T")
 FORGIVEN = {
     "folded": " Matched although quotes, dashes or spaces differ; the file's own were kept.",
     "lines": " Matched although indentation or blanks at line ends differ; new_string was fitted.",
@@ -85,9 +89,10 @@ async def _attempt(path: str, changes: Sequence[Change], *, env: Env) -> Outcome
     source = await _source(path, stat, env=env)
     seen, is_now = env.state.get(f"seen:{path}"), digest(source.data)
     known = not source.data or seen == is_now
-    edited = _edited(source, changes, known=known)
-    digested = await env.files.replace(path, edited.result.data, expect=is_now if stat else None)
-    patch = compare(path, source.text if stat else None, edited.result.text)
+    edited = await _in_time(partial(_edited, source, changes, known=known), len(source.data))
+    before, after = source.text if stat else None, edited.result
+    patch = await _in_time(partial(compare, path, before, after.text), len(source.data))
+    digested = await env.files.replace(path, after.data, expect=is_now if stat else None)
     return said(
         _told(edited, short(path, env) + linked(stat), created=stat is None)
         + (OUTSIDE if seen and not known else "")
@@ -95,6 +100,13 @@ async def _attempt(path: str, changes: Sequence[Change], *, env: Env) -> Outcome
         detail=patch.json(),
         changes=(Changed(f"seen:{path}", digested),) if known else (),
     )
+
+
+async def _in_time(work: Callable[[], T], size: int) -> T:
+    """The outcome of some work on a text of this size, without keeping everyone else waiting."""
+    if size < LARGE:
+        return work()
+    return await to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 async def _source(path: str, stat: Stat | None, *, env: Env) -> Decoded:

@@ -70,6 +70,8 @@ def apart(matches: Sequence[Match]) -> list[Match]:
 def replaced(text: str, match: Match, *, old: str, new: str, ending: str) -> str | None:
     """What takes the place of a match; None if `new` cannot follow the indentation there."""
     span = text[match.start : match.end]
+    if span == old and "\n" not in new:
+        return new
     before, after = flatten(old).text, new.replace("\r\n", "\n")
     if before.endswith("\n") and not span.endswith(("\n", "\r")):
         before, after = before[:-1], after.removesuffix("\n")
