@@ -172,7 +172,8 @@ def _check(url: str, source: str) -> None:
     from urllib.parse import urlsplit
 
     scheme = "http" if is_local(f"//{url}") else "https"
-    fix = f"Write it like {scheme}://{url}." if "://" not in url else "Mend the address."
+    bare = "://" not in url and not url.endswith(":")
+    fix = f"Write it like {scheme}://{url}." if bare else "Mend the address."
     what = f"{source or 'The address of the provider'} is not a web address"
     if not re.fullmatch(r"https?://[!-~]+", url) or re.search(r"[?#\\@]", url):
         raise Fault(what, why=repr(url), fix=fix)

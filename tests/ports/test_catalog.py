@@ -1,0 +1,336 @@
+"""Names of models, addresses and keys, as people really write them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from travois.host.catalog import Endpoint, catalog, endpoint, is_local, merged, resolve
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model, Price, Usage, cost
+
+KEY = {"ANTHROPIC_API_KEY": "sk-ant"}
+OPENAI = {"OPENAI_API_KEY": "sk-oai"}
+OWN = {"OPENAI_BASE_URL": "http://localhost:8000/v1"}
+
+NAMES: list[tuple[str, dict[str, str], str]] = [
+    ("claude-opus-5-5", {}, "anthropic/claude-opus-5-5"),
+    ("  claude-opus-5-5\n", {}, "anthropic/claude-opus-5-5"),
+    ("anthropic/claude-opus-5-5", {}, "anthropic/claude-opus-5-5"),
+    ("claude-of-the-future", {}, "anthropic/claude-of-the-future"),
+    ("anthropic/anything", {}, "anthropic/anything"),
+    ("opus", {}, "anthropic/claude-opus-5-5"),
+    ("anthropic/haiku", {}, "anthropic/claude-haiku-5-5"),
+    ("gpt-6.1-sol", {}, "openai/gpt-6.1-sol"),
+    ("gpt-9", {}, "openai/gpt-9"),
+    ("o3-mini", {}, "openai/o3-mini"),
+    ("deepseek-chat", {}, "deepseek/deepseek-chat"),
+    ("devstral-small", {}, "mistral/devstral-small"),
+    ("openrouter/anthropic/claude-opus-5", {}, "openrouter/anthropic/claude-opus-5"),
+    ("ollama/qwen3:32b", {}, "ollama/qwen3:32b"),
+    ("qwen3", OWN, "openai/qwen3"),
+    ("meta-llama/Llama-4", OWN, "openai/meta-llama/Llama-4"),
+    ("qwen3", {"ANTHROPIC_BASE_URL": "http://localhost:1"}, "anthropic/qwen3"),
+    ("qwen3[32k]", OWN, "openai/qwen3"),
+    ("", KEY, "anthropic/claude-opus-5-5"),
+    (" ", OPENAI, "openai/gpt-6.1-sol"),
+    ("", {**OPENAI, **KEY}, "anthropic/claude-opus-5-5"),
+    ("", {"ANTHROPIC_API_KEY": " ", **OPENAI}, "openai/gpt-6.1-sol"),
+    ("", {"ANTHROPIC_AUTH_TOKEN": "t"}, "anthropic/claude-opus-5-5"),
+    ("", {"ANTHROPIC_BASE_URL": "http://localhost:1"}, "anthropic/claude-opus-5-5"),
+]
+
+
+@pytest.mark.parametrize(("name", "env", "meant"), NAMES)
+def test_a_name_means_one_model(name: str, env: dict[str, str], meant: str) -> None:
+    assert resolve(name, env).name == meant
+
+
+UNKNOWN = [
+    ("claude/opus", "Unknown model 'claude/opus': no provider is called 'claude'"),
+    ("antropic/claude-opus-5-5", "did you mean anthropic/claude-opus-5-5?"),
+    ("calude-opus-5-5", "did you mean claude-opus-5-5 or "),
+    ("zzz", "Unknown model 'zzz': no provider serves that name"),
+    ("anthropic/", "Unknown model 'anthropic/'"),
+    ("/opus", "Unknown model '/opus'"),
+    ("opus[big]", "Write the window behind the name"),
+    ("opus[0k]", "Write the window behind the name"),
+    ("opus[1m", "Write the window behind the name"),
+    ("[1m]", "Write the window behind the name"),
+    ("", "No model to talk to"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), UNKNOWN)
+def test_a_name_that_means_nothing_is_a_fault_that_helps(name: str, words: str) -> None:
+    with pytest.raises(Fault) as caught:
+        resolve(name, {})
+    assert words in str(caught.value)
+    assert caught.value.fix
+
+
+def test_a_model_comes_with_what_is_known_of_it() -> None:
+    assert resolve("opus", {}) == Model(
+        provider="anthropic",
+        id="claude-opus-5-5",
+        protocol="anthropic",
+        window=1_000_000,
+        output=32_000,
+        price=Price(input=4, output=20, read=0.20, write=5, write_1h=8),
+    )
+
+
+def test_an_edition_of_a_known_model_is_as_known() -> None:
+    dated = resolve("claude-haiku-4-5-20251001", {})
+    assert dated == msgspec.structs.replace(resolve("claude-haiku-4-5", {}), id=dated.id)
+    assert resolve("claude-opus-5-9", {}).price == Price()
+
+
+SIZES = [
+    ("opus[200k]", 200_000, 32_000),
+    ("opus[2M]", 2_000_000, 32_000),
+    ("ollama/qwen3[32k]", 32_000, 8_000),
+    ("ollama/qwen3[8K]", 8_000, 2_000),
+    ("ollama/qwen3", 200_000, 32_000),
+]
+
+
+@pytest.mark.parametrize(("name", "window", "output"), SIZES)
+def test_a_window_may_stand_behind_the_name_and_leaves_room_for_the_prompt(
+    name: str, window: int, output: int
+) -> None:
+    model = resolve(name, {})
+    assert (model.window, model.output) == (window, output)
+
+
+def test_a_server_of_ones_own_gets_the_plainest_dialect() -> None:
+    assert resolve("openai/x", {}).quirks == ()
+    assert resolve("openai/x", {"OPENAI_BASE_URL": "https://api.openai.com/v1"}).quirks == ()
+    assert resolve("openai/x", OWN).quirks == ("max-tokens", "system-role")
+
+
+ADDRESSES: list[tuple[str, str, str]] = [
+    ("anthropic/x", "https://gateway.test", "https://gateway.test"),
+    ("anthropic/x", " https://gateway.test/ ", "https://gateway.test"),
+    ("anthropic/x", "https://gateway.test/v1", "https://gateway.test"),
+    ("anthropic/x", "https://gateway.test/v1/", "https://gateway.test"),
+    ("anthropic/x", "https://gateway.test/v1/messages", "https://gateway.test"),
+    ("anthropic/x", "https://gateway.test/anthropic", "https://gateway.test/anthropic"),
+    ("anthropic/x", "https://gateway.test/anthropic/v1//", "https://gateway.test/anthropic"),
+    ("anthropic/x", "", "https://api.anthropic.com"),
+    ("openai/x", "http://localhost:8000/v1", "http://localhost:8000/v1"),
+    ("openai/x", "http://localhost:8000/v1/", "http://localhost:8000/v1"),
+    ("openai/x", "http://localhost:8000", "http://localhost:8000/v1"),
+    ("openai/x", "http://localhost:8000/", "http://localhost:8000/v1"),
+    ("openai/x", "http://[::1]:8000", "http://[::1]:8000/v1"),
+    ("openai/x", "https://host.test/v1/chat/completions", "https://host.test/v1"),
+    (
+        "openai/x",
+        "https://host.test/openai/deployments/d",
+        "https://host.test/openai/deployments/d",
+    ),
+    ("openai/x", "", "https://api.openai.com/v1"),
+    ("openai/x", "  ", "https://api.openai.com/v1"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "url"), ADDRESSES)
+def test_an_address_is_taken_as_people_paste_it(name: str, given: str, url: str) -> None:
+    model = resolve(name, {})
+    variable = f"{model.provider.upper()}_BASE_URL"
+    assert endpoint(model, {**KEY, **OPENAI, variable: given}).url == url
+
+
+NO_ADDRESS = [
+    ("localhost:8000/v1", "Write it like http://localhost:8000/v1."),
+    ("api.example.test", "Write it like https://api.example.test."),
+    ("ftp://host.test", "Mend the address."),
+    ("http://", "Mend the address."),
+    ("http:///v1", "Mend the address."),
+    ("http://host:port/v1", "Mend the address."),
+    ("http://host:99999/v1", "Mend the address."),
+    ("http://ho st/v1", "Mend the address."),
+    ("http://höst/v1", "Mend the address."),
+    ("http://host/v1?key=1", "Mend the address."),
+    ("http://[::1/v1", "Mend the address."),
+]
+
+
+@pytest.mark.parametrize(("given", "fix"), NO_ADDRESS)
+def test_what_is_no_address_is_a_fault_that_names_the_variable(given: str, fix: str) -> None:
+    with pytest.raises(Fault) as caught:
+        endpoint(resolve("openai/x", {}), {**OPENAI, "OPENAI_BASE_URL": given})
+    assert caught.value.what == "OPENAI_BASE_URL is not a web address"
+    assert caught.value.fix == fix
+
+
+KEYS: list[tuple[str, dict[str, str], tuple[tuple[str, str], ...], str]] = [
+    ("anthropic/x", KEY, (("x-api-key", "sk-ant"),), "ANTHROPIC_API_KEY"),
+    (
+        "anthropic/x",
+        {"ANTHROPIC_API_KEY": " sk-ant\n"},
+        (("x-api-key", "sk-ant"),),
+        "ANTHROPIC_API_KEY",
+    ),
+    (
+        "anthropic/x",
+        {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": "t"},
+        (("authorization", "Bearer t"),),
+        "ANTHROPIC_AUTH_TOKEN",
+    ),
+    (
+        "anthropic/x",
+        {**KEY, "ANTHROPIC_AUTH_TOKEN": "t"},
+        (("x-api-key", "sk-ant"),),
+        "ANTHROPIC_API_KEY",
+    ),
+    ("openai/x", OPENAI, (("authorization", "Bearer sk-oai"),), "OPENAI_API_KEY"),
+    ("openai/x", OWN, (), "none"),
+    ("openai/x", {**OWN, **OPENAI}, (("authorization", "Bearer sk-oai"),), "OPENAI_API_KEY"),
+    ("ollama/x", {}, (), "none"),
+    ("ollama/x", {"OLLAMA_BASE_URL": "http://gpu.lan:11434/v1"}, (), "none"),
+]
+
+
+@pytest.mark.parametrize(("name", "env", "headers", "source"), KEYS)
+def test_a_key_is_found_and_sent_in_one_header(
+    name: str, env: dict[str, str], headers: tuple[tuple[str, str], ...], source: str
+) -> None:
+    found = endpoint(resolve(name, env), env)
+    assert (found.headers, found.key_source) == (headers, source)
+
+
+@pytest.mark.parametrize(
+    ("env", "why"),
+    [
+        ({}, "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN is not set"),
+        ({"ANTHROPIC_API_KEY": " "}, "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN is empty"),
+        (OPENAI, "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN is not set"),
+        (
+            {"ANTHROPIC_BASE_URL": "https://gateway.test"},
+            "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN is not set",
+        ),
+    ],
+)
+def test_no_key_is_a_fault_that_says_which(env: dict[str, str], why: str) -> None:
+    with pytest.raises(Fault) as caught:
+        endpoint(resolve("opus", {}), env)
+    assert (caught.value.what, caught.value.why) == (
+        "No API key for anthropic/claude-opus-5-5",
+        why,
+    )
+
+
+@pytest.mark.parametrize("key", ["sk-ant\nX-Evil: 1", "sk ant", "sk-änt", "“sk-ant”", "sk\0ant"])
+def test_a_key_that_cannot_be_one_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(Fault) as caught:
+        endpoint(resolve("opus", {}), {"ANTHROPIC_API_KEY": key})
+    assert caught.value.what == "ANTHROPIC_API_KEY holds characters that no key has"
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:1", True),
+        ("http://LOCALHOST", True),
+        ("http://lab.localhost/v1", True),
+        ("http://127.0.0.1", True),
+        ("http://127.8.9.10:1", True),
+        ("http://[::1]:1", True),
+        ("http://0.0.0.0:11434", True),
+        ("http://localhost.example.test", False),
+        ("http://127.0.0.1.example.test", False),
+        ("http://192.168.0.1", False),
+        ("http://notlocalhost", False),
+    ],
+)
+def test_only_this_machine_is_local(url: str, local: bool) -> None:
+    assert is_local(url) is local
+
+
+# --- the user's own -------------------------------------------------------------------------------
+
+EXTRA = {
+    "providers": {
+        "house": {
+            "protocol": "anthropic",
+            "url": "https://models.house.test/v1",
+            "key_env": ["HOUSE_KEY"],
+            "prefixes": ["house-"],
+        },
+        "anthropic": {"default": "claude-sonnet-5-5"},
+    },
+    "models": {
+        "house/house-1": {"window": 64_000, "images": False},
+        "anthropic/claude-opus-5-5": {"price": {"input": 1}},
+    },
+}
+
+
+def test_providers_and_models_of_ones_own_lie_over_ours_field_by_field() -> None:
+    among = merged(EXTRA)
+    house = resolve("house-1", {}, among=among)
+    assert house == Model(
+        provider="house",
+        id="house-1",
+        protocol="anthropic",
+        window=64_000,
+        output=16_000,
+        images=False,
+    )
+    assert endpoint(house, {"HOUSE_KEY": "k"}, among=among) == Endpoint(
+        "https://models.house.test", (("x-api-key", "k"),), "HOUSE_KEY"
+    )
+    assert resolve("", KEY, among=among).id == "claude-sonnet-5-5"
+    opus = resolve("opus", {}, among=among)
+    assert (opus.price, opus.window) == (Price(input=1), 1_000_000)
+    assert catalog() == merged({})
+
+
+@pytest.mark.parametrize(
+    ("extra", "where"),
+    [
+        ({"models": {"x/y": {"window": "big"}}}, "$.models[...].window"),
+        ({"models": {"x/y": {}}}, "$.models[...]"),
+        ({"models": ["x/y"]}, "$[...]"),
+        ({"providers": {"x": {"protocol": "smoke", "url": ""}}}, "$.providers[...].protocol"),
+        ({"providers": {"anthropic": {"quirks": ["odd"]}}}, "$.providers[...].quirks[0]"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_a_fault_that_says_where(
+    extra: dict[str, object], where: str
+) -> None:
+    with pytest.raises(Fault) as caught:
+        merged(extra)
+    assert f"at `{where}`" in caught.value.why
+
+
+# --- what ships -----------------------------------------------------------------------------------
+
+
+def test_every_model_of_the_catalogue_has_a_provider_a_window_and_a_price() -> None:
+    for name, known in catalog().models.items():
+        provider, _, id = name.partition("/")
+        assert resolve(id, {}).name == name
+        assert provider in catalog().providers
+        assert 0 < known.output < known.window
+        assert 0 < known.price.read < known.price.input < known.price.output
+
+
+def test_defaults_and_aliases_are_in_the_catalogue() -> None:
+    for provider, served in catalog().providers.items():
+        for id in (*served.aliases.values(), *((served.default,) if served.default else ())):
+            assert f"{provider}/{id}" in catalog().models
+
+
+def test_a_long_prompt_costs_haiku_what_its_list_says() -> None:
+    price = resolve("haiku", {}).price
+    short = Usage(input=50_000, read=30_000, write=10_000, write_1h=10_000, output=1_000)
+    assert cost(short, price) == pytest.approx(
+        (50_000 * 0.10 + 30_000 * 0.01 + 10_000 * 0.125 + 10_000 * 0.20 + 1_000 * 0.50) / 1e6
+    )
+    long = msgspec.structs.replace(short, input=50_001)
+    assert cost(long, price) == pytest.approx(
+        (50_001 * 0.50 + 30_000 * 0.05 + 10_000 * 0.625 + 10_000 * 1.0 + 1_000 * 2.50) / 1e6
+    )
