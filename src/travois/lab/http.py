@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -71,7 +72,15 @@ class Response(msgspec.Struct, frozen=True):
     """How long to wait before the first byte of the head."""
 
 
-Answer = Callable[[Request], Response]
+class Live(msgspec.Struct, frozen=True):
+    """An answer whose bytes are still on their way from somewhere else."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    chunks: AsyncGenerator[bytes]
+
+
+Answer = Callable[[Request], Response | Awaitable[Live]]
 
 
 class _Closed(Exception):
@@ -171,6 +180,15 @@ class _Connection:
         if response.claimed is not None:
             raise _Closed
 
+    async def relay(self, live: Live) -> None:
+        """Pass on what comes, as it comes."""
+        await self.send(_head(Response(live.status, live.headers, (), "chunked")))
+        async with aclosing(live.chunks) as chunks:
+            async for chunk in chunks:
+                if chunk:
+                    await self.send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        await self.send(b"0\r\n\r\n")
+
     async def rest(self, step: Pause | Cut) -> None:
         if isinstance(step, Pause):
             await anyio.sleep(step.seconds)
@@ -206,7 +224,11 @@ async def serve_connection(stream: anyio.abc.SocketStream, answer: Answer) -> No
         try:
             while True:
                 request = await connection.request()
-                await connection.answer(answer(request))
+                response = answer(request)
+                if isinstance(response, Response):
+                    await connection.answer(response)
+                else:
+                    await connection.relay(await response)
                 if request.headers.get("connection", "").lower() == "close":
                     return
         except _Closed:

@@ -18,9 +18,10 @@ from travois.kernel.faults import Fault
 from travois.lab.clock import Clock
 from travois.lab.exchange import Exchange
 from travois.lab.faults import parse_rules
-from travois.lab.http import serve_connection
+from travois.lab.http import Answer, serve_connection
 from travois.lab.ledger import Ledger
 from travois.lab.objects import Json
+from travois.lab.recording import Replay
 from travois.lab.routes import answer
 from travois.lab.world import Options, World
 
@@ -93,15 +94,17 @@ def options(**given: Any) -> Options:
 
 
 @asynccontextmanager
-async def serving(world: World, *, port: int = 0) -> AsyncGenerator[Api]:
-    """Serve this world on loopback for as long as the block runs."""
+async def serving(
+    world: World, *, port: int = 0, reply: Answer | None = None
+) -> AsyncGenerator[Api]:
+    """Serve this world on loopback for as long as the block runs; `reply` answers in its place."""
     try:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     except OSError as error:
         raise _cannot_listen(port, error) from None
     async with listener, anyio.create_task_group() as group:
         bound = int(listener.extra(anyio.abc.SocketAttribute.local_port))  # noqa: S610
-        connect = partial(serve_connection, answer=partial(answer, world))
+        connect = partial(serve_connection, answer=reply or partial(answer, world))
         group.start_soon(listener.serve, connect)
         try:
             yield Api(world, bound)
@@ -122,11 +125,23 @@ def _cannot_listen(port: int, error: OSError) -> Fault:
 
 
 @contextmanager
+def replaying(replay: Replay, *, port: int = 0) -> Generator[Api]:
+    """A recording as a provider beside a test."""
+    with _running(replay.world, port, replay.answer) as api:
+        yield api
+
+
+@contextmanager
 def server(model: object = None, *, port: int = 0, **given: Any) -> Generator[Api]:
     """A lab beside a test: `with server(script) as api:`; it ends with the block."""
-    world = World(model, options(**given))
+    with _running(World(model, options(**given)), port, None) as api:
+        yield api
+
+
+@contextmanager
+def _running(world: World, port: int, reply: Answer | None) -> Generator[Api]:
     with start_blocking_portal("asyncio") as portal:
-        running = portal.wrap_async_context_manager(serving(world, port=port))
+        running = portal.wrap_async_context_manager(serving(world, port=port, reply=reply))
         api = running.__enter__()
         try:
             yield api
@@ -135,9 +150,11 @@ def server(model: object = None, *, port: int = 0, **given: Any) -> Generator[Ap
             running.__exit__(None, None, None)
 
 
-async def serve(world: World, *, port: int, started: Any = None) -> None:
+async def serve(
+    world: World, *, port: int, started: Any = None, reply: Answer | None = None
+) -> None:
     """Serve until cancelled; `started` is called with the running lab."""
-    async with serving(world, port=port) as api:
+    async with serving(world, port=port, reply=reply) as api:
         if started is not None:
             started(api)
         await anyio.sleep_forever()

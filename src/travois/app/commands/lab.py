@@ -1,0 +1,263 @@
+"""`travois lab`: a local simulator of the model providers, to see what an agent really sends."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from travois.app.commands.plain import Commands, command, say
+from travois.kernel.faults import Fault
+
+if TYPE_CHECKING:
+    from travois.lab.http import Answer
+    from travois.lab.server import Api
+    from travois.lab.world import World
+
+PORT = 8899
+MORE = """\
+  travois lab serve                      echo, on port 8899
+  ANTHROPIC_BASE_URL=http://127.0.0.1:8899 your-agent
+  travois lab report                     what its requests cost, and where its cache broke
+
+docs/lab.md teaches it in five minutes.
+"""
+SERVE = """\
+Without a script the model echoes. A script is a JSON list of turns, or the name of a persona:
+lab-echo, lab-tool-loop:N, lab-parallel:K, lab-summarizer, lab-forgetful, lab-adversary, lab-lazy,
+lab-refuser; a request for a model of such a name gets that persona whatever the script says.
+
+Profiles: strict (as the real API), lenient (unknown fields and changed histories pass), or the
+server whose chat completions to imitate: openai, openrouter, mistral, deepseek, groq, ollama,
+llamacpp, vllm, lmstudio, gemini, xai, kimi, glm, cerebras, qwen, copilot.
+
+When stopped it prints the report, and ends with 1 if a request was invalid or changed its history.
+"""
+REPORT = """\
+Reads the ledger of a running lab, or the file that `serve --ledger` wrote. Each line is one
+request: its bytes, the tokens read from cache, written to it and plain, its cost, and whether it
+begins with the whole of the request before it. What broke is named to the byte below. It ends with
+1 if anything did.
+"""
+REPLAY = """\
+FILE is what `travois lab record` wrote, or a recorded session (traj/1), whose assistant turns are
+then played to whatever agent asks.
+
+Matching: sequence (the nth request gets the nth answer), canonical (the request that is equal as
+JSON), bytes (the nth request must be the nth to the byte; the first difference is told).
+"""
+
+
+def register(commands: Commands) -> None:
+    """Add the command and those below it."""
+    top = command(commands, "lab", what="a local API simulator to test agents with", more=MORE)
+    below = top.add_subparsers(metavar="command", title="commands", required=True)
+    _serve(command(below, "serve", what="simulate the providers on this machine", more=SERVE))
+    _report(command(below, "report", what="print what the requests of a lab cost", more=REPORT))
+    _record(command(below, "record", what="pass requests on to a provider and write them down"))
+    _replay(command(below, "replay", what="answer as a recording did", more=REPLAY))
+
+
+def _serve(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--script", default=None, metavar="FILE|PERSONA", help="what the model says"
+    )
+    parser.add_argument("--profile", default="strict", metavar="NAME", help="whom to imitate")
+    parser.add_argument("--faults", default="", metavar="FILE", help="a JSON list of fault rules")
+    parser.add_argument(
+        "--ledger", default="", metavar="FILE", help="write the ledger here at the end"
+    )
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free one")
+    parser.set_defaults(run=run_serve)
+
+
+def _report(parser: ArgumentParser) -> None:
+    default = f"http://127.0.0.1:{PORT}"
+    parser.add_argument(
+        "source", nargs="?", default=default, metavar="URL|FILE", help="whose ledger"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=run_report)
+
+
+def _record(parser: ArgumentParser) -> None:
+    parser.add_argument("--upstream", required=True, metavar="URL", help="the provider")
+    parser.add_argument("--out", default="recording.jsonl", metavar="FILE", help="where to write")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free one")
+    parser.set_defaults(run=run_record)
+
+
+def _replay(parser: ArgumentParser) -> None:
+    modes = ("sequence", "canonical", "bytes")
+    parser.add_argument("file", metavar="FILE", help="a recording, or a recorded session")
+    parser.add_argument("--match", default="sequence", choices=modes, help="which answer to give")
+    parser.add_argument("--timing", action="store_true", help="wait as long as the provider did")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free one")
+    parser.set_defaults(run=run_replay)
+
+
+# --- serving --------------------------------------------------------------------------------------
+
+
+def run_serve(args: Namespace) -> int:
+    """Serve until interrupted, then report."""
+    from travois.lab.server import options
+    from travois.lab.world import World
+
+    given = {"time": "real", **profile(args.profile), "faults": _rules(args.faults)}
+    world = World(args.script, options(**given))
+    _run(world, port=args.port)
+    return _conclude(world, args.ledger)
+
+
+def profile(name: str) -> dict[str, object]:
+    """The options behind a profile's name."""
+    from travois.lab.dialects import DIALECTS
+
+    if name == "strict":
+        return {}
+    if name == "lenient":
+        return {"strict": False, "enforced_binding": False}
+    if name not in DIALECTS:
+        known = ", ".join(("strict", "lenient", *DIALECTS))
+        raise Fault(f"There is no profile {name!r}", fix=f"Known: {known}.")
+    return {"dialect": name}
+
+
+def _rules(path: str) -> list[Any]:
+    if not path:
+        return []
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=list[Any])
+    except OSError as error:
+        raise Fault(f"Cannot read {path}", why=error.strerror or "") from None
+    except msgspec.MsgspecError as error:
+        raise Fault(f"{path} is not a JSON list of fault rules", why=str(error)) from None
+
+
+def _run(world: World, *, port: int, reply: Answer | None = None) -> None:
+    import anyio
+
+    anyio.run(_until_interrupted, world, port, reply)
+
+
+async def _until_interrupted(world: World, port: int, reply: Answer | None) -> None:
+    import signal
+
+    import anyio
+
+    from travois.lab.server import serving
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with serving(world, port=port, reply=reply) as api:
+            _announce(api)
+            async for _ in signals:
+                break
+
+
+def _announce(api: Api) -> None:
+    import sys
+
+    say(f"{api.url}")
+    say(f"  ANTHROPIC_BASE_URL={api.url}")
+    say(f"  OPENAI_BASE_URL={api.url}/v1")
+    say(f"  travois lab report {api.url}")
+    sys.stdout.flush()
+
+
+def _conclude(world: World, out: str) -> int:
+    from travois.lab.report import ledger_json, summary
+
+    told = {"exchanges": ledger_json(world.ledger), **summary(world.ledger)}
+    if out:
+        Path(out).write_bytes(msgspec.json.encode(told))
+    return _tell(told) if len(world.ledger) else 0
+
+
+# --- reporting ------------------------------------------------------------------------------------
+
+
+def run_report(args: Namespace) -> int:
+    """Print the ledger of a running lab or of a file."""
+    told = _fetched(args.source) if "://" in args.source else _filed(args.source)
+    if args.json:
+        say(msgspec.json.encode(told).decode())
+        return 0
+    return _tell(told)
+
+
+def _tell(told: dict[str, Any]) -> int:
+    from travois.lab.report import broken, render
+
+    rows: list[dict[str, Any]] = told["exchanges"]
+    for line in render(rows, told):
+        say(line)
+    return 1 if broken(rows) else 0
+
+
+def _fetched(url: str) -> dict[str, Any]:
+    from urllib.error import URLError
+    from urllib.request import ProxyHandler, build_opener
+
+    try:
+        # A lab is on this machine: no proxy stands between it and us.
+        with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}/lab/ledger") as answer:
+            return msgspec.json.decode(answer.read())
+    except (URLError, ValueError, msgspec.DecodeError) as error:
+        why = str(getattr(error, "reason", error))
+        raise Fault(
+            f"No lab answers at {url}", why=why, fix="Start one: travois lab serve"
+        ) from None
+
+
+def _filed(path: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(Path(path).read_bytes())
+    except OSError as error:
+        raise Fault(f"Cannot read {path}", why=error.strerror or "") from None
+    except msgspec.DecodeError as error:
+        raise Fault(f"{path} is not a ledger", why=str(error)) from None
+
+
+# --- recording and replaying ----------------------------------------------------------------------
+
+
+def run_record(args: Namespace) -> int:
+    """Pass requests on until interrupted."""
+    from travois.lab.recording import Recorder
+    from travois.lab.world import World
+
+    recorder = Recorder(args.upstream, Path(args.out))
+    _run(World(), port=args.port, reply=recorder.answer)
+    say(f"{recorder.n} requests written to {args.out}")
+    return 0
+
+
+def run_replay(args: Namespace) -> int:
+    """Answer from a recording until interrupted."""
+    from travois.lab.recording import Replay, load_recording
+    from travois.lab.server import options
+    from travois.lab.trajectory import load_trajectory
+    from travois.lab.world import World
+
+    if args.file.endswith(".gz") or _is_session(args.file):
+        world = World(load_trajectory(args.file), options(time="real"))
+        _run(world, port=args.port)
+        return _conclude(world, "")
+    timing = "recorded" if args.timing else "none"
+    replay = Replay(load_recording(args.file), mode=args.match, timing=timing)
+    _run(replay.world, port=args.port, reply=replay.answer)
+    missed = [f"request {e.n}: {e.error}" for e in replay.world.ledger if e.status == 409]
+    for line in missed:
+        say(line)
+    return 1 if missed else 0
+
+
+def _is_session(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return b'"type":"session"' in file.readline()[:200]

@@ -1,0 +1,104 @@
+"""Recorded sessions as models: the assistant's turns are played again, word for word."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.lab.objects import Json
+from travois.lab.personas import HABITS
+from travois.lab.positions import as_blocks
+from travois.lab.talk import Prompt, Reply, State, flat
+
+END = "(The recorded session ends here.)"
+
+
+class Trajectory(msgspec.Struct, frozen=True):
+    """One recorded session: what was said, in order, and the results that its tools gave."""
+
+    session: Json
+    messages: tuple[Json, ...]
+    summaries: tuple[str, ...] = ()
+
+    @property
+    def humans(self) -> list[str]:
+        """What people said, in order."""
+        return [flat(m["content"]) for m in self.messages if m.get("origin") == "human"]
+
+    def result(self, call: str) -> Json:
+        """The recorded result of a call, for an agent whose tools are to act as they did then."""
+        for message in self.messages:
+            for block in as_blocks(message.get("content")):
+                if block.get("type") == "tool_result" and block.get("tool_use_id") == call:
+                    return block
+        raise KeyError(call)
+
+    def __call__(self, prompt: Prompt, state: State) -> Reply:
+        """Play the turn that followed what was just said; an aside is answered by a summary."""
+        at = self._place(prompt, int(str(state.get("at", 0))))
+        if at is None:
+            return HABITS["lab-summarizer"](prompt, 0)
+        state["at"] = at
+        spoken = self._turn(at)
+        if not spoken:
+            return Reply(({"type": "text", "text": END},), stop="end_turn")
+        return Reply(tuple(spoken))
+
+    def _place(self, prompt: Prompt, start: int) -> int | None:
+        """Which recorded message was just said to the model; None if none of them."""
+        said = prompt.last
+        answered = {b.get("tool_use_id") for b in said if b.get("type") == "tool_result"}
+        words = prompt.last_text.strip()
+        for i in [*range(start, len(self.messages)), *range(start)]:
+            message = self.messages[i]
+            if message.get("role") != "user":
+                continue
+            blocks = as_blocks(message.get("content"))
+            if answered & {b.get("tool_use_id") for b in blocks if "tool_use_id" in b}:
+                return i
+            recorded = flat([b for b in blocks if b.get("type") == "text"]).strip()
+            if not answered and recorded and recorded in words:
+                return i
+        return None
+
+    def _turn(self, at: int) -> list[Json]:
+        """The assistant's words between this message and the next."""
+        spoken: list[Json] = []
+        for message in self.messages[at + 1 :]:
+            if message.get("role") != "assistant":
+                if spoken:
+                    break
+                continue
+            spoken += [_playable(block) for block in as_blocks(message.get("content"))]
+        return [block for block in spoken if block.get("text") != ""]
+
+
+def _playable(block: Json) -> Json:
+    kept = ("type", "text", "thinking", "id", "name", "input")
+    return {k: v for k, v in block.items() if k in kept}
+
+
+def load_trajectory(path: str | Path) -> Trajectory:
+    """The session in a file of format traj/1, packed or not."""
+    try:
+        raw = Path(path).read_bytes()
+        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    except (OSError, EOFError, zlib.error) as error:
+        raise Fault(f"cannot read the session {path}", why=str(error)) from None
+    rows: list[Json] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            row: Any = msgspec.json.decode(line)
+        except msgspec.DecodeError as error:
+            raise Fault(f"{path}: line {number}", why=str(error)) from None
+        rows.append(row)
+    if not rows or rows[0].get("type") != "session":
+        raise Fault(f"{path}: not a recorded session", why="its first line is no session line")
+    said = tuple(row for row in rows if row.get("type") == "message")
+    summaries = tuple(str(r.get("summary", "")) for r in rows if r.get("type") == "compaction")
+    return Trajectory(rows[0], said, summaries)
