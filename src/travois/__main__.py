@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """Start; `--version` imports nothing."""
     if sys.argv[1:] in (["--version"], ["-v"]):
-        from travois import __version__
+        from travois.version import __version__
 
         sys.stdout.write(f"{__version__} (Travois)\n")
         return 0

@@ -13,7 +13,6 @@ from travois import lab
 OK = {"say": [{"text": "ok"}], "repeat": True}
 BAD = {
     "no prompt": ((), "nothing to do"),
-    "unknown model": (("x", "--model", "clade-opus"), "Unknown model"),
     "missing settings file": (("x", "--settings", "none.json"), "none.json cannot be read"),
     "broken settings": (("x", "--settings", '{"model": }'), "line 1, column 11"),
     "wrong kind of setting": (("x", "--settings", '{"maxTurns": "many"}'), "maxTurns"),
@@ -40,6 +39,12 @@ def test_one_clear_message_and_nothing_changed(program: Program, case: str) -> N
     assert told in done.err
     assert "Traceback" not in done.err
     assert program.logs() == []
+
+
+def test_an_unknown_model_names_the_nearest(program: Program) -> None:
+    done = program.run("-p", "x", "--model", "claud-opus-5")
+    assert (done.code, program.logs()) == (2, [])
+    assert "Unknown model" in done.err and "claude-opus-5" in done.err
 
 
 def test_no_key_says_which_to_set(program: Program) -> None:

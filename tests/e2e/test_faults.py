@@ -14,7 +14,7 @@ from travois import lab
 from travois.kernel.facts import Assistant, Ended, Failed, Result
 
 OK = {"say": [{"text": "ok"}], "repeat": True}
-QUICK = '{"retry":{"attempts":4,"maxWait":0.05},"timeouts":{"idle":0.5,"firstByte":2}}'
+QUICK = '{"retry":{"attempts":4,"maxWait":0.05},"timeouts":{"idle":0.5,"firstByte":2,"local":0.5}}'
 BOTH = pytest.mark.parametrize("protocol", ["anthropic", "chat"])
 PASSING = {
     "rate limited": {"http": {"status": 429, "headers": {"retry-after": "0"}}},
@@ -38,7 +38,7 @@ def test_a_passing_fault_is_tried_again(program: Program, protocol: str, what: s
         done = program.ask("go", "--settings", QUICK)
         assert (done.code, done.out) == (0, "ok\n"), done.err
         assert len(api.ledger) == 2
-        first, second = (exchange.request.body for exchange in api.ledger)
+        first, second = (exchange.body for exchange in api.ledger)
     assert first == second
     assert kinds(program.facts()).count("Failed") == 1
 

@@ -210,11 +210,11 @@ def test_the_first_request_is_small(program: Program) -> None:
     with lab.server([{"say": [{"text": "ok"}]}]) as api:
         program.url = api.url
         program.ask("hello")
-        assert len(api.ledger[0].request.body) / 4 <= 3_000
+        assert len(api.ledger[0].body) / 4 <= 3_000
 
 
 def test_python_scripts_drive_it_too(program: Program) -> None:
-    script = [call("GitStatus"), text("Clean.")]
+    script = [[call("GitStatus")], [text("Clean.")]]
     with lab.server(lambda prompt, state: script[prompt.n - 1]) as api:
         program.url = api.url
         assert program.ask("go").out == "Clean.\n"

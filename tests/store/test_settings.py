@@ -12,7 +12,7 @@ from travois.store.home import Home
 from travois.store.layers import Value, load
 from travois.store.settings import Loaded, Permissions, Settings, Timeouts
 
-LAYERS = ("managed", "user", "project", "local", "given", "flags")
+LAYERS = ("user", "project", "local", "given", "flags", "managed")
 
 
 class Places:
@@ -67,7 +67,7 @@ def test_with_no_files_at_all_the_defaults_hold(places: Places) -> None:
 
 def test_each_layer_overrides_the_one_before_and_is_named(places: Places) -> None:
     seen: list[tuple[str, str]] = []
-    for layer in ("managed", "user", "project", "local"):
+    for layer in ("user", "project", "local"):
         path = places.write(layer, {"model": layer})
         loaded = places.load()
         seen.append((loaded.settings.model, loaded.origin("model")))
@@ -77,6 +77,9 @@ def test_each_layer_overrides_the_one_before_and_is_named(places: Places) -> Non
     flag = places.load(environ={"TRAVOIS_MODEL": "env"}, chosen={"model": "flag"})
     found = [(x.settings.model, x.origin("model")) for x in (given, environ, flag)]
     assert found == [("given", "--settings"), ("env", "TRAVOIS_MODEL"), ("flag", "command line")]
+    path = places.write("managed", {"model": "managed"})
+    last = places.load(chosen={"model": "flag"})
+    assert (last.settings.model, last.origin("model")) == ("managed", str(path))
 
 
 def test_settings_inside_an_object_are_merged_one_by_one(places: Places) -> None:
@@ -91,10 +94,10 @@ def test_rules_of_all_layers_are_united_and_each_keeps_its_origin(places: Places
     user = places.write("user", {"permissions": {"deny": ["WebFetch"], "allow": ["Bash(ls)"]}})
     project = places.write("project", {"permissions": {"deny": ["WebFetch", "Read(.env)"]}})
     loaded = places.load(chosen={"permissions.allow": ("Edit",), "permissions.deny": ("Write",)})
-    deny = ("Bash(rm:*)", "WebFetch", "Read(.env)", "Write")
+    deny = ("WebFetch", "Read(.env)", "Write", "Bash(rm:*)")
     assert loaded.settings.permissions == Permissions(allow=("Bash(ls)", "Edit"), deny=deny)
     origins = [loaded.origin("permissions.deny", rule) for rule in deny]
-    assert origins == [str(managed), str(user), str(project), "command line"]
+    assert origins == [str(user), str(project), "command line", str(managed)]
 
 
 RULES = st.lists(st.sampled_from(["Bash", "Bash(rm:*)", "Read(~/.ssh/**)", "WebFetch"]), max_size=3)
@@ -116,7 +119,7 @@ def test_what_any_layer_denies_stays_denied_and_no_workspace_file_allows(
     tmp_path_factory: pytest.TempPathFactory, layers: dict[str, dict[str, list[str]]]
 ) -> None:
     places = Places(tmp_path_factory.mktemp("layers"))
-    for layer in LAYERS[:5]:
+    for layer in set(LAYERS) - {"flags"}:
         places.write(layer, {"permissions": layers[layer]})
     flags = {f"permissions.{key}": value for key, value in layers["flags"].items()}
     loaded = places.load(given=str(places.home.path / "given.json"), chosen=flags)  # type: ignore[arg-type]
@@ -125,7 +128,7 @@ def test_what_any_layer_denies_stays_denied_and_no_workspace_file_allows(
     ours = ("managed", "user", "given", "flags")
     assert set(found.allow) == {rule for layer in ours for rule in layers[layer]["allow"]}
     modes = [layers[layer].get("defaultMode") for layer in LAYERS]
-    workspace = {2, 3}
+    workspace = {LAYERS.index("project"), LAYERS.index("local")}
     kept = [m for i, m in enumerate(modes) if m and (i not in workspace or m == "default")]
     assert found.default_mode == (kept[-1] if kept else "default")
 
@@ -211,9 +214,7 @@ def test_unknown_keys_are_told_with_the_nearest_known_one(places: Places) -> Non
 def test_a_wrong_variable_is_named(places: Places) -> None:
     with pytest.raises(Fault, match="TRAVOIS_MAX_TURNS: maxTurns is wrong: Expected `int`"):
         places.load(environ={"TRAVOIS_MAX_TURNS": "many"})
-    assert places.load(environ={"TRAVOIS_AUTO_COMPACT_ENABLED": "False"}).settings == Settings(
-        auto_compact_enabled=False
-    )
+    assert places.load(environ={"TRAVOIS_MAX_TURNS": "3"}).settings == Settings(max_turns=3)
 
 
 def test_settings_for_one_run_that_cannot_be_read_are_a_fault(places: Places) -> None:

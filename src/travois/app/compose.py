@@ -17,9 +17,10 @@ from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.host import catalog
 from travois.host.files import DiskFiles
-from travois.host.http import Timeouts, transport
+from travois.host.http import Timeouts
 from travois.host.process import LocalProcesses
 from travois.host.providers import HttpModel
+from travois.host.transport import transport
 from travois.host.web import HttpxWeb
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
@@ -73,7 +74,11 @@ async def gather(
     """Everything that a session needs, open and ready for its first turn."""
     place = _place(options)
     loaded = load(
-        place.home, place.cwd, environ=os.environ, given=options.settings, chosen=_flags(options)
+        place.home,
+        place.project.root,
+        environ=os.environ,
+        given=options.settings,
+        chosen=_flags(options),
     )
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
@@ -136,14 +141,18 @@ def _card(loaded: Loaded, session: Session, *, scripted: bool) -> Card:
 
 def _served(card: Card, loaded: Loaded, stack: AsyncExitStack) -> tuple[HttpModel, str]:
     where = catalog.endpoint(card, os.environ)
-    waits = loaded.settings.timeouts
-    travel = transport(
-        where.url,
-        os.environ,
-        Timeouts(connect=waits.connect, first_byte=waits.first_byte, idle=waits.idle),
-    )
+    travel = transport(where.url, os.environ, _patience(loaded, card))
     stack.push_async_callback(travel.aclose)
     return HttpModel(card, where, travel), where.key_source
+
+
+def _patience(loaded: Loaded, card: Card) -> Timeouts:
+    """How long to wait; a server that speaks Anthropic's protocol says that it lives."""
+    waits = loaded.settings.timeouts
+    local = waits.first_byte if card.protocol == "anthropic" else waits.local
+    return Timeouts(
+        connect=waits.connect, first_byte=waits.first_byte, idle=waits.idle, local=local
+    )
 
 
 def _guard(place: Place, loaded: Loaded, *, spill: Path) -> Guard:
@@ -178,7 +187,7 @@ def _tools(loaded: Loaded) -> dict[str, AnyTool]:
 
 
 def _world(place: Place, loaded: Loaded, stack: AsyncExitStack, *, spill: Path) -> World:
-    processes = LocalProcesses(passed=loaded.settings.env_passthrough)
+    processes = LocalProcesses(passed=loaded.settings.env_passthrough, extra=loaded.settings.env)
     stack.push_async_callback(processes.aclose)
 
     def keep(call: str, data: bytes) -> str:

@@ -6,10 +6,10 @@ import os
 import sys
 from traceback import format_exception
 
-from travois import __version__
 from travois.kernel.faults import Fault
 from travois.store import disk
 from travois.store.home import locate
+from travois.version import __version__
 
 
 def report(error: BaseException, *, argv: list[str]) -> str:

@@ -11,7 +11,6 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois import __version__
 from travois.app import input as reading
 from travois.app.flags import chosen
 from travois.app.sdk import Session
@@ -19,6 +18,7 @@ from travois.app.shapes import Object
 from travois.app.speak import Speaker
 from travois.kernel.blocks import Shown, Text
 from travois.kernel.facts import Ended
+from travois.version import __version__
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 

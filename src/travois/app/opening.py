@@ -11,7 +11,6 @@ from time import localtime, strftime
 import msgspec
 from msgspec.structs import replace
 
-from travois import __version__
 from travois.app.options import Options
 from travois.context.sources import Surroundings, baseline
 from travois.engine.loop import UNKNOWN, answer_open
@@ -24,6 +23,7 @@ from travois.store import sessions
 from travois.store.home import Home
 from travois.store.log import Log, history
 from travois.store.project import Project
+from travois.version import __version__
 from travois.wire.schema import schema
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "system.md"
@@ -82,6 +82,8 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
         return Found(found.id, log, base / "tool-results")
     id, last = _identity(options.session_id), max(entry.seq for entry in history(base, []))
     folder = _folder(place, id, options, stack)
+    if not options.persist:
+        (folder.parent / found.id).symlink_to(base)
     log = Log.create(folder, _opened(place, id, parent=found.id, at=last))
     stack.callback(log.close)
     return Found(id, log, folder / "tool-results")

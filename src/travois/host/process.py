@@ -54,11 +54,17 @@ class LocalJob:
 class LocalProcesses:
     """Programs on this machine, each in a session of its own, none of which outlives us.
 
-    `passed` names variables that children get although they look like secrets.
+    `passed` names variables that children get although they look like secrets, `extra` are more.
     """
 
-    def __init__(self, *, passed: Collection[str] = (), grace: float = GRACE) -> None:
-        self._environ = clean(os.environ, passed=passed)
+    def __init__(
+        self,
+        *,
+        passed: Collection[str] = (),
+        extra: Mapping[str, str] | None = None,
+        grace: float = GRACE,
+    ) -> None:
+        self._environ = clean(os.environ, passed=passed) | dict(extra or {})
         self._outer = os.environ.get(MARK, "")
         self._mark = os.urandom(8).hex()
         self._count = 0

@@ -10,7 +10,7 @@ from typing import Literal
 from travois.kernel.faults import Fault
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
-DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
+DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR))
 
 
 def replace(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = "now") -> None:

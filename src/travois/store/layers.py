@@ -58,17 +58,21 @@ def load(
 ) -> Loaded:
     """The settings in force in a workspace.
 
-    `given` is a file or a JSON object for this run; `chosen` are flags, by key.
+    `given` is a file or a JSON object for this run; `chosen` are flags, by key. What the machine's
+    administrator wrote is laid on last: nothing overrides it.
     """
     stack = _Stack()
-    for layer in _files(home, root, managed=managed):
-        stack.lay(layer)
+    own = Path(root) / ".travois"
+    stack.read(home.settings)
+    stack.read(own / "settings.json", ours=False)
+    stack.read(own / "settings.local.json", ours=False)
     if given:
         stack.lay(_given(given))
     for layer in _environment(environ, stack.notices):
         stack.lay(layer)
     for key, value in (chosen or {}).items():
         stack.lay(Layer("command line", {key: value}))
+    stack.read(managed)
     return stack.loaded()
 
 
@@ -79,6 +83,16 @@ class _Stack:
         self.values: Tree = dict(DEFAULTS)
         self.origins: dict[str, str] = dict.fromkeys(DEFAULTS, "default")
         self.notices: list[str] = []
+
+    def read(self, path: Path, *, ours: bool = True) -> None:
+        """Lay on a file, if it is there."""
+        try:
+            text = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise Fault(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
+        self.lay(_parsed(text, where=str(path), ours=ours))
 
     def lay(self, layer: Layer) -> None:
         """Put one more layer on top."""
@@ -112,23 +126,6 @@ class _Stack:
 
 
 # --- where layers come from ----------------------------------------------------------------------
-
-
-def _files(home: Home, root: str, *, managed: Path) -> Iterator[Layer]:
-    own = Path(root) / ".travois"
-    for path, ours in (
-        (managed, True),
-        (home.settings, True),
-        (own / "settings.json", False),
-        (own / "settings.local.json", False),
-    ):
-        try:
-            text = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise Fault(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
-        yield _parsed(text, where=str(path), ours=ours)
 
 
 def _given(text: str) -> Layer:

@@ -53,6 +53,8 @@ class Timeouts(Part, frozen=True):
     first_byte: Seconds = 90.0
     idle: Seconds = 90.0
     """Between two events of one reply."""
+    local: Seconds = 600.0
+    """Instead of both, for a server on this machine that may think for minutes without a word."""
 
 
 class Retry(Part, frozen=True):
@@ -60,15 +62,6 @@ class Retry(Part, frozen=True):
 
     attempts: Count = 10
     max_wait: Seconds = 60.0
-
-
-class ToolLimits(Part, frozen=True):
-    """What one tool call may take."""
-
-    bash_timeout: Seconds = 120.0
-    bash_max_timeout: Seconds = 600.0
-    output_max_chars: Count = 30_000
-    read_max_lines: Count = 2_000
 
 
 class Settings(Part, frozen=True):
@@ -85,9 +78,6 @@ class Settings(Part, frozen=True):
     """Names of our own variables that those programs may see besides the harmless ones."""
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
-    tools: ToolLimits = ToolLimits()
-    auto_compact_enabled: bool = True
-    auto_compact_window: Count = 0
 
 
 class Loaded(msgspec.Struct, frozen=True):

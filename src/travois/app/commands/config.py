@@ -11,6 +11,7 @@ from travois.app.commands.plain import Commands, clean, command, say, table, war
 from travois.kernel.faults import Fault
 from travois.store.home import locate
 from travois.store.layers import flatten, load, nearest
+from travois.store.project import identify
 from travois.store.settings import Loaded
 
 MORE = """\
@@ -41,7 +42,9 @@ def register(commands: Commands) -> None:
 
 def run_explain(args: Namespace) -> int:
     """Print settings and their origins."""
-    loaded = load(locate(os.environ), os.getcwd(), environ=os.environ, given=args.settings)
+    home = locate(os.environ)
+    root = identify(home, os.getcwd()).root
+    loaded = load(home, root, environ=os.environ, given=args.settings)
     values = flatten(loaded.settings)
     keys = [key for key in values if args.key in (key, key.partition(".")[0]) or not args.key]
     if not keys:
