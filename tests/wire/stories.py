@@ -76,7 +76,8 @@ OPAQUE = (
     Opaque(
         "anthropic",
         "text",
-        '{"type":"text","text":"cited","citations":[{"type":"char_location"}]}',
+        '{"type":"text","text":"cited","citations":[{"type":"char_location","cited_text":"c",'
+        '"document_index":0,"document_title":null,"start_char_index":0,"end_char_index":1}]}',
         "cited",
     ),
     Opaque("chat", "reasoning", '{"reasoning_content":"so","reasoning_details":[{"a":1}]}', "so"),

@@ -16,6 +16,9 @@ START = {
     "type": "message_start",
     "message": {
         "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
         "model": "claude-opus-5-5",
         "usage": {
             "input_tokens": 12,

@@ -21,6 +21,8 @@ def model(*quirks: Quirk) -> Model:
 def chunk(delta: dict[str, Any] | None = None, **choice: Any) -> dict[str, Any]:
     return {
         "id": "c-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
         "model": "gpt-x",
         "choices": [{"index": 0, "delta": delta or {}, "finish_reason": None, **choice}],
     }
@@ -39,7 +41,7 @@ def tool(index: int | None = 0, id: str | None = None, **function: Any) -> dict[
 
 
 def counted(**usage: Any) -> dict[str, Any]:
-    return {"id": "c-1", "choices": [], "usage": usage}
+    return {**chunk(), "choices": [], "usage": usage}
 
 
 def sse(*chunks: dict[str, Any]) -> bytes:
