@@ -35,6 +35,8 @@ async def _once(args: Namespace, prompt: str) -> int:
     run = Run(args)
     async with Session(chosen(args)) as session, anyio.create_task_group() as group:
         group.start_soon(run.watch_signals, group.cancel_scope)
+        for notice in session.crew.notices:
+            sys.stderr.write(f"travois: {notice}\n")
         if prompt:
             await run.turn(session, (Text(prompt),))
         if args.input_format == "stream-json":

@@ -14,10 +14,11 @@ from travois.app.flags import chosen
 from travois.app.sdk import Session
 from travois.engine.ports import Answer, Event, Question, Retrying, Running, Warned
 from travois.kernel.blocks import words
-from travois.kernel.facts import Ended, Entry, Result
-from travois.wire.replies import BlockEnded, Grew
+from travois.kernel.facts import Asked, Ended, Entry, Result
+from travois.kernel.faults import Fault
+from travois.wire.replies import Grew
 
-HINT = "Type what to do. Ctrl-C stops a turn, Ctrl-D leaves.\n"
+HINT = "Type what to do. Ctrl-C stops a turn, Ctrl-D leaves."
 CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 """What a tool or a model may not do to the terminal."""
 
@@ -32,88 +33,115 @@ def talk(args: Namespace) -> int:
 
 
 async def _talk(args: Namespace) -> int:
-    keyboard = Keyboard()
-    async with Session(chosen(args), person=keyboard) as session:
-        show(f"Travois · {session.crew.model.name} · {session.crew.agent.world.root}\n{HINT}")
+    terminal = Terminal()
+    async with Session(chosen(args), person=terminal) as session:
+        crew = session.crew
+        terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")
+        for notice in crew.notices:
+            terminal.line(f"· {notice}")
         async with anyio.create_task_group() as group:
-            group.start_soon(_watch_interrupts, session)
-            await _converse(session, keyboard, first=args.prompt or "")
+            group.start_soon(_watch_interrupts, session, terminal)
+            await _converse(session, terminal, first=args.prompt or "")
             group.cancel_scope.cancel()
-        show(f"\nResume with: travois --resume {session.id}\n")
+        terminal.line(f"Resume with: travois --resume {session.id}")
     return 0
 
 
-async def _converse(session: Session, keyboard: Keyboard, *, first: str) -> None:
+async def _converse(session: Session, terminal: Terminal, *, first: str) -> None:
     text: str | None = first
     while text is not None:
         if text.strip():
-            await _turn(session, text)
-        text = await keyboard.line("> ")
+            await _turn(session, terminal, text=text)
+        text = await terminal.read("> ")
 
 
-async def _watch_interrupts(session: Session) -> None:
+async def _watch_interrupts(session: Session, terminal: Terminal) -> None:
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
         async for _ in signals:
             if session.running:
                 session.stop()
             else:
-                show("\n(Ctrl-D leaves)\n> ")
+                terminal.line("(Ctrl-D leaves)\n> ")
 
 
-async def _turn(session: Session, text: str) -> None:
-    async with aclosing(session.run(text)) as events:
-        async for event in events:
-            show(_told(event))
+async def _turn(session: Session, terminal: Terminal, *, text: str) -> None:
+    try:
+        async with aclosing(session.run(text)) as events:
+            async for event in events:
+                terminal.tell(event)
+    except Fault as fault:
+        terminal.line(str(fault))
 
 
-def _told(event: Event) -> str:
-    match event:
-        case Grew(kind="text", text=text):
-            return text
-        case BlockEnded():
-            return "\n"
-        case Running(name=name):
-            return f"· {name} …\n"
-        case Retrying():
-            return f"· {event.message}; trying again in {event.wait:.1f} s\n"
-        case Warned(text=text):
-            return f"· {text}\n"
-        case Entry(fact=Result() as result) if result.error:
-            return f"· {words(result.content).strip()[:300]}\n"
-        case Entry(fact=Ended() as ended) if ended.why != "end":
-            return f"· {ended.detail or ended.why}\n"
-        case _:
-            return ""
-
-
-def show(text: str) -> None:
-    """Print without letting anything but words and lines reach the terminal."""
-    sys.stdout.write(text.translate(CONTROL))
-    sys.stdout.flush()
-
-
-class Keyboard:
-    """The person at the terminal."""
+class Terminal:
+    """The person at the keyboard, and the screen before them."""
 
     def __init__(self) -> None:
-        self._pending = b""
+        self._typed = b""
+        self._column = 0
+        self._asked: dict[str, anyio.Event] = {}
 
-    async def line(self, prompt: str) -> str | None:
+    def line(self, text: str) -> None:
+        """Show words that begin a line of their own and, unless they prompt, end it."""
+        ending = "" if text.endswith(("\n", "> ", ": ")) else "\n"
+        self._show(("\n" if self._column else "") + text + ending)
+
+    def tell(self, event: Event) -> None:
+        """Show what happens."""
+        match event:
+            case Grew(kind="text", text=text):
+                self._show(text)
+            case Entry(fact=Asked(call=call)):
+                self._told(call).set()
+            case _:
+                if words := _line(event):
+                    self.line(words)
+
+    async def read(self, prompt: str) -> str | None:
         """One line that they type; None when they leave."""
-        show(prompt)
-        while b"\n" not in self._pending:
+        self.line(prompt)
+        while b"\n" not in self._typed:
             await anyio.wait_readable(0)
             chunk = os.read(0, 1 << 16)
             if not chunk:
                 return None
-            self._pending += chunk
-        line, _, self._pending = self._pending.partition(b"\n")
+            self._typed += chunk
+        line, _, self._typed = self._typed.partition(b"\n")
+        self._column = 0
         return line.decode("utf-8", "replace")
 
     async def decide(self, question: Question) -> Answer:
-        """Ask whether a call may run."""
-        show(f"\n{question.tool}: {question.summary}\n  {question.args}\n  ({question.because})\n")
-        answer = await self.line("Run it? [y]es / no, and why: ")
+        """Ask whether a call may run, once all that led to it is on the screen."""
+        await self._told(question.call).wait()
+        self.line(f"{question.tool}: {question.summary}\n  {question.args}\n  {question.because}")
+        answer = await self.read("Run it? [y]es / no, and why: ")
         if answer is not None and answer.strip().lower() in ("y", "yes"):
             return Answer(allow=True, reason="the user said yes")
         return Answer(allow=False, reason=f"the user said no{': ' + answer if answer else ''}")
+
+    def _told(self, call: str) -> anyio.Event:
+        return self._asked.setdefault(call, anyio.Event())
+
+    def _show(self, text: str) -> None:
+        """Print without letting anything but words and lines reach the terminal."""
+        plain = text.translate(CONTROL)
+        sys.stdout.write(plain)
+        sys.stdout.flush()
+        if plain:
+            self._column = 0 if plain.endswith("\n") else 1
+
+
+def _line(event: Event) -> str:
+    match event:
+        case Running(name=name):
+            return f"· {name} …"
+        case Retrying():
+            return f"· {event.message}; trying again in {event.wait:.1f} s"
+        case Warned(text=text):
+            return f"· {text}"
+        case Entry(fact=Result() as result) if result.error:
+            return f"· {words(result.content).strip()[:300]}"
+        case Entry(fact=Ended() as ended) if ended.why != "end":
+            return f"· {ended.detail or ended.why}"
+        case _:
+            return ""

@@ -103,7 +103,7 @@ class Session:
                 with anyio.CancelScope(shield=True):
                     await done.wait()
 
-    async def ask(self, prompt: str) -> str:
+    async def ask(self, prompt: str | tuple[Shown, ...]) -> str:
         """Run one turn and give the model's last words."""
         text = ""
         async for event in self.run(prompt):

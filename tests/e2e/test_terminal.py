@@ -1,0 +1,108 @@
+"""The prompt loop, in a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+
+from tests.e2e.program import Program
+from travois import lab
+
+PATIENCE = 20
+
+
+class Screen:
+    """The program in a pty: type, and wait for words."""
+
+    def __init__(self, program: Program, *args: str) -> None:
+        self._fd, side = pty.openpty()
+        self.text = ""
+        self._seen = 0
+        self.child = subprocess.Popen(
+            [*program.launcher, *args],
+            cwd=program.folder,
+            env=program.environment,
+            stdin=side,
+            stdout=side,
+            stderr=side,
+            start_new_session=True,
+        )
+        os.close(side)
+
+    def type(self, words: str) -> None:
+        os.write(self._fd, words.encode())
+
+    def until(self, words: str) -> str:
+        """What was shown up to these words, which must come."""
+        while (found := self.text.find(words, self._seen)) < 0:
+            ready, _, _ = select.select([self._fd], [], [], PATIENCE)
+            assert ready, f"{words!r} never came; there was: {self.text!r}"
+            self.text += os.read(self._fd, 1 << 16).decode()
+        start, self._seen = self._seen, found + len(words)
+        return self.text[start : self._seen]
+
+    def leave(self) -> int:
+        self.type("\x04")
+        self.until("Resume with: travois --resume")
+        return self.child.wait(PATIENCE)
+
+
+def test_talking_answering_and_leaving(program: Program) -> None:
+    script = [
+        {"say": [{"text": "I would like to look."}, use("echo made > made.txt")]},
+        {"when": {"tool_result": {"is_error": False}}, "say": [{"text": "It is made."}]},
+        {"say": [use("rm made.txt")]},
+        {"when": {"tool_result": {"contains": "I need it"}}, "say": [{"text": "Then it stays."}]},
+    ]
+    with lab.server(script) as api:
+        program.url = api.url
+        screen = Screen(program, *program.model)
+        screen.until("> ")
+        screen.type("make it\n")
+        shown = screen.until("Run it?")
+        assert shown.index("I would like to look.") < shown.index("echo made > made.txt")
+        screen.type("yes\n")
+        screen.until("It is made.")
+        screen.until("> ")
+        assert (program.folder / "made.txt").read_text() == "made\n"
+        screen.type("drop it\n")
+        screen.until("Run it?")
+        screen.type("I need it\n")
+        screen.until("Then it stays.")
+        assert screen.leave() == 0
+        api.no_invalid()
+
+
+def test_an_interrupt_stops_the_turn_and_not_the_program(program: Program) -> None:
+    script = [{"say": [use("touch up; sleep 60")]}, {"say": [{"text": "Stopped."}]}]
+    with lab.server(script) as api:
+        program.url = api.url
+        screen = Screen(program, *program.model, "--permission-mode", "bypass")
+        screen.until("> ")
+        screen.type("wait\n")
+        screen.until("Bash")
+        screen.child.send_signal(signal.SIGINT)
+        screen.until("aborted")
+        screen.until("> ")
+        screen.type("and?\n")
+        screen.until("Stopped.")
+        assert screen.leave() == 0
+        api.no_orphans()
+
+
+def test_what_a_model_says_cannot_reach_the_terminal_raw(program: Program) -> None:
+    with lab.server([{"say": [{"text": "a\x1b]0;owned\x07b\x9bc"}]}]) as api:
+        program.url = api.url
+        screen = Screen(program, *program.model)
+        screen.until("> ")
+        screen.type("hi\n")
+        shown = screen.until("c\r\n")
+        assert "\x1b" not in shown and "\x07" not in shown and "\x9b" not in shown
+        assert screen.leave() == 0
+
+
+def use(command: str) -> dict[str, object]:
+    return {"tool_use": {"name": "Bash", "input": {"command": command}}}
