@@ -8,10 +8,10 @@ from time import time
 
 import anyio
 
-from travois import __version__
 from travois.host.catalog import Endpoint
 from travois.host.http import Response, Transport
 from travois.kernel.models import Model
+from travois.version import __version__
 from travois.wire.errors import problem
 from travois.wire.pieces import Request
 from travois.wire.protocol import reader
