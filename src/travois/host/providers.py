@@ -96,19 +96,23 @@ async def _body(response: Response) -> bytes:
 
     An empty body has a meaning of its own, so one that was lost is not empty.
     """
-    body, lost = b"", True
-    try:
-        with anyio.move_on_after(ERROR_WAIT):
-            async for chunk in response.chunks:
-                body += chunk
-                if len(body) > ERROR_BODY:
-                    break
-            lost = False
-    except Problem:
-        pass
+    body, whole = bytearray(), False
+    with anyio.move_on_after(ERROR_WAIT):
+        whole = await _collected(response, body)
     if packed := _packed(response):
         return f"(no words but {packed})".encode()
-    return body or (b"(the server broke off before it said why)" if lost else b"")
+    return bytes(body) or (b"" if whole else b"(the server broke off before it said why)")
+
+
+async def _collected(response: Response, body: bytearray) -> bool:
+    try:
+        async for chunk in response.chunks:
+            body += chunk
+            if len(body) > ERROR_BODY:
+                break
+    except Problem:
+        return False
+    return True
 
 
 def _no_reply(response: Response) -> str:
