@@ -14,7 +14,7 @@ from travois.lab.exchange import Exchange
 from travois.lab.faults import Rule
 from travois.lab.http import Request
 from travois.lab.objects import Json, is_object, listed
-from travois.lab.positions import Position
+from travois.lab.positions import Position, Survey, survey
 from travois.lab.profiles import Profile
 from travois.lab.refusal import Refusal
 from travois.lab.rules import check_tool_changes, check_version, unfit, wrong_shape
@@ -31,6 +31,7 @@ class Ask(msgspec.Struct):
     body: Json
     profile: Profile
     headers: dict[str, str]
+    found: Survey
     betas: tuple[str, ...] = ()
     rules: list[Rule] = []
     row: list[Position] = []
@@ -68,11 +69,15 @@ def admit(
         counting="yes" if to == "count" else "no",
         strict="yes" if world.options.strict else "no",
     )
-    exchange.invalid = tuple(faults or unfit(body, profile=profile, betas=betas))
+    exchange.invalid = tuple(faults)
+    if faults:
+        raise Refusal(faults[0])
+    found = survey(body)
+    exchange.invalid = tuple(unfit(body, profile=profile, betas=betas, found=found))
     if exchange.invalid:
         raise Refusal(exchange.invalid[0])
-    _check_features(world, body)
-    return Ask(world, exchange, body, profile, request.headers, betas)
+    _check_features(world, body, found)
+    return Ask(world, exchange, body, profile, request.headers, found, betas)
 
 
 def _parsed(request: Request) -> Json:
@@ -108,9 +113,11 @@ def _model(body: Json) -> str:
     return model
 
 
-def _check_features(world: World, body: Json) -> None:
-    check_tool_changes(body)
+def _check_features(world: World, body: Json, found: Survey) -> None:
+    if "system" in found.roles:
+        check_tool_changes(body)
     check_edits(body)
-    check_blocks(body, seed=world.options.seed)
+    if "compaction" in found.kinds:
+        check_blocks(body, seed=world.options.seed)
     if body.get("compaction"):
         check_request(body)

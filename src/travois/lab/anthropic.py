@@ -12,8 +12,8 @@ from travois.lab.exchange import Exchange
 from travois.lab.faults import refuse
 from travois.lab.http import Request, Response, reply_json
 from travois.lab.message import refused
-from travois.lab.objects import Json, inner, listed
-from travois.lab.positions import as_blocks, positions
+from travois.lab.objects import Json, inner
+from travois.lab.positions import positions
 from travois.lab.refusal import Refusal
 from travois.lab.world import World
 
@@ -67,16 +67,11 @@ def _create(ask: Ask) -> Response:
 
 def _bind(ask: Ask) -> None:
     """Check the thinking of the request against the history before it."""
-    thinking = any(
-        block.get("type") in THINKING
-        for message in listed(ask.body, "messages")
-        for block in as_blocks(message.get("content"))
-    )
+    ask.rendered, ask.chain = ask.body, None
+    if ask.found.kinds.isdisjoint(THINKING) and "thread" not in ask.body:
+        return
     world = ask.world
     chain = Chain(ask.body, seed=world.options.seed, loose=frozenset(world.loose))
-    if not thinking:
-        ask.rendered, ask.chain = ask.body, None
-        return
     reader = Reader(ask.profile.rank, _behaviour(ask), world.options.organization)
     bound = bind(ask.body, chain, reader)
     ask.rendered, ask.chain = bound.body, bound.chain

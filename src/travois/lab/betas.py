@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from travois.lab.objects import Json, inner, is_list, is_object, listed, objects
+from travois.lab.objects import Json, inner, is_list, listed, objects
 from travois.lab.positions import as_blocks
 from travois.lab.refusal import Refusal
 
@@ -120,7 +120,7 @@ def _needs(body: Json) -> Iterator[tuple[str, tuple[str, ...]]]:
     if "task_budget" in inner(body, "output_config"):
         yield "output_config.task_budget", (BUDGET,)
     for i, message in enumerate(listed(body, "messages")):
-        if is_object(message) and message.get("role") == "system":
+        if message.get("role") == "system":
             yield from _message_needs(f"messages.{i}", message)
 
 

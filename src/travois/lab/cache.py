@@ -16,6 +16,8 @@ MARKERS = 4
 LOOK_BACK = 20
 LIVES = {"5m": 300.0, "1h": 3600.0}
 RUNS = ("tool_use", "tool_result")
+PLAIN = ("text", "tool_use", "thinking")
+"""Blocks that hold neither image nor document."""
 
 
 class Stored(msgspec.Struct):
@@ -128,7 +130,7 @@ def chain(
         if position.tier != tier:
             tier = position.tier
             mixed.update(salts[tier])
-        mixed.update(position.data)
+        mixed.update(position.digest)
         before = mixed.digest()
         names.append(before)
     return tuple(names)
@@ -142,11 +144,12 @@ def _salts(body: Json, profile: Profile) -> dict[str, bytes]:
         model.append(thought)
     tools: list[Json] = listed(body, "tools")
     search = any(str(tool.get("type", "")).startswith("web_search") for tool in tools)
-    kinds = [block for m in listed(body, "messages") for block in as_blocks(m.get("content"))]
-    cited = any(inner(block, "citations").get("enabled") for block in kinds if _is_doc(block))
+    blocks = [b for m in listed(body, "messages") for b in as_blocks(m.get("content"))]
+    rich = [block for block in blocks if block.get("type") not in PLAIN]
+    cited = any(inner(block, "citations").get("enabled") for block in rich if _is_doc(block))
     system = [*model, body.get("speed") or "standard", search, cited]
     choice = body.get("tool_choice") or {"type": "auto"}
-    pictured = any(_pictured(block) for block in kinds)
+    pictured = any(_pictured(block) for block in rich)
     messages = [*system, choice, pictured, thought]
     rows = {"tools": model, "system": system, "messages": messages}
     return {tier: msgspec.json.encode(row) for tier, row in rows.items()}

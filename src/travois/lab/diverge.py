@@ -43,15 +43,12 @@ def explain(old: Exchange, new: Exchange) -> Divergence:
     if shared >= len(old.row):
         return Divergence("appended", parent=old.n)
     known = set(old.kin.digests[shared:])
-    again = [
-        position.tokens
-        for position, digest in zip(new.row[shared:], new.kin.digests[shared:], strict=True)
-        if position.tier == "messages" and digest in known
-    ]
-    kind: Kind = "branched" if not again else "edited"
-    if again and len(new.row) < len(old.row):
-        kind = "shrunk"
-    return _at(old, new, kind, sum(again))
+    pairs = zip(new.row[shared:], new.kin.digests[shared:], strict=True)
+    again = [position for position, digest in pairs if digest in known]
+    if not any(position.tier == "messages" for position in again):
+        return _at(old, new, "branched", 0)
+    kind: Kind = "shrunk" if len(new.row) < len(old.row) else "edited"
+    return _at(old, new, kind, sum(position.tokens for position in again))
 
 
 def _at(old: Exchange, new: Exchange, kind: Kind, lost: int) -> Divergence:
@@ -59,12 +56,16 @@ def _at(old: Exchange, new: Exchange, kind: Kind, lost: int) -> Divergence:
     before = old.row[shared].data
     after = new.row[shared].data if shared < len(new.row) else b""
     where = _path(old, new)
-    skip = max(before.find(b"\0"), 0) + 1
-    before, after = before[skip:], after[skip:]
+    before, after = _bare(before), _bare(after)
     at = _first_difference(before, after)
     return Divergence(
         kind, where, at, _excerpt(before, at), _excerpt(after, at), lost, parent=old.n
     )
+
+
+def _bare(data: bytes) -> bytes:
+    """What was said, without the role and kind that stand before it."""
+    return data.partition(b"\0")[2].removeprefix(b"text\0")
 
 
 def _path(old: Exchange, new: Exchange) -> str:

@@ -122,7 +122,10 @@ class _Connection:
             raise _Closed
         while len(self.held) < count:
             await self.more()
-        taken = bytes(self.held[:count])
+        if len(self.held) == count:
+            taken, self.held = bytes(self.held), bytearray()
+            return taken
+        taken = bytes(memoryview(self.held)[:count])
         del self.held[:count]
         return taken
 

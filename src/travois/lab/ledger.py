@@ -19,6 +19,8 @@ class Ledger:
         self.exchanges: list[Exchange] = []
         self._chains: dict[int, int] = {}
         self._contents: dict[bytes, int] = {}
+        self._positions: dict[tuple[str, bytes], Position] = {}
+        """Positions by place and content: a history that grows keeps each of them once."""
 
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self.exchanges)
@@ -39,7 +41,8 @@ class Ledger:
 
     def place(self, exchange: Exchange, row: list[Position]) -> None:
         """Find the earlier request that this one grew out of, and how far they agree."""
-        exchange.row = tuple(row)
+        seen = self._positions
+        exchange.row = tuple(seen.setdefault((p.path, p.digest), p) for p in row)
         digests = [position.digest for position in row]
         chained: list[int] = []
         before = hash(exchange.protocol)

@@ -11,8 +11,8 @@ from travois.kernel.models import Usage
 from travois.lab.exchange import Exchange
 from travois.lab.faults import Rule, Shape, refuse, tamper
 from travois.lab.http import Request, Response, reply_json
-from travois.lab.objects import Json, is_object
-from travois.lab.positions import Position, as_blocks
+from travois.lab.objects import Json, is_list, is_object
+from travois.lab.positions import Position
 from travois.lab.profiles import Profile
 from travois.lab.refusal import Refusal
 from travois.lab.stream import Event, Item, paced
@@ -125,11 +125,15 @@ def tool_positions(tools: list[Any]) -> list[Position]:
     return made
 
 
+def _parts(content: Any) -> list[Json]:
+    return [part for part in content if is_object(part)] if is_list(content) else []
+
+
 def parts_tokens(content: Any) -> int:
     """Content that is a text or a list of parts."""
     if isinstance(content, str):
         return tokens(content)
-    return sum(tokens(str(p["text"])) if "text" in p else IMAGE for p in as_blocks(content))
+    return sum(tokens(str(p["text"])) if "text" in p else IMAGE for p in _parts(content))
 
 
 def parts_blocks(content: Any) -> list[Json]:
@@ -138,7 +142,7 @@ def parts_blocks(content: Any) -> list[Json]:
         return [{"type": "text", "text": content}] if content else []
     return [
         {"type": "text", "text": str(part["text"])} if "text" in part else {"type": "image"}
-        for part in as_blocks(content)
+        for part in _parts(content)
     ]
 
 

@@ -26,18 +26,36 @@ class Position(msgspec.Struct, frozen=True, gc=False):
     tokens: int
     ttl: str = ""
     markable: bool = True
+    digest: bytes = b""
+    """The name of its content."""
 
-    @property
-    def digest(self) -> bytes:
-        """The name of its content."""
-        return blake2b(self.data, digest_size=16).digest()
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "digest", blake2b(self.data, digest_size=16).digest())
 
 
 def as_blocks(content: Any) -> list[Json]:
     """Content as blocks: a text is one text block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
-    return [block for block in content if is_object(block)] if is_list(content) else []
+    return content if is_list(content) else []
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What there is in a request, so that each rule looks only where it has something to find."""
+
+    kinds: frozenset[str]
+    roles: frozenset[str]
+    images: int
+
+
+def survey(body: Json) -> Survey:
+    """The kinds of blocks in the messages of a request, their roles, and how many images."""
+    kinds: list[str] = []
+    roles: set[str] = set()
+    for message in listed(body, "messages"):
+        roles.add(str(message.get("role")))
+        kinds += [str(block.get("type")) for block in as_blocks(message.get("content"))]
+    return Survey(frozenset(kinds), frozenset(roles), kinds.count("image"))
 
 
 def positions(body: Json) -> list[Position]:

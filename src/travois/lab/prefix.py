@@ -21,7 +21,7 @@ class PrefixCache:
         """How much of this prompt was seen before; remembers all of it."""
         name, total, read = blake2b(salt.encode(), digest_size=16).digest(), 0, 0
         for position in row:
-            name = blake2b(name + position.data, digest_size=16).digest()
+            name = blake2b(name + position.digest, digest_size=16).digest()
             total += position.tokens
             if self.expires.get(name, -1.0) > now and total >= MINIMUM:
                 read = total

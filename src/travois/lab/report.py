@@ -70,7 +70,8 @@ def render(rows: list[Json], totals: Json) -> Iterator[str]:
         yield "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
     yield ""
     share = f"{totals['cache_hit_ratio']:.1%}"
-    yield f"{totals['requests']} requests, ${totals['cost']:.6f}, {share} of the prompt from cache"
+    count = f"{totals['requests']} request{'' if totals['requests'] == 1 else 's'}"
+    yield f"{count}, ${totals['cost']:.6f}, {share} of the prompt from cache"
     problems = broken(rows)
     yield from (f"! {problem}" for problem in problems)
     if not problems:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from travois.lab.betas import locked
 from travois.lab.objects import Json, inner, is_object, listed
-from travois.lab.positions import as_blocks
+from travois.lab.positions import Survey, as_blocks
 from travois.lab.profiles import EFFORTS, Profile
 from travois.lab.refusal import Refusal, coded
 from travois.lab.validate import anthropic_faults
@@ -48,18 +48,19 @@ def wrong_shape(
     return [fault for fault in found if not any(word in fault for word in excused)]
 
 
-def unfit(body: Json, *, profile: Profile, betas: tuple[str, ...]) -> Iterator[str]:
+def unfit(body: Json, *, profile: Profile, betas: tuple[str, ...], found: Survey) -> Iterator[str]:
     """What this model, or the set of betas, does not allow."""
     yield from locked(body, betas)
-    yield from _limits(body, profile)
+    yield from _limits(body, profile, found.images)
     yield from _thinking(body, profile)
     yield from _choice(body, profile)
-    yield from _system_messages(body, profile)
+    if "system" in found.roles:
+        yield from _system_messages(body, profile)
     if body.get("max_tokens") == 0:
         yield from _prewarm(body)
 
 
-def _limits(body: Json, profile: Profile) -> Iterator[str]:
+def _limits(body: Json, profile: Profile, images: int) -> Iterator[str]:
     limit = body.get("max_tokens")
     if isinstance(limit, int) and limit > profile.output:
         yield (
@@ -68,14 +69,9 @@ def _limits(body: Json, profile: Profile) -> Iterator[str]:
         )
     if len(listed(body, "messages")) > MESSAGES:
         yield f"messages: at most {MESSAGES} messages are allowed"
-    pictures = sum(
-        block.get("type") == "image"
-        for message in listed(body, "messages")
-        for block in as_blocks(message.get("content"))
-    )
     allowed = 600 if profile.window > 200_000 else 100
-    if pictures > allowed:
-        yield f"Too many images and documents: {pictures} > {allowed}"
+    if images > allowed:
+        yield f"Too many images and documents: {images} > {allowed}"
 
 
 def _thinking(body: Json, profile: Profile) -> Iterator[str]:
