@@ -222,7 +222,10 @@ class Web(Protocol):
     """Fetching pages. Errors are OSError with words that a person understands."""
 
     async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
-        """Get a page, following redirects on the same host only."""
+        """Get a page, following redirects on the same host only.
+
+        A redirect to another host is the page: its status, and the URL that it points to.
+        """
         ...
 
 
