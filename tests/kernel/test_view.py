@@ -135,6 +135,12 @@ def test_compaction_names_its_span_by_identity() -> None:
     assert view.replied == 1
 
 
+def test_after_a_compaction_it_is_still_known_what_the_model_has_seen() -> None:
+    facts = (EPOCH, user("one"), reply("ok"), user("two"), Sent(1, "c", "d", 9))
+    view = seen(*facts, reply("", "a"), result("a"), Compacted(2, 3, (Text("s"),), "model"))
+    assert (view.seen, len(view.items)) == (2, 4)
+
+
 def test_a_span_whose_ends_are_gone_is_left_as_it_is() -> None:
     facts = (EPOCH, user("one"), reply("ok"))
     assert seen(*facts, Compacted(1, 99, (Text("s"),), "model")) == seen(*facts)
@@ -209,6 +215,12 @@ def test_rewinds_nest_and_can_be_undone() -> None:
         "user: five",
     ]
     assert shown(seen(*facts, Rewound(4))) == ["user: one", "user: two", "user: three"]
+
+
+def test_a_rewind_to_what_is_not_there_yet_changes_nothing() -> None:
+    facts = (EPOCH, user("one"), Rewound(99), user("two"))
+    assert shown(seen(*facts)) == ["user: one", "user: two"]
+    assert shown(seen(*facts, user("three"), Rewound(3))) == ["user: one"]
 
 
 def test_ids_of_calls_that_were_rewound_are_never_used_again() -> None:

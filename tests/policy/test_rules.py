@@ -236,6 +236,7 @@ def test_a_path_rule_matches(what: str, path: str) -> None:
         ("src/**", f"{ROOT}/srcs/a.py"),
         ("src/**", f"{ROOT}-evil/src/a.py"),
         ("src/**", f"{ROOT}/src/../../x"),
+        ("src/**", f"{ROOT}/link/../src/a.py"),
         ("src/**", "/src/a.py"),
         ("src/**", "src/a.py"),
         ("/src/**", "/src/a.py"),
