@@ -23,15 +23,28 @@ WANTED = 200
 """Requests of 100 kB that one core must answer in a second."""
 
 
-def request(kilobytes: int, *, stream: bool) -> bytes:
-    """A conversation of that size: text, calls and results, as a coding agent sends it."""
-    messages: list[dict[str, object]] = [{"role": "user", "content": "fix the failing test"}]
-    for i in range(max(1, kilobytes // 2)):
-        use = {"type": "tool_use", "id": f"t{i}", "name": "read", "input": {"path": f"src/{i}.py"}}
-        result = {"type": "tool_result", "tool_use_id": f"t{i}", "content": "x = 1\n" * 300}
+def request(kilobytes: int, *, opening: str = "", more: int = 0) -> bytes:
+    """A conversation of that size and `more` turns: calls and results, as a coding agent sends it."""
+    messages: list[dict[str, object]] = [{"role": "user", "content": f"fix the test {opening}"}]
+    for i in range(max(1, kilobytes // 2) + more):
+        id = f"t{opening}_{i}"
+        use = {"type": "tool_use", "id": id, "name": "read", "input": {"path": f"src/{i}.py"}}
+        result = {"type": "tool_result", "tool_use_id": id, "content": "x = 1\n" * 300}
         messages += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
-    body = {"model": "claude-opus-5-5", "max_tokens": 100, "stream": stream, "messages": messages}
+    body = {"model": "claude-opus-5-5", "max_tokens": 100, "stream": True, "messages": messages}
     return msgspec.json.encode({**body, "cache_control": {"type": "ephemeral"}})
+
+
+def growing(kilobytes: int, count: int) -> list[bytes]:
+    """One conversation that gets longer, a turn at a time, around that size."""
+    turns = min(count, max(1, kilobytes // 4))
+    start = kilobytes - turns
+    return [request(start, more=i % turns, opening=str(i // turns)) for i in range(count)]
+
+
+def unrelated(kilobytes: int, count: int) -> list[bytes]:
+    """Conversations that have nothing in common."""
+    return [request(kilobytes, opening=str(i)) for i in range(count)]
 
 
 @contextmanager
@@ -63,42 +76,40 @@ def decoding(body: bytes) -> float:
     return (time.process_time() - start) / 20
 
 
-def measure(kilobytes: int, count: int, *, stream: bool) -> float:
+def measure(name: str, bodies: list[bytes]) -> float:
     """Print one row; returns requests per core-second."""
-    body = request(kilobytes, stream=stream)
     with lab() as (pid, port):
         connection = http.client.HTTPConnection("127.0.0.1", port)
 
-        def ask() -> None:
+        def ask(body: bytes) -> None:
             connection.request("POST", "/v1/messages", body, HEADERS)
             answer = connection.getresponse()
             assert answer.status == 200, answer.read()
             answer.read()
 
-        for _ in range(3):
-            ask()
+        for body in bodies[:3]:
+            ask(body)
         busy, start = processor(pid), time.perf_counter()
-        for _ in range(count):
-            ask()
+        for body in bodies:
+            ask(body)
         wall, busy = time.perf_counter() - start, processor(pid) - busy
         connection.close()
-    floor = decoding(body)
-    kind = "stream" if stream else "whole"
+    count, size = len(bodies), sum(map(len, bodies)) / len(bodies)
     print(
-        f"{len(body) / 1000:8.0f} kB {kind:6} {count / busy:7.0f} per core-second "
+        f"{size / 1000:6.0f} kB {name:10} {count / busy:6.0f} per core-second "
         f"{busy / count * 1000:7.2f} ms processor {wall / count * 1000:7.2f} ms wall "
-        f"{busy / count / floor:5.1f}x the bare decoding"
+        f"{busy / count / decoding(bodies[-1]):6.1f}x the bare decoding"
     )
     return count / busy
 
 
 def main() -> None:
     for kilobytes, count in SIZES:
-        rate = measure(kilobytes, count, stream=True)
-        if kilobytes == 100:
-            verdict = "enough" if rate >= WANTED else "TOO FEW"
-            print(f"           {verdict}: {WANTED} per second are wanted at 100 kB")
-    measure(100, 400, stream=False)
+        for name, make in (("growing", growing), ("unrelated", unrelated)):
+            rate = measure(name, make(kilobytes, count))
+            if kilobytes == 100:
+                verdict = "enough" if rate >= WANTED else "TOO FEW"
+                print(f"          {verdict}: {WANTED} per second are wanted at 100 kB")
 
 
 if __name__ == "__main__":

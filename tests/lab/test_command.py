@@ -71,7 +71,7 @@ def test_a_cache_break_is_named_and_ends_with_one() -> None:
         process.send_signal(signal.SIGTERM)
         told, _ = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert "! request 2: messages[0].content[0] changed at byte" in told
+    assert "! request 2: messages[0].content[0].text changed at byte 12" in told
     assert "Monday" in told and "Tuesday" in told
 
 

@@ -41,11 +41,11 @@ def test_an_edit_that_sends_the_rest_again_is_named_to_the_byte() -> None:
     found = lab.world.ledger.divergence(2)
     assert (found.kind, found.path, found.byte, found.lost) == (
         "edited",
-        "messages[0].content[0]",
+        "messages[0].content[0].text",
         len("aa"),
         90,
     )
-    with pytest.raises(AssertionError, match=r"request 2: messages\[0\].content\[0\] changed"):
+    with pytest.raises(AssertionError, match=r"request 2: messages\[0\].content\[0\].text changed"):
         lab.world.ledger.append_only()
     lab.world.ledger.append_only(allowed=1)
 
@@ -54,14 +54,14 @@ def test_another_system_prompt_breaks_the_prefix_before_the_messages() -> None:
     lab = session(GROWN, system="one")
     lab.ask([*GROWN, assistant(B), user(C)], system="two")
     found = lab.world.ledger.divergence(2)
-    assert (found.kind, found.path) == ("edited", "system[0]")
+    assert (found.kind, found.path) == ("edited", "system[0].text")
 
 
 def test_tools_in_another_order_are_found_though_nothing_is_shared() -> None:
     tools = [{"name": n, "description": n, "input_schema": {"type": "object"}} for n in "ab"]
     lab = session(GROWN, tools=tools)
     lab.ask(GROWN, tools=tools[::-1])
-    assert (kinds(lab)[1], lab.world.ledger.divergence(2).path) == ("edited", "tools[0]")
+    assert (kinds(lab)[1], lab.world.ledger.divergence(2).path) == ("edited", "tools[0].name")
 
 
 def test_a_rewind_is_no_edit() -> None:
@@ -109,7 +109,7 @@ def test_the_report_has_a_line_for_each_request_and_names_what_broke() -> None:
     rows, totals = ledger_json(lab.world.ledger), summary(lab.world.ledger)
     lines = list(render(rows, totals))
     assert [line.split()[:3] for line in lines[1:3]] == [["1", "200", OPUS], ["2", "200", OPUS]]
-    assert lines[-1].startswith("! request 2: messages[0].content[0] changed at byte 2")
+    assert lines[-1].startswith("! request 2: messages[0].content[0].text changed at byte 2")
     assert broken(rows[:1]) == []
 
 

@@ -13,11 +13,12 @@ from travois.lab.editing import check_edits
 from travois.lab.exchange import Exchange
 from travois.lab.faults import Rule
 from travois.lab.http import Request
+from travois.lab.memo import Memo
 from travois.lab.objects import Json, is_object, listed
 from travois.lab.positions import Position, Survey, survey
 from travois.lab.profiles import Profile
 from travois.lab.refusal import Refusal
-from travois.lab.rules import check_tool_changes, check_version, unfit, wrong_shape
+from travois.lab.rules import check_tool_changes, check_version, excuse, unfit
 from travois.lab.world import World
 
 BODY_LIMIT = 32 * 1024 * 1024
@@ -53,7 +54,7 @@ def admit(
     world: World, request: Request, exchange: Exchange, *, to: Literal["answer", "count"]
 ) -> Ask:
     """A request that the API would take; raises the refusal of one that it would not."""
-    body = _parsed(request)
+    body = _parsed(request, world.memo)
     _authenticate(world, request.headers)
     version = request.headers.get("anthropic-version", "")
     check_version(version)
@@ -61,8 +62,8 @@ def admit(
     exchange.betas = betas
     exchange.model = _model(body)
     profile = world.profile(exchange.model)
-    faults = wrong_shape(
-        request.body,
+    faults = excuse(
+        world.memo.faults(request.body, body),
         body,
         profile=profile,
         version=version,
@@ -80,14 +81,14 @@ def admit(
     return Ask(world, exchange, body, profile, request.headers, found, betas)
 
 
-def _parsed(request: Request) -> Json:
+def _parsed(request: Request, memo: Memo) -> Json:
     if len(request.body) > BODY_LIMIT:
         raise Refusal("Request exceeds the maximum size", status=413)
     if request.headers.get("content-encoding", "identity") != "identity":
         details = {"error_code": "request_body_encoding_unsupported"}
         raise Refusal("content-encoding: not supported", details=details)
     try:
-        body: Any = msgspec.json.decode(request.body)
+        body: Any = memo.decode(request.body)
     except msgspec.DecodeError as error:
         raise Refusal(f"The request body is not valid JSON: {error}") from None
     if not is_object(body):

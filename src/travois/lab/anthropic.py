@@ -98,7 +98,7 @@ def _edit(ask: Ask) -> None:
 
 def _place(ask: Ask) -> None:
     """Lay the prompt out for the cache, and see that it fits the window."""
-    ask.row = place_markers(positions(ask.rendered), ask.rendered)
+    ask.row = place_markers(positions(ask.rendered, ask.world.memo.positions), ask.rendered)
     ask.world.ledger.place(ask.exchange, ask.row)
     total, window = sum(position.tokens for position in ask.row), ask.profile.window
     if total > window:

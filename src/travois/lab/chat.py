@@ -27,7 +27,7 @@ from travois.lab.plain import (
     send_whole,
     tool_positions,
 )
-from travois.lab.positions import Position
+from travois.lab.positions import Position, locate
 from travois.lab.profiles import Profile
 from travois.lab.refusal import Refusal
 from travois.lab.talk import Prompt, flat
@@ -141,7 +141,7 @@ def _position(i: int, message: Json) -> Position:
     data = role.encode() + b"\0" + msgspec.json.encode(message)
     calls = message.get("tool_calls")
     count = parts_tokens(message.get("content")) + (tokens(compact(calls)) if calls else 0)
-    return Position("messages", f"messages[{i}]", role, data, count)
+    return locate("messages", f"messages[{i}]", role, data, count)
 
 
 def prompt_of(body: Json, exchange: Exchange) -> Prompt:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Any, Literal
 
 import msgspec
 
 from travois.lab.exchange import Exchange
+from travois.lab.objects import is_list, is_object
 
 Kind = Literal[
     "first",  # nothing came before it
@@ -52,25 +54,42 @@ def explain(old: Exchange, new: Exchange) -> Divergence:
 
 
 def _at(old: Exchange, new: Exchange, kind: Kind, lost: int) -> Divergence:
-    shared = new.kin.shared
-    before = old.row[shared].data
-    after = new.row[shared].data if shared < len(new.row) else b""
-    where = _path(old, new)
-    before, after = _bare(before), _bare(after)
-    at = _first_difference(before, after)
-    return Divergence(
-        kind, where, at, _excerpt(before, at), _excerpt(after, at), lost, parent=old.n
-    )
-
-
-def _bare(data: bytes) -> bytes:
-    """What was said, without the role and kind that stand before it."""
-    return data.partition(b"\0")[2].removeprefix(b"text\0")
-
-
-def _path(old: Exchange, new: Exchange) -> str:
     row = new.row if new.kin.shared < len(new.row) else old.row
-    return row[new.kin.shared].path
+    where = row[new.kin.shared].path
+    path, was, now = leaf(found(old.json, where), found(new.json, where), where)
+    at = _first_difference(was, now)
+    return Divergence(kind, path, at, _excerpt(was, at), _excerpt(now, at), lost, parent=old.n)
+
+
+def found(body: Any, path: str) -> Any:
+    """The value at a path such as `messages[3].content[0]`; a text is its own first block."""
+    for name, index in re.findall(r"(\w+)|\[(\d+)\]", path):
+        if name:
+            body = body.get(name) if is_object(body) else None
+        elif isinstance(body, str):
+            body = {"type": "text", "text": body}
+        else:
+            body = body[int(index)] if is_list(body) and int(index) < len(body) else None
+    return body
+
+
+def leaf(old: Any, new: Any, path: str) -> tuple[str, bytes, bytes]:
+    """The innermost value that differs: its path, and what it was and is."""
+    if is_object(old) and is_object(new):
+        for key in [*old, *(key for key in new if key not in old)]:
+            if key != "cache_control" and old.get(key) != new.get(key):
+                return leaf(old.get(key), new.get(key), f"{path}.{key}")
+    if is_list(old) and is_list(new):
+        for i, (was, now) in enumerate(zip(old, new, strict=False)):
+            if was != now:
+                return leaf(was, now, f"{path}[{i}]")
+    return path, _bytes(old), _bytes(new)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass")
+    return b"" if value is None else msgspec.json.encode(value)
 
 
 def _first_difference(before: bytes, after: bytes) -> int:

@@ -24,7 +24,7 @@ from travois.lab.plain import (
     send_whole,
     tool_positions,
 )
-from travois.lab.positions import Position
+from travois.lab.positions import Position, locate
 from travois.lab.profiles import Profile
 from travois.lab.refusal import Refusal
 from travois.lab.stream import Event, chunk, cut
@@ -185,11 +185,11 @@ def _row(body: Json, contents: list[Json]) -> list[Position]:
     system = _text(inner(body, "systemInstruction"))
     if system:
         data = b"system\0" + system.encode()
-        row.append(Position("system", "systemInstruction", "text", data, tokens(system)))
+        row.append(locate("system", "systemInstruction", "text", data, tokens(system)))
     for i, content in enumerate(contents):
         data = str(content.get("role")).encode() + b"\0" + msgspec.json.encode(content)
         count = sum(_part_tokens(part) for part in objects(content, "parts"))
-        row.append(Position("messages", f"contents[{i}]", "content", data, count))
+        row.append(locate("messages", f"contents[{i}]", "content", data, count))
     return row
 
 

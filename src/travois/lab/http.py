@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -183,6 +183,13 @@ class _Connection:
         if response.claimed is not None:
             raise _Closed
 
+    async def reply(self, answer: Response | Awaitable[Live]) -> None:
+        """Send an answer, made or in the making."""
+        if isinstance(answer, Response):
+            await self.answer(answer)
+        else:
+            await self.relay(await answer)
+
     async def relay(self, live: Live) -> None:
         """Pass on what comes, as it comes."""
         await self.send(_head(Response(live.status, live.headers, (), "chunked")))
@@ -222,19 +229,16 @@ def _head(response: Response) -> bytes:
 
 async def serve_connection(stream: anyio.abc.SocketStream, answer: Answer) -> None:
     """Answer the requests of one connection until it ends."""
-    connection = _Connection(stream)
     async with stream:
-        try:
-            while True:
-                request = await connection.request()
-                response = answer(request)
-                if isinstance(response, Response):
-                    await connection.answer(response)
-                else:
-                    await connection.relay(await response)
-                if request.headers.get("connection", "").lower() == "close":
-                    return
-        except _Closed:
+        with suppress(_Closed):
+            await _serve(_Connection(stream), answer)
+
+
+async def _serve(connection: _Connection, answer: Answer) -> None:
+    while True:
+        request = await connection.request()
+        await connection.reply(answer(request))
+        if request.headers.get("connection", "").lower() == "close":
             return
 
 

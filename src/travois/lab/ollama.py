@@ -21,7 +21,7 @@ from travois.lab.plain import (
     send_whole,
     tool_positions,
 )
-from travois.lab.positions import Position
+from travois.lab.positions import Position, locate
 from travois.lab.refusal import Refusal
 from travois.lab.stream import cut, line
 from travois.lab.talk import Prompt
@@ -116,7 +116,7 @@ def _lost(messages: list[Json], kept: list[tuple[int, Json]]) -> int:
 def _position(i: int, message: Json) -> Position:
     role = str(message.get("role", ""))
     data = role.encode() + b"\0" + msgspec.json.encode(message)
-    return Position("messages", f"messages[{i}]", role, data, _tokens(message))
+    return locate("messages", f"messages[{i}]", role, data, _tokens(message))
 
 
 def _rows(exchange: Exchange, talked: Talked, *, seen: int) -> list[tuple[str, Json]]:

@@ -12,7 +12,7 @@ from travois.lab.exchange import Exchange
 from travois.lab.faults import Rule, Shape, refuse, tamper
 from travois.lab.http import Request, Response, reply_json
 from travois.lab.objects import Json, is_list, is_object
-from travois.lab.positions import Position
+from travois.lab.positions import Position, locate
 from travois.lab.profiles import Profile
 from travois.lab.refusal import Refusal
 from travois.lab.stream import Event, Item, paced
@@ -121,7 +121,7 @@ def tool_positions(tools: list[Any]) -> list[Position]:
     made: list[Position] = []
     for i, tool in enumerate(tools):
         raw = msgspec.json.encode(tool)
-        made.append(Position("tools", f"tools[{i}]", "tool", b"tool\0" + raw, tokens(raw.decode())))
+        made.append(locate("tools", f"tools[{i}]", "tool", b"tool\0" + raw, tokens(raw.decode())))
     return made
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -21,16 +21,16 @@ class Position(msgspec.Struct, frozen=True, gc=False):
     tier: Tier
     path: str
     kind: str
-    data: bytes
-    """Its bytes as the provider renders them: without marker, the role before it."""
+    digest: bytes
+    """The name of its content, the role with it, any marker left out."""
     tokens: int
     ttl: str = ""
     markable: bool = True
-    digest: bytes = b""
-    """The name of its content."""
 
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "digest", blake2b(self.data, digest_size=16).digest())
+
+def locate(tier: Tier, path: str, kind: str, data: bytes, tokens: int) -> Position:
+    """A position by its bytes as the provider renders them."""
+    return Position(tier, path, kind, blake2b(data, digest_size=16).digest(), tokens)
 
 
 def as_blocks(content: Any) -> list[Json]:
@@ -58,9 +58,13 @@ def survey(body: Json) -> Survey:
     return Survey(frozenset(kinds), frozenset(roles), kinds.count("image"))
 
 
-def positions(body: Json) -> list[Position]:
+Lay = Callable[[int, Json], Iterable["Position"]]
+"""How one message is laid out: the positions of its blocks."""
+
+
+def positions(body: Json, lay: Lay | None = None) -> list[Position]:
     """All positions of an Anthropic request, in cache order."""
-    return [*_tools(body), *_system(body), *_messages(body)]
+    return [*_tools(body), *_system(body), *_messages(body, lay or message_positions)]
 
 
 def _tools(body: Json) -> Iterator[Position]:
@@ -68,7 +72,8 @@ def _tools(body: Json) -> Iterator[Position]:
         if tool.get("defer_loading"):
             continue
         data = b"tool\0" + _encoded(tool)
-        yield Position("tools", f"tools[{i}]", "tool", data, tool_tokens(tool), ttl(tool))
+        made = locate("tools", f"tools[{i}]", "tool", data, tool_tokens(tool))
+        yield made if "cache_control" not in tool else msgspec.structs.replace(made, ttl=ttl(tool))
 
 
 def _system(body: Json) -> Iterator[Position]:
@@ -76,22 +81,27 @@ def _system(body: Json) -> Iterator[Position]:
         yield _block("system", "system", f"system[{i}]", block)
 
 
-def _messages(body: Json) -> Iterator[Position]:
+def _messages(body: Json, lay: Lay) -> Iterator[Position]:
     messages: list[Json] = listed(body, "messages")
     last_user = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
     for i, message in enumerate(messages):
-        if message.get("clear_at") and i < last_user:
-            continue
-        role = str(message.get("role", ""))
-        for j, block in enumerate(as_blocks(message.get("content"))):
-            yield _block("messages", role, f"messages[{i}].content[{j}]", block)
+        if not message.get("clear_at") or i >= last_user:
+            yield from lay(i, message)
+
+
+def message_positions(i: int, message: Json) -> Iterator[Position]:
+    """The blocks of the message at some index."""
+    role = str(message.get("role", ""))
+    for j, block in enumerate(as_blocks(message.get("content"))):
+        yield _block("messages", role, f"messages[{i}].content[{j}]", block)
 
 
 def _block(tier: Tier, role: str, path: str, block: Json) -> Position:
     kind = str(block.get("type", ""))
     data = role.encode() + b"\0" + _rendered(kind, block)
+    digest = blake2b(data, digest_size=16).digest()
     markable = kind not in UNMARKABLE and block.get("text") != ""
-    return Position(tier, path, kind, data, block_tokens(block), ttl(block), markable)
+    return Position(tier, path, kind, digest, block_tokens(block), ttl(block), markable)
 
 
 def _rendered(kind: str, block: Json) -> bytes:

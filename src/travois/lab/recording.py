@@ -16,7 +16,7 @@ from travois.kernel.faults import Fault
 from travois.lab.exchange import SECRET
 from travois.lab.http import Live, Pause, Request, Response, Step, reply_json
 from travois.lab.objects import Json, is_list, is_object
-from travois.lab.positions import Position
+from travois.lab.positions import Position, locate
 from travois.lab.talk import Protocol
 from travois.lab.tokens import tokens
 from travois.lab.world import World
@@ -199,7 +199,7 @@ def _protocol(path: str) -> Protocol:
 
 def _position(body: bytes) -> Position:
     text = body.decode(errors="replace")
-    return Position("messages", "body", "body", b"body\0" + body, tokens(text))
+    return locate("messages", "body", "body", b"body\0" + body, tokens(text))
 
 
 def _decoded(body: bytes) -> Any:

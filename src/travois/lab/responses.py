@@ -28,7 +28,7 @@ from travois.lab.plain import (
     send_whole,
     tool_positions,
 )
-from travois.lab.positions import Position
+from travois.lab.positions import Position, locate
 from travois.lab.profiles import Profile
 from travois.lab.refusal import Refusal
 from travois.lab.seal import seal, unseal
@@ -203,12 +203,12 @@ def _row(body: Json, items: list[Json]) -> list[Position]:
     said = str(body.get("instructions") or "")
     if said:
         data = b"instructions\0" + said.encode()
-        row.append(Position("system", "instructions", "text", data, tokens(said)))
+        row.append(locate("system", "instructions", "text", data, tokens(said)))
     for i, item in enumerate(items):
         kind = str(item.get("type", "message"))
         plain = {k: v for k, v in item.items() if k not in ("id", "status")}
         data = kind.encode() + b"\0" + msgspec.json.encode(plain)
-        row.append(Position("messages", f"input[{i}]", kind, data, _item_tokens(item)))
+        row.append(locate("messages", f"input[{i}]", kind, data, _item_tokens(item)))
     return row
 
 

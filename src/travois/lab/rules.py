@@ -9,7 +9,6 @@ from travois.lab.objects import Json, inner, is_object, listed
 from travois.lab.positions import Survey, as_blocks
 from travois.lab.profiles import EFFORTS, Profile
 from travois.lab.refusal import Refusal, coded
-from travois.lab.validate import anthropic_faults
 
 SAMPLING = ("temperature", "top_p", "top_k")
 LATEST = "2026-10-21"
@@ -27,11 +26,12 @@ def check_version(version: str) -> None:
         raise Refusal(f"anthropic-version: {version!r} is not a valid version")
 
 
-def wrong_shape(
-    raw: bytes, body: Json, *, profile: Profile, version: str, counting: str, strict: str
+def excuse(
+    found: list[str], body: Json, *, profile: Profile, version: str, counting: str, strict: str
 ) -> list[str]:
-    """What the validator finds, less what this model, version or endpoint allows."""
-    found = anthropic_faults(raw)
+    """What the validator found, less what this model, version or endpoint allows."""
+    if not found:
+        return []
     excused: list[str] = ["_tok: " + EXTRA]
     if version != LATEST:
         excused += [f"{name}: {EXTRA}" for name in SAMPLING]

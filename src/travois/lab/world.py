@@ -15,6 +15,7 @@ from travois.lab.exchange import Exchange
 from travois.lab.faults import Faults, parse_rules
 from travois.lab.ledger import Ledger
 from travois.lab.limiter import Limiter, Rates
+from travois.lab.memo import Memo
 from travois.lab.objects import Json
 from travois.lab.personas import HABITS, persona
 from travois.lab.prefix import PrefixCache
@@ -71,6 +72,7 @@ class World:
         """What was answered under which id, for the features that refer back to it."""
         self.stored: dict[str, Json] = {}
         """Responses that were asked to be kept, with the items that led to them."""
+        self.memo = Memo()
         self.threads = Threads()
         self.limiter = Limiter(self.options.rates)
         self.loose: set[str] = set()
