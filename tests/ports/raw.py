@@ -143,6 +143,7 @@ def _accept(
         with suppress(TimeoutError):
             sock, _ = listener.accept()
             sock.settimeout(PATIENCE)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server.note(sock, here=True)
             number, server.connections = server.connections, server.connections + 1
             thread = threading.Thread(target=_talk, args=(sock, number, server, talk, tls))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -131,27 +132,28 @@ def test_a_server_that_never_reads_is_a_timeout(make: Make) -> None:
 # --- what comes back ------------------------------------------------------------------------------
 
 
+async def hear(made: Transport, url: str, size: int, heard: threading.Event) -> list[bytes]:
+    """The chunks of an answer; the event is set with each of them."""
+    seen: list[bytes] = []
+    async with made.post(url, headers=(), body=b"x" * size) as response:
+        async for chunk in response.chunks:
+            seen.append(chunk)
+            heard.set()
+    await made.aclose()
+    return seen
+
+
 def test_chunks_come_as_they_are_sent(make: Make) -> None:
-    step = threading.Event()
+    heard = threading.Event()
 
     def talk(peer: Peer) -> None:
         peer.request()
         peer.say(HEAD, chunks(b"one"))
-        step.wait()
+        heard.wait(10)
         peer.say(chunks(b"two"), b"0\r\n\r\n")
 
-    async def main(url: str) -> list[bytes]:
-        seen: list[bytes] = []
-        made = make(CALM)
-        async with made.post(url, headers=(), body=b"{}") as response:
-            async for chunk in response.chunks:
-                seen.append(chunk)
-                step.set()
-        await made.aclose()
-        return seen
-
     with serve(talk) as server:
-        assert anyio.run(main, server.url) == [b"one", b"two"]
+        assert anyio.run(hear, make(CALM), server.url, 2, heard) == [b"one", b"two"]
 
 
 ODD = {
@@ -237,6 +239,29 @@ def test_a_connection_that_was_closed_meanwhile_is_replaced_without_a_word(make:
         assert anyio.run(main, server.url) == [(200, b"0"), (200, b"1")]
 
 
+def test_what_a_server_said_unasked_is_not_taken_for_an_answer(make: Make) -> None:
+    spoken = threading.Event()
+
+    def talk(peer: Peer) -> None:
+        peer.request()
+        peer.say(answer(b"%d" % peer.number))
+        threading.Event().wait(0.05)
+        peer.say(answer(b"you were slow", status="408 Request Timeout"))
+        spoken.set()
+        peer.stay()
+
+    async def main(url: str) -> list[Said]:
+        made = make(CALM)
+        said = [await attempt(made, url, b"a")]
+        await anyio.to_thread.run_sync(spoken.wait)
+        said.append(await attempt(made, url, b"b"))
+        await made.aclose()
+        return said
+
+    with serve(talk) as server:
+        assert anyio.run(main, server.url) == [(200, b"0"), (200, b"1")]
+
+
 def test_a_connection_that_dies_under_the_second_request_is_replaced_once() -> None:
     def talk(peer: Peer) -> None:
         peer.request()
@@ -246,6 +271,30 @@ def test_a_connection_that_dies_under_the_second_request_is_replaced_once() -> N
     with serve(talk) as server:
         assert run(Direct(CALM), server.url, b"a", b"b") == [(200, b"first"), (200, b"first")]
         assert [r[-1:] for r in server.requests] == [b"a", b"b", b"b"]
+
+
+def test_when_one_kept_connection_is_dead_the_others_are_not_tried() -> None:
+    together = threading.Barrier(2)
+
+    def talk(peer: Peer) -> None:
+        peer.request()
+        if peer.number < 2:
+            together.wait(10)
+        peer.say(answer(b"%d" % peer.number))
+        peer.request()
+
+    async def main(url: str) -> Said:
+        made = Direct(CALM)
+        async with anyio.create_task_group() as group:
+            group.start_soon(attempt, made, url, b"a")
+            group.start_soon(attempt, made, url, b"b")
+        said = await attempt(made, url, b"c")
+        await made.aclose()
+        return said
+
+    with serve(talk) as server:
+        assert anyio.run(main, server.url) == (200, b"2")
+        assert sorted(r[-1:] for r in server.requests) == [b"a", b"b", b"c", b"c"]
 
 
 def test_a_request_to_which_the_server_began_to_answer_is_not_sent_again() -> None:
@@ -454,29 +503,36 @@ def test_an_early_answer_over_tls_counts() -> None:
     assert said == [(413, b'{"error":"too big"}')]
 
 
-def test_a_server_that_refuses_and_reads_no_more_is_not_waited_for() -> None:
+@pytest.mark.parametrize("tls", [None, certified()], ids=["plain", "tls"])
+def test_a_server_that_refuses_and_reads_no_more_is_heard_out(tls: ssl.SSLContext | None) -> None:
     over = threading.Event()
 
     def talk(peer: Peer) -> None:
         peer.head()
-        peer.say(LARGE)
+        peer.say(LARGE[:-5])
+        threading.Event().wait(0.05)
+        peer.say(LARGE[-5:])
         over.wait()
 
-    with serve(talk) as server:
-        said = run(Direct(CALM), server.url, b"x" * HUGE)
+    with serve(talk, tls=tls) as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        said = run(Direct(CALM, env=TRUSTED), url, b"x" * HUGE)
         over.set()
     assert said == [(413, b'{"error":"too big"}')]
 
 
 def test_an_early_good_answer_does_not_stop_the_request() -> None:
+    heard = threading.Event()
+
     def talk(peer: Peer) -> None:
         peer.head()
-        peer.say(HEAD, chunks(b"yes, "))
-        peer.read(len(BIG))
-        peer.say(chunks(b"all of it"), b"0\r\n\r\n")
+        peer.say(HEAD, chunks(b"yes"))
+        got = len(peer.read(HUGE))
+        heard.wait(10)
+        peer.say(chunks(b"%d" % got), b"0\r\n\r\n")
 
     with serve(talk) as server:
-        assert run(Direct(CALM), server.url, BIG) == [(200, b"yes, all of it")]
+        assert anyio.run(hear, Direct(CALM), server.url, HUGE, heard) == [b"yes", b"20000000"]
 
 
 # --- being cancelled ------------------------------------------------------------------------------
@@ -657,7 +713,7 @@ def test_a_file_without_certificates_is_a_fault_that_names_the_variable(
         run(make(CALM, env={"REQUESTS_CA_BUNDLE": str(file)}), "https://localhost:1", b"{}")
 
 
-def test_certificates_that_only_the_bundle_has_are_found(tmp_path: Any) -> None:
+def test_certificates_that_only_the_bundle_has_are_found(make: Make, tmp_path: Any) -> None:
     folder = tmp_path / "certs"
     folder.mkdir()
     (folder / "0a0b0c0d.0").write_text("")
@@ -665,7 +721,7 @@ def test_certificates_that_only_the_bundle_has_are_found(tmp_path: Any) -> None:
     bundle.write_bytes(CERTIFICATE.read_bytes())
     env = {"SSL_CERT_DIR": str(folder), "SSL_CERT_FILE": str(bundle)}
     with serve(kept(answer(b"ok")), tls=certified()) as server:
-        said = run(Direct(CALM, env=env), f"https://localhost:{server.port}", b"{}")
+        said = run(make(CALM, env=env), f"https://localhost:{server.port}", b"{}")
     assert said == [(200, b"ok")]
 
 

@@ -74,7 +74,9 @@ def unreachable(to: Target, error: BaseException) -> Problem:
 
 
 def root(error: BaseException) -> BaseException:
-    """The first of the errors that led to this one."""
+    """The error of the system that led to this one, or else the first of all."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
     if isinstance(error, BaseExceptionGroup):
         return root(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     inner = error.__cause__ or error.__context__  # httpcore2 hides the cause, not the context
@@ -82,8 +84,14 @@ def root(error: BaseException) -> BaseException:
 
 
 def plain(error: BaseException) -> str:
-    """An error as words; the system's own where it has a number, for asyncio says less."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number is not None and number > 0:
-        return os.strerror(number)
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    """An error as words; the system's own where there are some, for asyncio's say less."""
+    import socket
+    import ssl
+
+    match error:
+        case socket.gaierror() | ssl.SSLError():
+            return error.strerror or str(error)
+        case OSError(errno=int(number)):
+            return os.strerror(number)
+        case _:
+            return str(error) or type(error).__name__
