@@ -7,6 +7,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpForm
 
 from travois.app.options import Options
 from travois.policy.rules import split
+from travois.version import __version__
 
 COMMANDS = {
     "sessions": "list, show, export, rename, measure and prune sessions",
@@ -19,10 +20,10 @@ COMMANDS = {
 ABOUT = """\
 A coding agent in your terminal, with any model.
 
-  travois                          talk, in this folder
-  travois -p "fix the failing test"  one task, then exit (for scripts)
-  git diff | travois -p "review"     standard input comes before the prompt
-  travois -c                       go on with the last session of this folder
+  travois                             talk, in this folder
+  travois -p "fix the failing test"   one task, then exit (for scripts)
+  git diff | travois -p "review"      standard input comes before the prompt
+  travois -c                          go on with the last session of this folder
 """
 ENDING = """\
 commands:
@@ -42,13 +43,15 @@ def parser() -> ArgumentParser:
     listing = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
     top = ArgumentParser(
         prog="travois",
+        usage="travois [flags] [prompt]   |   travois COMMAND --help",
         description=ABOUT,
         epilog=ENDING.format(commands=listing),
         formatter_class=RawDescriptionHelpFormatter,
     )
     top.add_argument("prompt", nargs="?", help="what to do")
     top.add_argument("-p", "--print", action="store_true", help="run one task and exit")
-    top.add_argument("-v", "--version", action="store_true", help="print the version")
+    version = f"{__version__} (Travois)"
+    top.add_argument("-v", "--version", action="version", version=version)
     _talking(top)
     _sessions(top)
     _rights(top)
