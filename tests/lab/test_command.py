@@ -110,3 +110,20 @@ def test_record_and_replay_from_the_command_line(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     assert process.returncode == 0
+
+
+def test_a_recorded_session_is_played_from_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "session.jsonl"
+    rows = [
+        {"type": "session", "id": "s"},
+        {
+            "type": "message",
+            "role": "user",
+            "origin": "human",
+            "content": [{"type": "text", "text": "hello"}],
+        },
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi there"}]},
+    ]
+    file.write_bytes(b"\n".join(msgspec.json.encode(row) for row in rows))
+    with running("replay", str(file), "--port", "0") as (url, _):
+        assert post(url, "hello")["content"][0]["text"] == "hi there"

@@ -120,3 +120,49 @@ def test_a_server_s_compaction_fits_its_own_window_check() -> None:
     lab = Client(models=small)
     lab.ask([user(block(101))], model="tiny")
     assert lab.error() == "prompt is too long: 101 tokens > 100 maximum"
+
+
+# --- where a reply is cut -------------------------------------------------------------------------
+
+
+def cut_at(limit: int, *say: object, **fields: object) -> tuple[list[Json], str]:
+    lab = Client([{"say": list(say)}])
+    lab.ask(HI, max_tokens=limit, **fields)
+    return lab.body["content"], lab.body["stop_reason"]
+
+
+def test_f9_a_reply_is_cut_at_its_limit() -> None:
+    content, stop = cut_at(3, "x" * 100)
+    assert (content[0]["text"], stop) == ("x" * 12, "max_tokens")
+
+
+def test_f9_a_call_is_cut_within_its_arguments() -> None:
+    events = streamed({"say": ["abcd", CALL]}, max_tokens=4)
+    assert (arguments(events), events[-2]["delta"]["stop_reason"]) == ('{"path":', "max_tokens")
+
+
+def test_a_reply_that_just_fits_is_whole() -> None:
+    assert cut_at(1, "abcd") == ([{"type": "text", "text": "abcd"}], "end_turn")
+
+
+def test_a_stop_sequence_ends_the_reply_and_is_named() -> None:
+    lab = Client([{"say": "one STOP two"}])
+    lab.ask(HI, stop_sequences=["HALT", "STOP"])
+    body = lab.body
+    assert (body["content"][0]["text"], body["stop_sequence"]) == ("one ", "STOP")
+    assert body["stop_reason"] == "stop_sequence"
+
+
+def test_a_summary_that_does_not_fit_is_an_empty_reply() -> None:
+    lab = Client([{"when": {"purpose": "compaction"}, "say": "x" * 100}])
+    headers = {"anthropic_beta": "compact-2026-09-04"}
+    lab.ask(HI, compaction={"type": "summarize"}, max_tokens=5, headers=headers)
+    assert (lab.body["content"], lab.body["stop_reason"]) == ([], "max_tokens")
+
+
+def test_a_model_whose_writes_are_free_bills_them_as_input() -> None:
+    lab = Client("lab-echo")
+    long = [{"role": "user", "content": "{{tok:2000}}"}]
+    for model in ("gpt-5.5", "gpt-6.1-sol"):
+        lab.post("/v1/chat/completions", {"model": model, "messages": long})
+    assert [(e.usage.input, e.usage.write) for e in lab.world.ledger] == [(2000, 0), (0, 2000)]

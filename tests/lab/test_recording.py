@@ -144,7 +144,7 @@ def play(session: Trajectory, *, humans: int) -> Client:
     for words in session.humans[:humans]:
         history.append(user(told(words)))
         for _ in range(200):
-            lab.ask(history, cache_control={"type": "ephemeral"})
+            lab.ask(history, cache_control={"type": "ephemeral"}, max_tokens=100_000)
             assert lab.status == 200, lab.body
             content = lab.body["content"]
             history.append(assistant(*content))

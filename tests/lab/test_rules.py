@@ -179,9 +179,28 @@ def removal(name: str) -> Json:
 
 
 def test_tools_come_and_go_in_mid_conversation() -> None:
-    lab = Client()
-    exchange = lab.ask(changes(addition("g"), removal("f")), tools=[TOOL], headers=INLINE)
-    assert (lab.status, exchange.status) == (200, 200)
+    lab = Client("lab-tool-loop:1")
+    lab.ask(HI, tools=[TOOL])
+    lab.ask(changes(addition("g"), removal("f")), tools=[TOOL], headers=INLINE)
+    assert [e.reply[0]["name"] for e in lab.world.ledger] == ["f", "g"]
+
+
+def test_a_deferred_tool_is_on_offer_once_it_is_referred_to() -> None:
+    lab = Client("lab-parallel:1")
+    late = {**TOOL, "name": "late", "defer_loading": True}
+    found = {"type": "tool_reference", "tool_name": "late"}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [found]}
+    history = [*HI, assistant(use("t", "f")), user(result), assistant(block(2)), user(block(3))]
+    lab.ask(
+        [*HI, {"role": "system", "content": [removal("f")]}], tools=[TOOL, late], headers=INLINE
+    )
+    assert lab.body["content"][0]["type"] == "text"
+    lab.ask(
+        [*history, {"role": "system", "content": [removal("f")]}],
+        tools=[TOOL, late],
+        headers=INLINE,
+    )
+    assert lab.body["content"][0]["name"] == "late"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ HEADERS = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": 
 
 def body(text: str = "hi", **fields: object) -> bytes:
     message = {"role": "user", "content": text}
-    return msgspec.json.encode({"model": OPUS, "max_tokens": 9, "messages": [message], **fields})
+    ask = {"model": OPUS, "max_tokens": 9, "messages": [message]}
+    return msgspec.json.encode({**ask, **fields})
 
 
 @contextmanager
@@ -47,8 +48,10 @@ def test_one_connection_serves_many_requests() -> None:
 def test_a_body_of_three_megabytes_arrives_whole() -> None:
     with lab.server() as api, connected(api) as connection:
         text = "é" * 1_500_000
-        assert post(connection, body(text))["content"] == [{"type": "text", "text": text}]
-        assert api.ledger[0].body == body(text)
+        raw = body(text, max_tokens=100_000)
+        said = post(connection, raw)["content"][0]["text"]
+        assert (text.startswith(said), len(said)) == (True, 200_000)
+        assert api.ledger[0].body == raw
 
 
 def test_a_chunked_request_is_put_together() -> None:
@@ -88,6 +91,12 @@ def test_a_port_in_use_is_said_so() -> None:
 def test_an_unknown_option_is_named() -> None:
     with pytest.raises(Fault, match="unknown field `colour`"), lab.server(colour="red"):
         pass
+
+
+def test_a_test_can_print_what_happened() -> None:
+    with lab.server() as api, connected(api) as connection:
+        post(connection, body())
+        assert api.timeline().endswith("append-only, and nothing invalid")
 
 
 def test_requests_waits_for_as_many_as_it_is_told() -> None:

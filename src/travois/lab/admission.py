@@ -42,7 +42,9 @@ class Ask(msgspec.Struct):
     compact: Json | None = None
     """The compaction edit whose trigger was reached."""
     summary: Json | None = None
-    """The compaction block that opens the reply."""
+    """The compaction block that opens the reply; empty where it did not fit."""
+    stopped_by: str | None = None
+    """The stop sequence that ended the reply."""
 
     @property
     def workspace(self) -> str:

@@ -15,6 +15,7 @@ from travois.lab.compaction import compacted
 from travois.lab.diagnosis import diagnose
 from travois.lab.faults import Rule, refuse, tamper
 from travois.lab.http import Response, reply_json
+from travois.lab.limits import limited
 from travois.lab.message import CALLS, SHAPE, Spoken, events, usage_json
 from travois.lab.objects import Json, inner, is_object, listed
 from travois.lab.personas import HABITS
@@ -22,7 +23,10 @@ from travois.lab.positions import as_blocks, positions
 from travois.lab.stream import Event, Item, paced
 from travois.lab.talk import Prompt, Reply, flat
 from travois.lab.tokens import block_tokens, compact, tokens
+from travois.lab.toolset import offered
 
+NO_SUMMARY = Reply((), stop="max_tokens")
+"""The summary did not fit: an empty reply, with the reason that the summariser stopped."""
 SSE = (("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache"))
 
 
@@ -54,7 +58,7 @@ def prompt_of(ask: Ask) -> Prompt:
         ask.exchange.model,
         messages,
         system=flat(body.get("system")),
-        tools=tuple(listed(body, "tools")),
+        tools=tuple(offered(body)),
         body=ask.body,
         n=ask.exchange.n,
     )
@@ -67,11 +71,11 @@ def _reply(ask: Ask) -> Reply:
     if ask.body.get("max_tokens") == 0:
         return Reply((), stop="max_tokens")
     if _only_summary(ask):
-        assert ask.summary is not None
-        return Reply((ask.summary,), stop="compaction")
+        return Reply((ask.summary,), stop="compaction") if ask.summary else NO_SUMMARY
     reply = ask.world.answer(prompt_of(ask))
     if reply.error is not None:
         refuse([Rule("http", reply.error)])
+    reply, ask.stopped_by = limited(reply, ask.body)
     if ask.summary is not None:
         reply = msgspec.structs.replace(reply, blocks=(ask.summary, *reply.blocks))
     return reply
@@ -90,6 +94,9 @@ def _summarize(ask: Ask) -> Usage | None:
     prompt = msgspec.structs.replace(prompt_of(ask), purpose="compaction")
     reply = ask.world.summarize(prompt) or HABITS["lab-summarizer"](prompt, 0)
     summary = "".join(str(block.get("text", "")) for block in reply.blocks)
+    if demanded and tokens(summary) > int(ask.body.get("max_tokens") or 0):
+        ask.summary, usage = {}, _use_cache(ask)
+        return msgspec.structs.replace(usage, output=int(ask.body.get("max_tokens") or 0))
     if demanded:
         ask.summary = compacted(summary, ask.body, _chain(ask))
         usage = _use_cache(ask)
@@ -202,7 +209,7 @@ def _message(ask: Ask, reply: Reply, *, spoken: list[Spoken], usage: Usage) -> J
         "model": ask.profile.id,
         "content": [part.block for part in spoken],
         "stop_reason": reply.stop or ("tool_use" if calls else "end_turn"),
-        "stop_sequence": None,
+        "stop_sequence": ask.stopped_by,
         "stop_details": reply.details,
         "container": None,
         "usage": {**usage_json(usage), **reply.usage},

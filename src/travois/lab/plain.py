@@ -74,6 +74,8 @@ def converse(
     if reply.error is not None:
         refuse([Rule("http", reply.error)])
     usage = world.prefixes.use(row, salt=exchange.model + salt, now=exchange.at, life=life)
+    if not profile.price.write:
+        usage = msgspec.structs.replace(usage, input=usage.input + usage.write, write=0)
     usage = _said(reply, usage)
     exchange.usage, exchange.cost = usage, profile.bill(usage)
     exchange.reply, exchange.stop = reply.blocks, reply.stop

@@ -110,9 +110,15 @@ def _budget(thinking: Json, limit: object) -> Iterator[str]:
 
 
 def _choice(body: Json, profile: Profile) -> Iterator[str]:
-    choice = inner(body, "tool_choice").get("type")
+    wanted = inner(body, "tool_choice")
+    choice = wanted.get("type")
     if choice in ("any", "tool") and not profile.forced_choice:
         yield 'tool_choice: type "tool" and "any" are not supported for this model.'
+    names = [tool.get("name") for tool in listed(body, "tools")]
+    if choice == "tool" and wanted.get("name") not in names:
+        yield f"Tool '{wanted.get('name')}' not found in provided tools"
+    if choice in ("any", "tool") and not names:
+        yield "tool_choice: tools are required"
 
 
 def _system_messages(body: Json, profile: Profile) -> Iterator[str]:

@@ -22,6 +22,7 @@ from travois.lab.http import Answer, serve_connection
 from travois.lab.ledger import Ledger
 from travois.lab.objects import Json
 from travois.lab.recording import Replay
+from travois.lab.report import ledger_json, render, summary
 from travois.lab.routes import answer
 from travois.lab.world import Options, World
 
@@ -58,6 +59,10 @@ class Api:
             assert time.monotonic() < until, f"{len(self.ledger)} of {count} requests came"
             time.sleep(0.005)
         return list(self.ledger)
+
+    def timeline(self) -> str:
+        """The report of all requests so far, as a person reads it."""
+        return "\n".join(render(ledger_json(self.ledger), summary(self.ledger)))
 
     def fault(self, do: str | Json, **match: Any) -> None:
         """Put one more fault rule in force: `api.fault("disconnect", n=2)`."""
