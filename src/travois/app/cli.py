@@ -33,7 +33,7 @@ def _explain(error: Exception) -> int:
         return 1
     from travois.app.crash import report
 
-    sys.stderr.write(report(error, argv=sys.argv))
+    sys.stderr.write(report(error, cause=first))
     return 1
 
 

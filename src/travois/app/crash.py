@@ -12,10 +12,10 @@ from travois.store.home import locate
 from travois.version import __version__
 
 
-def report(error: BaseException, *, argv: list[str]) -> str:
+def report(error: BaseException, *, cause: BaseException) -> str:
     """Keep the traceback in a file of the home; returns what to tell the user."""
     trace = "".join(format_exception(error))
-    head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n{argv[:1]}\n"
+    head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n"
     try:
         folder = locate(os.environ).path / "crashes"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -23,8 +23,7 @@ def report(error: BaseException, *, argv: list[str]) -> str:
         disk.replace(path, (head + trace).encode(errors="replace"))
     except (OSError, Fault):
         return f"{trace}\ntravois: this is a bug in Travois; the session can be resumed\n"
-    what = f"{type(error).__name__}: {error}"
     return (
-        f"travois: a bug in Travois: {what}\n"
+        f"travois: a bug in Travois: {type(cause).__name__}: {cause}\n"
         f"  The session can be resumed. Please report it with {path}\n"
     )
