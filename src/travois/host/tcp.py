@@ -11,7 +11,7 @@ import socket
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
 
 class Tcp(ByteStream):
@@ -23,16 +23,20 @@ class Tcp(ByteStream):
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         """What has come, once something has; raises EndOfStream at the end."""
-        await checkpoint()
+        await checkpoint_if_cancelled()
+        waited = False
         while True:
             try:
                 data = self._socket.recv(max_bytes)
             except BlockingIOError:
                 await anyio.wait_readable(self._socket)
+                waited = True
             except OSError as error:
                 raise anyio.BrokenResourceError from error
             else:
                 break
+        if not waited:
+            await cancel_shielded_checkpoint()  # a fast server must not starve the others
         if not data:
             raise anyio.EndOfStream
         return data
