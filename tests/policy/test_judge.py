@@ -175,7 +175,7 @@ guards = st.builds(
 
 @given(guards, uses)
 @example(Guard("bypass", (Rule("Read", "[z-a]", "deny"),)), Use("Read", (Access("read", "a"),), ""))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_the_judge_has_an_answer_to_everything(guarded: Guard, use: Use) -> None:
     found = judge(guarded, use)
     assert found.because
