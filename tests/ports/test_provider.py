@@ -71,7 +71,8 @@ END = (
     event("message_stop"),
 )
 WHOLE = (START, *WORDS, *END)
-REPLY = Reply((Text("Grüße"),), stop="end", usage=Usage(input=7, output=3), id="msg_1", model="m-1")
+SAID = Reply((Text("Grüße"),), stop="end", usage=Usage(input=7, output=3), id="msg_1", model="m-1")
+REPLY = msgspec.structs.replace(SAID, request="req_7")
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_7\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
@@ -208,7 +209,7 @@ def test_a_gateway_that_does_not_stream_is_understood(make: Make) -> None:
         "usage": {"input_tokens": 7, "output_tokens": 3},
     }
     body = msgspec.json.encode(message)
-    assert ask(make, saying(answer(body, "content-type: application/json"))).reply == REPLY
+    assert ask(make, saying(answer(body, "content-type: application/json"))).reply == SAID
 
 
 def reset_later(peer: Peer) -> None:

@@ -138,6 +138,7 @@ def _assistant(view: View, reply: Reply) -> Assistant:
         usage=reply.usage,
         model=reply.model,
         id=reply.id,
+        request=reply.request,
         detail=detail,
     )
 

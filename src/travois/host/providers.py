@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from time import time
 
 import anyio
+from msgspec.structs import replace
 
 from travois.host.catalog import Endpoint
 from travois.host.http import Response, Transport
@@ -67,7 +68,7 @@ class HttpModel:
             error = broken or unfinished
             error.request = error.request or _request(response)
             raise error from None
-        yield reply
+        yield replace(reply, request=_request(response))
 
     def _spoke(self, last: float, deltas: list[StreamDelta]) -> float:
         """When the model last said something: signs of life alone are not enough for ever."""

@@ -58,6 +58,8 @@ class Reply(msgspec.Struct, frozen=True):
     model: str = ""
     detail: str = ""
     """Why it stopped, in the provider's words, where it said more than a stop reason."""
+    request: str = ""
+    """What the provider calls the request, for its own support."""
 
 
 ProblemKind = Literal[
