@@ -184,7 +184,7 @@ def living(entries: list[Entry]) -> list[Entry]:
         if limit is not None and entry.seq > limit:
             continue
         if isinstance(entry.fact, Rewound):
-            limit = entry.fact.to if limit is None else min(limit, entry.fact.to)
+            limit = entry.fact.to
             continue
         kept.append(entry)
     kept.reverse()
