@@ -116,6 +116,22 @@ def test_a_lenient_lab_lets_unknown_fields_pass() -> None:
     assert lab.status == 200
 
 
+def test_a_lenient_lab_lets_unknown_betas_pass() -> None:
+    lab = Client(strict=False)
+    lab.ask(HI, headers={"anthropic_beta": "made-up-2026-01-01"})
+    assert lab.status == 200
+
+
+def test_what_the_vendor_s_own_programs_send_is_known_to_the_api() -> None:
+    lab = Client()
+    exchange = lab.ask(
+        HI,
+        model="claude-haiku-4-5-20251001",
+        headers={"anthropic_beta": "claude-code-20250219,interleaved-thinking-2025-05-14"},
+    )
+    assert (lab.status, exchange.betas[0]) == (200, "claude-code-20250219")
+
+
 def test_the_older_version_takes_sampling_parameters() -> None:
     lab = Client()
     lab.ask(HI, temperature=1.0, headers={"anthropic_version": "2023-06-01"})

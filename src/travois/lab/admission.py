@@ -60,7 +60,8 @@ def admit(
     _authenticate(world, request.headers)
     version = request.headers.get("anthropic-version", "")
     check_version(version)
-    betas = read_betas(request.headers.get("anthropic-beta", ""))
+    strict = world.options.strict
+    betas = read_betas(request.headers.get("anthropic-beta", ""), strict=strict)
     exchange.betas = betas
     exchange.model = _model(body)
     profile = world.profile(exchange.model)
@@ -70,7 +71,7 @@ def admit(
         profile=profile,
         version=version,
         counting="yes" if to == "count" else "no",
-        strict="yes" if world.options.strict else "no",
+        strict="yes" if strict else "no",
     )
     exchange.invalid = tuple(faults)
     if faults:

@@ -69,6 +69,20 @@ KNOWN = frozenset(
         THREADS,
     )
 )
+FIRST_PARTY = frozenset(
+    (
+        "claude-code-20250219",
+        "oauth-2025-04-20",
+        "fine-grained-tool-streaming-2025-05-14",
+        "prompt-caching-scope-2026-01-05",
+        "prompt-caching-evict-2026-05-12",
+        "cache-keepalive-2026-09-03",
+        "context-hint-2026-04-09",
+        "thinking-resumption-2026-07-17",
+        "redact-thinking-2026-02-12",
+    )
+)
+"""Betas that the vendor's own programs send: known to the API, meant for nobody else."""
 FIELDS = {
     "context_management": (CONTEXT, COMPACT_AUTO),
     "compaction": (COMPACT_NOW,),
@@ -84,17 +98,21 @@ EDITS = {
 }
 
 
-def read_betas(header: str) -> tuple[str, ...]:
-    """The betas of a request; refuses those that the API does not know."""
+def read_betas(header: str, *, strict: bool) -> tuple[str, ...]:
+    """The betas of a request; a strict lab refuses those that the API does not know."""
     sent = tuple(beta.strip() for beta in header.split(",") if beta.strip())
-    unknown = [beta for beta in sent if beta not in KNOWN and not beta.startswith("user-profiles-")]
-    if unknown:
+    unknown = [beta for beta in sent if not _is_known(beta)]
+    if unknown and strict:
         names = ", ".join(f"`{beta}`" for beta in unknown)
         raise Refusal(
             f"Unexpected value(s) {names} for the `anthropic-beta` header. Please consult our "
             "documentation at docs.claude.com or try again without the header."
         )
     return sent
+
+
+def _is_known(beta: str) -> bool:
+    return beta in KNOWN or beta in FIRST_PARTY or beta.startswith("user-profiles-")
 
 
 def locked(body: Json, betas: tuple[str, ...]) -> Iterator[str]:
