@@ -111,8 +111,10 @@ def test_reads_run_side_by_side_and_are_logged_as_they_finish_but_shown_as_asked
         ([("Edit", "a"), ("Edit", "b")], 2),
         ([("Edit", "d/a"), ("Look", "d")], 1),
         ([("Edit", "link"), ("Look", "real")], 1),
-        ([("Run", "ls"), ("Look", "a")], 1),
-        ([("Run", "ls"), ("Run", "ls")], 1),
+        ([("Run", "make"), ("Look", "a")], 1),
+        ([("Run", "make"), ("Run", "make")], 1),
+        ([("Run", "ls"), ("Look", "a")], 2),
+        ([("Run", "cat real"), ("Edit", "link")], 1),
         ([("Look", str(n)) for n in range(ALONGSIDE + 1)], ALONGSIDE),
         ([("Think", "a"), ("Run", "ls")], 2),
     ],
@@ -302,11 +304,11 @@ def test_headless_nobody_is_there_to_say_yes(tmp_path: Path) -> None:
         ran.append(args.path)
         return said("ok")
 
-    one = agent(tmp_path, asked(("Run", "ls")), say("oh"), tools=[small("Run", run, kind="exec")])
+    one = agent(tmp_path, asked(("Run", "make")), say("oh"), tools=[small("Run", run, kind="exec")])
     assert play(one) == "end"
     assert (ran, only(one).error) == ([], True)
     assert only(one).content == (Text("Permission denied: nobody is here. Nothing was run."),)
-    assert [fact.question for fact in facts(one, Asked)] == ["Run ls"]
+    assert [fact.question for fact in facts(one, Asked)] == ["Run make"]
 
 
 def test_a_denied_call_is_not_asked_about(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from travois.policy.access import Access
-from travois.policy.judge import MODES, PROTECTED, Guard, Mode, Verdict, judge
+from travois.policy.judge import MODES, Guard, Mode, Verdict, judge, understood
+from travois.policy.protected import PROTECTED
 from travois.policy.rules import Effect, Rule, Use, matches, parse
 
 ROOT = "/w/proj"
@@ -43,7 +44,7 @@ def test_what_each_mode_says_to_each_kind_of_access(mode: Mode) -> None:
         Access("read", "/etc/hosts"),
         Access("write", f"{ROOT}/a"),
         Access("write", "/etc/hosts"),
-        Access("exec", "ls"),
+        Access("exec", "make"),
         Access("net", "https://x.org"),
         Access("spawn", "explore"),
     ]
@@ -96,7 +97,8 @@ def test_where_large_outputs_are_kept_may_be_read_but_not_written() -> None:
 
 @pytest.mark.parametrize("name", sorted(PROTECTED))
 def test_what_decides_what_runs_later_is_asked_about_even_when_edits_are_free(name: str) -> None:
-    spellings = (name, name.upper(), f"a/{name}/b", f".\u200b{name[1:]}", f"．{name[1:]}")
+    spellings = [name, name.upper(), f"a/{name}/b", f"{name[0]}\u200b{name[1:]}", f"{name}."]
+    spellings += [f"．{name[1:]}"] if name.startswith(".") else []
     for path in spellings:
         for mode in ("accept-edits", "auto", "default"):
             assert effect(mode, "write", f"{ROOT}/{path}") == "ask"
@@ -123,9 +125,9 @@ def test_a_workspace_below_a_protected_name_can_be_worked_in() -> None:
 def test_deny_beats_ask_beats_allow_in_any_order() -> None:
     deny, ask, allow = (parse("Bash", e) for e in ("deny", "ask", "allow"))  # type: ignore[arg-type]
     for rules in ((allow, ask, deny), (deny, ask, allow)):
-        assert effect("bypass", "exec", "ls", *rules, tool="Bash") == "deny"
+        assert effect("bypass", "exec", "make", *rules, tool="Bash") == "deny"
     for rules in ((allow, ask), (ask, allow)):
-        assert effect("bypass", "exec", "ls", *rules, tool="Bash") == "ask"
+        assert effect("bypass", "exec", "make", *rules, tool="Bash") == "ask"
 
 
 def test_a_verdict_says_which_rule_or_mode_it_was() -> None:
@@ -135,7 +137,11 @@ def test_a_verdict_says_which_rule_or_mode_it_was() -> None:
     assert denied == Verdict("deny", "rule: deny Bash(rm:*) (user)", "rule")
     asked = verdict(guard("dont-ask", parse("Bash", "ask")), EXEC, tool="Bash")
     assert asked == Verdict("deny", "mode dont-ask: rule: ask Bash")
-    assert verdict(guard("default"), EXEC) == Verdict("ask", "runs a command")
+    assert verdict(guard("default"), EXEC) == Verdict("ask", "writes /w/proj/x")
+    made = verdict(guard("default"), Access("exec", "frob x"))
+    assert made == Verdict("ask", "runs frob x: frob is not known to only look")
+    looked = verdict(guard("default"), Access("exec", "ls"))
+    assert looked == Verdict("allow", "only looks, inside the workspace")
 
 
 EXEC = Access("exec", "rm x")
@@ -148,9 +154,11 @@ def test_the_worst_access_decides() -> None:
     )
 
 
-def test_plan_mode_runs_nothing_whatever_is_allowed_or_asked() -> None:
+def test_plan_mode_runs_nothing_but_what_looks_whatever_is_allowed_or_asked() -> None:
+    assert effect("plan", "exec", "git log | head", tool="Bash") == "allow"
+    assert effect("plan", "exec", "cat /etc/passwd", tool="Bash") == "deny"
     for rule in (parse("Bash", "allow"), parse("Bash", "ask"), parse("*", "allow")):
-        assert effect("plan", "exec", "ls", rule, tool="Bash") == "deny"
+        assert effect("plan", "exec", "make", rule, tool="Bash") == "deny"
     ask = parse("Read(a)", "ask")
     assert effect("plan", "read", f"{ROOT}/a", ask, tool="Read") == "ask"
 
@@ -179,6 +187,7 @@ guards = st.builds(
 def test_the_judge_has_an_answer_to_everything(guarded: Guard, use: Use) -> None:
     found = judge(guarded, use)
     assert found.because
+    use = understood(use)
     denied = any(rule.effect == "deny" and matches(rule, use) for rule in guarded.rules)
     asked = any(rule.effect == "ask" and matches(rule, use) for rule in guarded.rules)
     if denied:
@@ -187,7 +196,9 @@ def test_the_judge_has_an_answer_to_everything(guarded: Guard, use: Use) -> None
         assert found.effect != "allow"
     if guarded.mode == "dont-ask":
         assert found.effect != "ask"
-    if guarded.mode == "plan" and any(access.kind != "read" for access in use.accesses):
+    if guarded.mode == "plan" and any(
+        access.kind not in ("read", "exec") for access in use.accesses
+    ):
         assert found.effect == "deny"
 
 
@@ -196,6 +207,7 @@ def test_the_judge_has_an_answer_to_everything(guarded: Guard, use: Use) -> None
 def test_whatever_an_allow_rule_matches_the_same_rule_as_a_deny_matches(
     guarded: Guard, use: Use
 ) -> None:
+    use = understood(use)
     for rule in guarded.rules:
         allow = Rule(rule.tool, rule.what, "allow")
         if matches(allow, use):

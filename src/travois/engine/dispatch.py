@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 import msgspec
-from msgspec.structs import replace
 
 from travois.engine.agent import Agent, World
+from travois.engine.ground import home, plain_arguments, resolved, understood
 from travois.engine.ports import Progress, Question, Running
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
@@ -19,6 +19,7 @@ from travois.kernel.faults import Fault
 from travois.kernel.view import open_calls
 from travois.policy.access import Access, collide
 from travois.policy.judge import Verdict, judge
+from travois.policy.plan import Plan
 from travois.policy.rules import Use
 
 ALONGSIDE = 16
@@ -32,6 +33,16 @@ class Ready(msgspec.Struct, frozen=True):
     tool: AnyTool
     args: msgspec.Struct
     accesses: tuple[Access, ...]
+    plans: tuple[Plan, ...] = ()
+    """What its command lines come to."""
+
+    @property
+    def touching(self) -> tuple[Access, ...]:
+        """What it touches, as far as others that run beside it are concerned."""
+        if not self.plans or not all(plan.looks for plan in self.plans):
+            return self.accesses
+        plain = tuple(access for access in self.accesses if access.kind != "exec")
+        return (*plain, *(access for plan in self.plans for access in plan.accesses))
 
 
 class Unfit(msgspec.Struct, frozen=True):
@@ -49,7 +60,7 @@ async def act(agent: Agent) -> None:
         batch = _batch(agent, waiting)
         del waiting[: len(batch) or 1]
         allowed = [ready for ready in batch if await _permitted(agent, ready)]
-        if any(access.kind != "read" for ready in allowed for access in ready.accesses):
+        if any(access.kind != "read" for ready in allowed for access in ready.touching):
             agent.session.sync()
         await _run(agent, allowed)
 
@@ -75,7 +86,7 @@ def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
             if not batch:
                 _reject(agent, ready)
             break
-        if any(collide(ready.accesses, other.accesses) for other in batch):
+        if any(collide(ready.touching, other.touching) for other in batch):
             break
         batch.append(ready)
     return batch
@@ -92,7 +103,8 @@ def _understand(agent: Agent, call: Call) -> Ready | Unfit:
         return Unfit(call, f"{call.name} was not run: {_schema_error(tool, error)}")
     here = Here(agent.world.root, _cwd(agent.session, agent.world))
     try:
-        return Ready(call, tool, args, _resolved(tool.access(args, here)))
+        accesses = resolved(tool.access(args, here))
+        return Ready(call, tool, args, accesses, understood(accesses, here))
     except Refusal as refusal:
         return Unfit(call, str(refusal))
     except Exception as error:  # noqa: BLE001 - a tool's own bug must not end the session
@@ -114,24 +126,16 @@ def _schema_error(tool: AnyTool, error: Exception) -> str:
     return f"the arguments are not valid JSON ({error}). Send one JSON object."
 
 
-def _resolved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
-    """The same accesses with links followed, so that the judge sees what will be touched."""
-    return tuple(
-        replace(access, target=_real(access.target)) if access.kind in ("read", "write") else access
-        for access in accesses
-    )
-
-
-def _real(path: str) -> str:
-    try:
-        return "/" + os.path.realpath(path).lstrip("/")
-    except ValueError as error:
-        raise Refusal(f"{path!r} cannot be the path of a file: {error}") from error
-
-
 async def _permitted(agent: Agent, ready: Ready) -> bool:
-    home = os.path.realpath(os.path.expanduser("~"))
-    use = Use(ready.call.name, ready.accesses, agent.world.root, home)
+    use = Use(
+        ready.call.name,
+        ready.accesses,
+        agent.world.root,
+        home(),
+        plans=ready.plans,
+        params=plain_arguments(ready.call.args),
+        exported=frozenset(os.environ),
+    )
     verdict = judge(agent.guard, use)
     decided = await _decide(agent, ready, verdict)
     agent.session.append(decided)

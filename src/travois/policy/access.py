@@ -12,6 +12,12 @@ class Access(msgspec.Struct, frozen=True):
 
     kind: Literal["read", "write", "exec", "net", "spawn"]
     target: str
+    spelt: str = ""
+    """The path before links were followed, where that is another one."""
+    scope: Literal["one", "many", "deep"] = "one"
+    """Whether the path is itself, a shell pattern, or a folder with all that is in it."""
+    names: int = 1
+    """How many names the file has on its disk."""
 
 
 def collide(one: tuple[Access, ...], other: tuple[Access, ...]) -> bool:

@@ -6,29 +6,26 @@ from posixpath import dirname
 from typing import Literal, get_args
 
 import msgspec
+from msgspec.structs import replace
 
+from travois.policy import paths, shell
 from travois.policy.access import Access
-from travois.policy.paths import folded, inside, plain
-from travois.policy.rules import Effect, Rule, Use, matches
+from travois.policy.paths import inside, plain
+from travois.policy.plan import Plan, Step
+from travois.policy.protected import makes_repository, protected, strange
+from travois.policy.ruin import device, ruinous
+from travois.policy.rules import Effect, Rule, Use, covers, covers_tool, matches, permits
 
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 ALIASES: dict[str, Mode] = {
+    "manual": "default",
     "acceptEdits": "accept-edits",
     "bypassPermissions": "bypass",
     "dontAsk": "dont-ask",
     "yolo": "bypass",
 }
-PROTECTED = frozenset(
-    (
-        *(".git", ".gitmodules", ".gitconfig", ".husky", ".ssh", ".npmrc", ".mcp.json"),
-        *(".travois", ".claude", ".agents", ".codex", ".cursor", ".gemini", ".opencode"),
-        *(".vscode", ".idea", ".devcontainer", ".envrc"),
-        *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".zprofile"),
-    )
-)
-"""Names whose content decides what runs later: not written without a question or their own rule."""
-PLANNING = "plan mode: only reading inside the workspace until the plan is agreed"
+PLANNING = "plan mode: only looking inside the workspace until the plan is agreed"
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -47,16 +44,23 @@ class Guard(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     """Folders that may be read but not written: where large outputs are kept."""
+    own: str = ""
+    """Where our own state is: nothing but its settings and memory is ever written by a tool."""
 
 
 def judge(guard: Guard, use: Use) -> Verdict:
-    """Deny rules, then plan mode, ask rules, bypass, allow rules, and last what is harmless."""
+    """Deny rules, plan mode, ask rules, ruin, bypass, allow rules, and last what is harmless."""
+    use = understood(use)
     if rule := _first(guard, use, "deny"):
         return Verdict("deny", f"rule: {rule}", "rule")
+    if fatal := _fatal(guard, use):
+        return fatal
     if guard.mode == "plan" and not _only_looks(guard, use):
         return Verdict("deny", PLANNING)
     if rule := _first(guard, use, "ask"):
         return _settle(guard, Verdict("ask", f"rule: {rule}", "rule"))
+    if ruin := _ruin(guard, use):
+        return _settle(guard, Verdict("ask", ruin))
     if guard.mode == "bypass":
         return Verdict("allow", "mode bypass runs everything that no rule denies")
     if rule := _allowing(guard, use):
@@ -64,21 +68,53 @@ def judge(guard: Guard, use: Use) -> Verdict:
     return _settle(guard, _worst(guard, use))
 
 
+def understood(use: Use) -> Use:
+    """The same use with a plan for each of its command lines."""
+    lines = [access.target for access in use.accesses if access.kind == "exec"]
+    if len(use.plans) == len(lines):
+        return use
+    plans = tuple(shell.plan(line, cwd=use.root or "/", home=use.home) for line in lines)
+    return replace(use, plans=plans)
+
+
 def _first(guard: Guard, use: Use, effect: Effect) -> Rule | None:
     return next((r for r in guard.rules if r.effect == effect and matches(r, use)), None)
 
 
+def _fatal(guard: Guard, use: Use) -> Verdict | None:
+    """What no answer makes right: writing to devices, and to our own state."""
+    for access in use.touched:
+        if access.kind != "write":
+            continue
+        if device(access.target):
+            return Verdict("deny", f"{access.target} is a device or a setting of the system")
+        if guard.own and inside(access.target, guard.own) and _private(guard, access.target):
+            return Verdict("deny", f"{access.target} is part of the harness itself")
+    return None
+
+
+def _private(guard: Guard, path: str) -> bool:
+    local = plain(path)[len(plain(guard.own)) :].strip("/")
+    return local != "settings.json" and "/memory/" not in f"/{local}"
+
+
+def _ruin(guard: Guard, use: Use) -> str:
+    found = (ruinous(plan, folders=guard.folders, home=use.home) for plan in use.plans)
+    return next((why for why in found if why), "")
+
+
 def _allowing(guard: Guard, use: Use) -> Rule | None:
-    """The first allow rule; for protected paths, one that names them."""
-    written = [access.target for access in use.accesses if access.kind == "write"]
-    names = {name for path in written for name in _protected(_local(guard, path))}
+    """The first allow rule that covers the whole use; for protected paths, one that names them."""
+    written = [access for access in use.touched if access.kind == "write"]
+    found = {name for access in written for name in _guarded(guard, access)}
     rules = (rule for rule in guard.rules if rule.effect == "allow" and matches(rule, use))
-    return next((rule for rule in rules if names <= _protected(rule.what)), None)
+    return next((rule for rule in rules if found <= protected(rule.what)), None)
 
 
 def _only_looks(guard: Guard, use: Use) -> bool:
-    reads = all(access.kind == "read" for access in use.accesses)
-    return reads and _worst(guard, use).effect == "allow"
+    reads = all(access.kind in ("read", "exec") for access in use.accesses)
+    looks = all(plan.looks for plan in use.plans)
+    return reads and looks and _worst(guard, use).effect == "allow"
 
 
 def _settle(guard: Guard, verdict: Verdict) -> Verdict:
@@ -88,21 +124,69 @@ def _settle(guard: Guard, verdict: Verdict) -> Verdict:
 
 
 def _worst(guard: Guard, use: Use) -> Verdict:
-    verdicts = [_access(guard, access) for access in use.accesses]
+    plain_ones = [access for access in use.accesses if access.kind != "exec"]
+    verdicts = [_plan(guard, use, plan) for plan in use.plans]
+    verdicts += [_touch(guard, use, access) for access in plain_ones]
     asks = [verdict for verdict in verdicts if verdict.effect == "ask"]
     if asks:
         return asks[0]
     return verdicts[0] if verdicts else Verdict("allow", "touches nothing outside the session")
 
 
-def _access(guard: Guard, access: Access) -> Verdict:
+def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
+    """Whether every step of a command line is harmless or covered by a rule."""
+    if plan.unclear:
+        return Verdict("ask", f"runs a command that may do more than it shows: {plan.unclear}")
+    if names := sorted(use.exported.intersection(plan.assigned)):
+        return Verdict("ask", f"sets {', '.join(names)} for the programs that it runs")
+    covering: list[Rule] = []
+    for step in plan.steps:
+        if step.needs != "nothing":
+            rule = _covering(guard, use, step)
+            if rule is None:
+                return Verdict(
+                    "ask", f"runs {step.texts[0] if step.texts else step.name}: {step.why}"
+                )
+            covering.append(rule)
+        asked = _step(guard, use, step)
+        if asked is not None:
+            return asked
+    if covering:
+        return Verdict("allow", f"rule: {covering[0]}", "rule")
+    return Verdict("allow", "only looks, inside the workspace")
+
+
+def _covering(guard: Guard, use: Use, step: Step) -> Rule | None:
+    rules = (rule for rule in guard.rules if covers_tool(rule, use))
+    return next((rule for rule in rules if covers(rule, step)), None)
+
+
+def _step(guard: Guard, use: Use, step: Step) -> Verdict | None:
+    """The first thing that a step touches and may not without a question."""
+    for access in step.accesses:
+        verdict = _touch(guard, use, access)
+        if verdict.effect != "allow":
+            return verdict
+    return None
+
+
+def _touch(guard: Guard, use: Use, access: Access) -> Verdict:
+    verdict = _access(guard, use, access)
+    if verdict.effect == "allow" or access.kind not in ("read", "write"):
+        return verdict
+    names = _guarded(guard, access) if access.kind == "write" else frozenset[str]()
+    for rule in guard.rules:
+        if use.plans and permits(rule, access, use) and names <= protected(rule.what):
+            return Verdict("allow", f"rule: {rule}", "rule")
+    return verdict
+
+
+def _access(guard: Guard, use: Use, access: Access) -> Verdict:
     match access.kind:
         case "read":
-            if _inside((*guard.folders, *guard.readable), access.target):
-                return Verdict("allow", "reads inside the workspace are free")
-            return Verdict("ask", f"reads outside the workspace: {access.target}")
+            return _read(guard, use, access)
         case "write":
-            return _write(guard, access.target)
+            return _write(guard, access)
         case "exec":
             return Verdict("ask", "runs a command")
         case "net":
@@ -111,25 +195,61 @@ def _access(guard: Guard, access: Access) -> Verdict:
             return Verdict("ask", f"starts {access.target}")
 
 
-def _write(guard: Guard, path: str) -> Verdict:
-    if not _inside(guard.folders, path):
+def _read(guard: Guard, use: Use, access: Access) -> Verdict:
+    if not _inside((*guard.folders, *guard.readable), _bound(access)):
+        return Verdict("ask", f"reads outside the workspace: {access.target}")
+    if access.scope == "one":
+        return Verdict("allow", "reads inside the workspace are free")
+    for rule in guard.rules:
+        if rule.effect != "allow" and rule.tool == "Read" and rule.what:
+            folder = _bound(access)
+            if paths.reaches(rule.what, folder, root=use.root, home=use.home):
+                return Verdict("ask", f"may read what a rule is about: {rule}", "rule")
+    return Verdict("allow", "reads inside the workspace are free")
+
+
+def _write(guard: Guard, access: Access) -> Verdict:
+    path = access.target
+    if not _inside(guard.folders, _bound(access)):
         return Verdict("ask", f"writes outside the workspace: {path}")
-    if _protected(_local(guard, path)):
+    if _guarded(guard, access):
         return Verdict("ask", f"writes a protected path: {path}")
+    if strange(path):
+        return Verdict("ask", f"writes a name with characters that cannot be seen: {path!r}")
+    if access.names > 1:
+        return Verdict("ask", f"writes a file that has other names too: {path}")
     if guard.mode in ("accept-edits", "auto"):
         return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are free")
     return Verdict("ask", f"writes {path}")
 
 
-def _protected(path: str) -> frozenset[str]:
-    """The protected names in a path, whatever their case."""
-    return PROTECTED.intersection([folded(part) for part in path.split("/")])
+def _bound(access: Access) -> str:
+    """A path that holds all that is touched; a pattern stays below its fixed part."""
+    return paths.stem(access.target) if access.scope == "many" else access.target
 
 
-def _local(guard: Guard, path: str) -> str:
-    """The path from its workspace folder on: what stands above it was chosen by the user."""
-    above = [len(dirname(plain(f))) for f in guard.folders if inside(path, f)]
-    return plain(path)[max(above, default=0) :]
+def _guarded(guard: Guard, access: Access) -> frozenset[str]:
+    """The protected names in a path from its workspace on, as it is spelt and where it leads."""
+    found: frozenset[str] = frozenset()
+    for path in {access.target, access.spelt or access.target}:
+        local, within = _local(guard, path)
+        found |= protected(local)
+        if within and makes_repository(within):
+            found |= {within.partition("/")[0]}
+    hidden = access.scope == "many" and "/." in access.target
+    return found | {"."} if hidden else found
+
+
+def _local(guard: Guard, path: str) -> tuple[str, str]:
+    """The path from its workspace folder on, with the folder's own name and without.
+
+    What stands above the folder was chosen by the user.
+    """
+    holding = [plain(folder) for folder in guard.folders if inside(path, folder)]
+    if not holding:
+        return plain(path), ""
+    folder = max(holding, key=len)
+    return plain(path)[len(dirname(folder)) :], plain(path)[len(folder) :].strip("/")
 
 
 def _inside(folders: tuple[str, ...], path: str) -> bool:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from posixpath import dirname, normpath
+
+BELOW = "(?:/.*)?"
+ALIKE = str.maketrans({"ı": "i", "ſ": "s", "İ": "i"})
+"""Letters that some disks or eyes take for others, which folding leaves apart."""
 
 
 def inside(path: str, folder: str) -> bool:
@@ -25,7 +30,7 @@ def folded(name: str) -> str:
     from unicodedata import category, normalize
 
     seen = "".join(char for char in normalize("NFKC", name) if category(char) != "Cf")
-    return seen.casefold()
+    return seen.translate(ALIKE).casefold()
 
 
 def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
@@ -35,7 +40,8 @@ def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
     base, wanted = _anchor(pattern, root=root, home=home)
     if "/" not in wanted and not pattern.startswith(("/", "./", "~")):
         wanted = f"**/{wanted}"
-    return bool(_compiled(base, wanted).fullmatch(plain(path)))
+    exact = "*" in wanted.rpartition("/")[2] and not wanted.endswith("**")
+    return bool(_compiled(base, wanted, below="" if exact else BELOW).fullmatch(plain(path)))
 
 
 def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
@@ -44,6 +50,23 @@ def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
     if not pattern.startswith(("/", "./", "~")):
         wanted = f"**/{wanted}"
     return bool(_compiled(base, wanted).fullmatch(folded(plain(path))))
+
+
+def reaches(pattern: str, folder: str, *, root: str, home: str) -> bool:
+    """Whether something that the pattern means may lie below this folder."""
+    base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
+    if not pattern.startswith(("/", "./", "~")):
+        return inside(folder, root) or inside(root, folder)
+    fixed = re.split(r"[*?\[]", f"{base}/{wanted}", maxsplit=1)[0]
+    below = fixed if fixed == f"{base}/{wanted}" else dirname(fixed)
+    found = folded(plain(folder))
+    return inside(plain(below), found) or inside(found, plain(below))
+
+
+def stem(pattern: str) -> str:
+    """The folder of a shell pattern that is known before it is looked up."""
+    fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    return pattern if fixed == pattern else dirname(fixed)
 
 
 def _climbs(path: str) -> bool:
@@ -63,13 +86,14 @@ def _anchor(pattern: str, *, root: str, home: str) -> tuple[str, str]:
     return base.rstrip("/"), "" if wanted == "." else wanted
 
 
-def _compiled(base: str, wanted: str) -> re.Pattern[str]:
-    """A pattern for paths; what covers a folder covers everything in it."""
-    below = f"/{_translated(wanted)}" if wanted else ""
+@lru_cache(maxsize=512)
+def _compiled(base: str, wanted: str, *, below: str = BELOW) -> re.Pattern[str]:
+    """A pattern for paths; what names a folder covers everything in it."""
+    name = f"/{_translated(wanted)}" if wanted else ""
     try:
-        return re.compile(f"{re.escape(base)}{below}(?:/.*)?", re.DOTALL)
+        return re.compile(f"{re.escape(base)}{name}{below}", re.DOTALL)
     except re.error:
-        return re.compile(f"{re.escape(base)}/{re.escape(wanted)}(?:/.*)?", re.DOTALL)
+        return re.compile(f"{re.escape(base)}/{re.escape(wanted)}{below}", re.DOTALL)
 
 
 def _translated(glob: str) -> str:

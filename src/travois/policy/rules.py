@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Literal
 
 import msgspec
 
-from travois.policy import paths, shell, sites
+from travois.policy import loose, paths, sites
 from travois.policy.access import Access
+from travois.policy.plan import Plan, Step
 
 Effect = Literal["allow", "ask", "deny"]
 EDITS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
-TOUCHING = {"Read": "read", "Edit": "write"}
+READS = ("Read", "Grep", "Glob", "LSP", "NotebookRead")
+TOUCHING: dict[str, tuple[str, ...]] = {"Read": ("read", "write"), "Edit": ("write",)}
 """A path that may not be read or edited may not be so by any tool."""
+TWINS = {"Task": "Agent", "Agent": "Task"}
+PRIMARY = frozenset(("command", "file_path", "path", "notebook_path", "url"))
+"""Arguments that rules name in their own way."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -43,7 +49,7 @@ def parse(text: str, effect: Effect, *, origin: str = "") -> Rule:
         raise ValueError(
             f"{text!r} has nothing between its parentheses; leave them out for any use"
         )
-    return Rule(tool, "" if what in ("*", "**") else what, effect, origin)
+    return Rule(tool, "" if what in ("*", "**", ":*") else what, effect, origin)
 
 
 def split(text: str) -> list[str]:
@@ -59,6 +65,15 @@ def split(text: str) -> list[str]:
     return [rule for rule in rules if rule]
 
 
+def idle(rule: Rule) -> str:
+    """Why a rule will never match anything; empty if it may."""
+    if rule.effect == "allow" and "*" in rule.tool and not _one_server(rule.tool):
+        return "an allow rule names its tool, or the server of its tools as in mcp__server__*"
+    if rule.tool == "WebSearch" and rule.what:
+        return "WebSearch takes nothing in parentheses"
+    return ""
+
+
 class Use(msgspec.Struct, frozen=True):
     """A call as the rules see it; paths are resolved, `root` is the workspace."""
 
@@ -67,23 +82,80 @@ class Use(msgspec.Struct, frozen=True):
     root: str
     home: str = ""
     """What `~` stands for; without it such a rule allows nothing."""
+    plans: tuple[Plan, ...] = ()
+    """What the command lines among the accesses come to."""
+    params: tuple[tuple[str, str], ...] = ()
+    """The plain arguments of the call."""
+    exported: frozenset[str] = frozenset()
+    """Variables that programs would see changed if the shell set them."""
+
+    @property
+    def touched(self) -> tuple[Access, ...]:
+        """Everything but the command lines, and everything in them."""
+        plain = tuple(access for access in self.accesses if access.kind != "exec")
+        return (*plain, *(access for plan in self.plans for access in plan.accesses))
 
 
 def matches(rule: Rule, use: Use) -> bool:
     """Whether the rule speaks of this use. A deny or ask matches generously, an allow exactly."""
     if rule.effect == "allow":
-        return _names(rule.tool, use.tool) and _allows(rule, use)
-    if _names(rule.tool, use.tool):
-        return not rule.what or any(_mentions(rule.what, access, use) for access in use.accesses)
-    kind = TOUCHING.get(rule.tool)
-    touched = (access for access in use.accesses if access.kind == kind)
-    return bool(rule.what) and any(_mentions(rule.what, access, use) for access in touched)
+        return covers_tool(rule, use) and _allows(rule, use)
+    if names(rule.tool, use.tool):
+        return not rule.what or _parameter(rule, use) or _mentioned(rule, use)
+    if not rule.what or rule.tool not in TOUCHING:
+        return False
+    kinds = TOUCHING[rule.tool]
+    touched = (access for access in _noticed(use) if access.kind in kinds)
+    return any(_path(rule.what, access, use) for access in touched)
 
 
-def _names(rule: str, tool: str) -> bool:
-    if rule == "Edit" and tool in EDITS:
+def names(rule: str, tool: str) -> bool:
+    """Whether a rule's tool is this one."""
+    if rule == tool or (rule == "Edit" and tool in EDITS) or TWINS.get(rule) == tool:
         return True
-    return fnmatchcase(tool, rule)
+    if rule.startswith("mcp__") and rule.count("__") == 1:
+        return tool.startswith(f"{rule}__")
+    return "*" in rule and fnmatchcase(tool, rule)
+
+
+def covers_tool(rule: Rule, use: Use) -> bool:
+    """Whether an allow rule is about this tool; to edit includes to read."""
+    if idle(rule):
+        return False
+    if names(rule.tool, use.tool):
+        return True
+    reads = all(access.kind == "read" for access in use.accesses) and use.tool in READS
+    return reads and (rule.tool == "Read" or (rule.tool == "Edit" and bool(rule.what)))
+
+
+def permits(rule: Rule, access: Access, use: Use) -> bool:
+    """Whether a rule about paths lets this one be touched, as it is spelt and where it leads."""
+    tools = ("Read", "Edit") if access.kind == "read" else ("Edit",)
+    if rule.effect != "allow" or rule.tool not in tools or not rule.what:
+        return False
+    return _covers(rule.what, access, use)
+
+
+def covers(rule: Rule, step: Step) -> bool:
+    """Whether an allow rule means this step: its text, or the like of it where that is safe."""
+    if rule.effect != "allow" or rule.tool != "Bash" or step.needs == "nothing":
+        return False
+    if "*" not in rule.what:
+        return rule.what in step.texts
+    return step.needs == "rule" and any(fits(rule.what, text) for text in step.texts)
+
+
+def fits(what: str, text: str) -> bool:
+    """Whether a pattern with stars means this text."""
+    pattern = f"{what[:-2]} *" if what.endswith(":*") else what
+    if pattern.strip("* ") == "":
+        return False
+    return loose.like(pattern, text) or (pattern.endswith(" *") and text == pattern[:-2])
+
+
+def _one_server(tool: str) -> bool:
+    server = tool.removeprefix("mcp__").partition("__")
+    return tool.startswith("mcp__") and bool(server[0] and server[1]) and "*" not in server[0]
 
 
 def _allows(rule: Rule, use: Use) -> bool:
@@ -95,22 +167,73 @@ def _allows(rule: Rule, use: Use) -> bool:
 def _covers(what: str, access: Access, use: Use) -> bool:
     match access.kind:
         case "exec":
-            return shell.allows(what, access.target)
+            return what == access.target.strip()
         case "net":
             return sites.allows(what, access.target)
         case "spawn":
             return fnmatchcase(access.target, what)
         case "read" | "write":
-            return paths.allows(what, access.target, root=use.root, home=use.home)
+            spellings = (access.target, access.spelt or access.target)
+            return all(paths.allows(what, p, root=use.root, home=use.home) for p in spellings)
 
 
-def _mentions(what: str, access: Access, use: Use) -> bool:
-    match access.kind:
-        case "exec":
-            return shell.mentions(what, access.target)
-        case "net":
-            return sites.mentions(what, access.target)
-        case "spawn":
-            return fnmatchcase(access.target.casefold(), what.casefold())
-        case "read" | "write":
-            return paths.mentions(what, access.target, root=use.root, home=use.home)
+def _mentioned(rule: Rule, use: Use) -> bool:
+    for access in use.accesses:
+        match access.kind:
+            case "exec":
+                found = loose.like(rule.what, access.target)
+            case "net":
+                found = sites.mentions(rule.what, access.target)
+            case "spawn":
+                found = fnmatchcase(access.target.casefold(), rule.what.casefold())
+            case "read" | "write":
+                found = _path(rule.what, access, use)
+        if found:
+            return True
+    return any(_runs(rule.what, plan) for plan in use.plans)
+
+
+def _runs(what: str, plan: Plan) -> bool:
+    """Whether a plan runs what the rule names, or may do so."""
+    chained = any(char in what for char in "|;&\n")
+    if (plan.unclear or chained) and loose.mentions(what, plan.text):
+        return True
+    return any(_does(what, step) for step in plan.steps)
+
+
+def _does(what: str, step: Step) -> bool:
+    words = " ".join(word.text for word in step.argv)
+    if not step.known:
+        return any(loose.mentions(what, text) for text in (words, *step.texts))
+    pattern = what[:-2] + " *" if what.endswith(":*") else what
+    texts = {words, words.rpartition("/")[2] if " " not in words else words, *step.texts}
+    texts |= {text.rpartition("/")[2] for text in texts if "/" in text.partition(" ")[0]}
+    return any(_heard(pattern.casefold(), text.casefold()) for text in texts)
+
+
+def _heard(pattern: str, text: str) -> bool:
+    return fits(pattern, text) or loose.like(pattern, text) or text.startswith(f"{pattern} ")
+
+
+def _parameter(rule: Rule, use: Use) -> bool:
+    """`Tool(name:value)` means a plain argument of the call."""
+    name, colon, value = rule.what.partition(":")
+    if not colon or name in PRIMARY:
+        return False
+    return any(key == name and loose.like(value, given) for key, given in use.params)
+
+
+def _noticed(use: Use) -> Iterator[Access]:
+    """What a use touches, and what it may touch as far as its words tell."""
+    yield from use.touched
+    for plan in use.plans:
+        if plan.unclear or not all(step.known for step in plan.steps):
+            for word in loose.words(plan.text):
+                yield Access("read", word if word.startswith("/") else f"{use.root}/{word}")
+
+
+def _path(what: str, access: Access, use: Use) -> bool:
+    if access.kind not in ("read", "write"):
+        return False
+    spellings = {access.target, access.spelt or access.target}
+    return any(paths.mentions(what, path, root=use.root, home=use.home) for path in spellings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 from travois.policy.paths import folded
 
@@ -18,7 +19,11 @@ def allows(what: str, url: str) -> bool:
     if found is None:
         return False
     host, wanted = found[1].lower().rstrip("."), what.removeprefix("domain:").lower().rstrip(".")
-    return wanted in ("*", host) or (wanted.startswith("*.") and host.endswith(wanted[1:]))
+    if wanted.startswith("*."):
+        below = wanted.count(".") + 1
+        host, wanted = ".".join(host.split(".")[-below + 1 :]), wanted[2:]
+        return _fits(host, wanted) and found[1].rstrip(".").count(".") > host.count(".")
+    return wanted == "*" or _fits(host, wanted)
 
 
 def mentions(what: str, url: str) -> bool:
@@ -27,7 +32,19 @@ def mentions(what: str, url: str) -> bool:
         return url == what
     wanted = folded(what.removeprefix("domain:")).removeprefix("*.").rstrip(".")
     hosts = _hosts(url)
-    return wanted == "*" or any(h == wanted or h.endswith(f".{wanted}") for h in hosts)
+    return wanted == "*" or any(_fits(_end(host, wanted), wanted) for host in hosts)
+
+
+def _fits(host: str, wanted: str) -> bool:
+    """Whether a host is meant, label by label; a star stays within its label."""
+    labels, patterns = host.split("."), wanted.split(".")
+    same = len(labels) == len(patterns)
+    return same and all(map(fnmatchcase, labels, (p.replace("[", "[[]") for p in patterns)))
+
+
+def _end(host: str, wanted: str) -> str:
+    """The last labels of a host, as many as are wanted."""
+    return ".".join(host.split(".")[-wanted.count(".") - 1 :])
 
 
 def _hosts(url: str) -> set[str]:

@@ -1,0 +1,84 @@
+"""Facts of the disk that permissions need: where links lead, what patterns stand for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from glob import iglob
+from itertools import islice
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.engine.tool import Here, Refusal
+from travois.policy.access import Access
+from travois.policy.plan import Plan
+
+MANY = 500
+"""How many files a pattern may stand for before it is judged by its folder alone."""
+
+
+def home() -> str:
+    """What `~` stands for."""
+    return os.path.realpath(os.path.expanduser("~"))
+
+
+def resolved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+    """The same accesses with links followed, so that the judge sees what will be touched."""
+    return tuple(found for access in accesses for found in _followed(access))
+
+
+def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
+    """What the command lines among the accesses will do, with links followed."""
+    lines = [access.target for access in accesses if access.kind == "exec"]
+    if not lines:
+        return ()
+    from travois.policy.shell import plan
+
+    return tuple(plan(line, cwd=here.cwd, home=home()).resolved(_followed) for line in lines)
+
+
+def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
+    """The arguments of a call that are neither lists nor objects, for rules that name them."""
+    try:
+        found = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw], strict=False)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return ()
+    plain = ((name, bytes(raw).decode()) for name, raw in found.items())
+    return tuple((name, value.strip('"')) for name, value in plain if value[:1] not in "[{")
+
+
+def _followed(access: Access) -> tuple[Access, ...]:
+    if access.kind not in ("read", "write"):
+        return (access,)
+    if access.scope == "many":
+        return tuple(_matching(access))
+    path = real(access.target)
+    names = _names(path) if access.kind == "write" else 1
+    return (replace(access, target=path, spelt=access.target, names=names),)
+
+
+def _matching(access: Access) -> Iterator[Access]:
+    """Every file that a pattern stands for, besides the folder that it looks in."""
+    fixed = access.target.split("*")[0].split("?")[0].split("[")[0]
+    folder = real(os.path.dirname(fixed))
+    yield replace(access, target=folder + access.target[len(os.path.dirname(fixed)) :])
+    for path in islice(iglob(access.target), MANY):
+        if os.path.islink(path) or access.kind == "write":
+            yield from _followed(replace(access, target=path, scope="one"))
+
+
+def _names(path: str) -> int:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return 1
+    return 1 if os.path.isdir(path) else found.st_nlink
+
+
+def real(path: str) -> str:
+    """A path with its links followed; raises `Refusal` if it can be none."""
+    try:
+        return "/" + os.path.realpath(path).lstrip("/")
+    except ValueError as error:
+        raise Refusal(f"{path!r} cannot be the path of a file: {error}") from error

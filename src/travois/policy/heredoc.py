@@ -1,0 +1,47 @@
+"""Here-documents: text between two lines, handed over as it stands."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from travois.policy.words import Unclear, raw
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+DELIMITER = re.compile(r"(['\"]?)([A-Za-z0-9_.-]+)\1")
+EXPANDED = re.compile(r"[$`\\]")
+
+
+def beside(node: Node, source: bytes) -> list[Node]:
+    """What stands on the line of the operator after it; the document itself must be plain text."""
+    children = node.children
+    if children[0].type == "file_descriptor" and raw(children[0], source) == "0":
+        children = children[1:]
+    kinds = [child.type for child in children]
+    if kinds[:2] != ["<<", "heredoc_start"] or kinds[-2:] != ["heredoc_body", "heredoc_end"]:
+        raise Unclear("this kind of here-document is not followed")
+    start = DELIMITER.fullmatch(raw(children[1], source))
+    if start is None or start[2] != raw(children[-1], source):
+        raise Unclear("the end of a here-document is not plain")
+    between = children[2:-2]
+    _check_lines([children[0], children[1], *between], source, body=children[-2], end=children[-1])
+    text = raw(children[-2], source)
+    if start[2] in text.split("\n") or (not start[1] and EXPANDED.search(text)):
+        raise Unclear("a here-document is not plain text")
+    if any(child.type not in ("pipeline", "file_redirect") for child in between):
+        raise Unclear("something else follows a here-document on its line")
+    return between
+
+
+def _check_lines(head: list[Node], source: bytes, *, body: Node, end: Node) -> None:
+    """The operator's line, the document, and its last line follow each other without a gap."""
+    for one, next_ in pairwise(head):
+        if source[one.end_byte : next_.start_byte].strip(b" \t"):
+            raise Unclear("a here-document has something between its parts")
+    gap = source[head[-1].end_byte : body.start_byte]
+    after = source[end.end_byte : end.end_byte + 1]
+    if gap.strip(b" \t") != b"\n" or body.end_byte != end.start_byte or after not in (b"", b"\n"):
+        raise Unclear("a here-document does not stand on lines of its own")

@@ -1,0 +1,51 @@
+"""Where a program runs, and what its words mean there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from travois.policy.access import Access
+from travois.policy.options import Refused
+from travois.policy.plan import Word
+from travois.policy.redirect import FREE, located
+
+Following = Callable[[str], None]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The folders that a program may run in, the one where the line began, and the home."""
+
+    cwds: tuple[str, ...]
+    start: str
+    home: str
+    script: Following
+    """Follows the text that a shell inside the line is told to run."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether the line may have gone elsewhere before this program."""
+        return self.cwds != (self.start,)
+
+
+def reading(word: Word, place: Place, *, deep: bool = False) -> Iterator[Access]:
+    """The files behind a word that a program reads."""
+    if word.kind == "open":
+        raise Refused("which file it reads only shows when it runs")
+    if word.text in ("-", "", *FREE) or word.text.startswith("/dev/fd/"):
+        return
+    scope = "many" if word.kind == "glob" else "deep" if deep else "one"
+    for cwd in place.cwds:
+        yield Access("read", located(word.text, cwd), scope=scope)
+
+
+def writing(word: Word, place: Place) -> Iterator[Access]:
+    """The files behind a word that a program writes."""
+    if word.kind == "open":
+        raise Refused("which file it writes only shows when it runs")
+    if word.text in ("-", *FREE):
+        return
+    scope = "many" if word.kind == "glob" else "one"
+    for cwd in place.cwds:
+        yield Access("write", located(word.text, cwd), scope=scope)

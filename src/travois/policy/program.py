@@ -1,0 +1,258 @@
+"""One program and its words: what it will do, and what it takes to let it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from travois.policy.access import Access
+from travois.policy.builtin import BUILTINS
+from travois.policy.finding import find
+from travois.policy.gitline import git
+from travois.policy.looks import EDITS, LOOKS
+from travois.policy.options import Given, Refused, Spec, sort, table
+from travois.policy.place import Place, reading, writing
+from travois.policy.plan import Step, Word
+from travois.policy.ruled import ALWAYS, HAZARDS, RULED, SHORT_HAZARDS
+from travois.policy.scripts import awk, jq, sed
+from travois.policy.wrappers import SHELLS, WRAPPERS
+
+SYSTEM = ("/bin/", "/usr/bin/")
+PATHLIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
+NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
+
+Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
+STUDIES: dict[str, Study] = {
+    "git": git,
+    "sed": sed,
+    "awk": awk,
+    "gawk": awk,
+    "mawk": awk,
+    "find": lambda words, place: find(words, place, study),
+    "jq": jq,
+    **BUILTINS,
+}
+"""Programs whose words need more than a list of options to be understood."""
+
+
+def study(argv: tuple[Word, ...], place: Place) -> Step:
+    """What it takes to run this program with these words here."""
+    if not argv or argv[0].value is None or not argv[0].text:
+        return Step(argv, "exact", "which program runs only shows when it does")
+    step = _wrapped(argv, place) or _studied(argv, place)
+    return replace(step, texts=(*step.texts, text(argv)))
+
+
+def _wrapped(argv: tuple[Word, ...], place: Place) -> Step | None:
+    """What a program that only runs another one comes to."""
+    name = argv[0].text
+    words = [word.value for word in argv]
+    if name in SHELLS and len(words) == 3 and words[1] == "-c" and words[2] is not None:
+        place.script(words[2])
+        why = "a shell runs elsewhere than the line began" if place.moved else ""
+        return Step(argv, "exact" if place.moved else "nothing", why, known=True)
+    if name == "eval" and None not in words:
+        place.script(" ".join(word or "" for word in words[1:]))
+    unwrap = WRAPPERS.get(name)
+    if unwrap is None:
+        return None
+    try:
+        inner = unwrap(argv[1:])
+    except Refused as refused:
+        return Step(argv, "exact", str(refused), tuple(_noticed(argv[1:], place)))
+    return None if inner is None else study(inner, place)
+
+
+def _studied(argv: tuple[Word, ...], place: Place) -> Step:
+    name = argv[0].text
+    for folder in SYSTEM:
+        name = name.removeprefix(folder)
+    try:
+        if name in STUDIES:
+            return Step(argv, "nothing", accesses=STUDIES[name](argv[1:], place), known=True)
+        wanted = table(LOOKS).get(name) or table(EDITS).get(name)
+        if wanted is not None:
+            return _listed(argv, wanted, place)
+    except Refused as refused:
+        return _ruled(argv, place, why=str(refused))
+    return _ruled(argv, place, why=f"{name} is not known to only look")
+
+
+def _listed(argv: tuple[Word, ...], wanted: Spec, place: Place) -> Step:
+    try:
+        given = sort(wanted, argv[1:])
+        accesses = tuple(_touched(given, wanted, place))
+    except Refused as refused:
+        if "tame" not in wanted.marks:
+            raise
+        found = tuple(_mentioned(argv[1:], place))
+        return Step(argv, "rule", str(refused), found, known=True)
+    if argv[0].text == "cp":
+        accesses = (*accesses, *_copied(given, place))
+    if argv[0].text == "mv":
+        accesses = (*accesses, *_moved(given, place))
+    return Step(argv, "nothing", accesses=accesses, known=True)
+
+
+def _touched(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
+    for name, value in given.options:
+        kind = wanted.long.get(name) or wanted.short.get(name[1:])
+        if value is not None and kind == "file":
+            yield from reading(value, place)
+    kinds = list(wanted.operands)
+    given_pattern = given.has("-e", "-f", "--regexp", "--file", "--files", "--type-list")
+    if "pattern" in wanted.marks and given_pattern:
+        kinds = kinds[1:]
+    deep = "deep" in wanted.marks
+    files = 0
+    for kind, word in _matched(kinds, given.operands, wanted):
+        files += kind == "file"
+        if kind == "file":
+            yield from reading(word, place, deep=deep)
+        elif kind == "write":
+            yield from writing(word, place)
+    recursive = "cwd" in wanted.marks or (deep and given.has("-r", "-R", "--recursive"))
+    if not files and recursive:
+        yield from reading(Word("."), place, deep=deep)
+
+
+def _matched(
+    kinds: list[str], operands: tuple[Word, ...], wanted: Spec
+) -> Iterator[tuple[str, Word]]:
+    """Which kind each operand is; raises where there are more than the program may be given."""
+    rest = list(kinds)
+    for word in operands:
+        if "plus" in wanted.marks and word.text.startswith("+"):
+            continue
+        if "number-text" in wanted.marks and word.text.isdigit():
+            continue
+        if not rest:
+            raise Refused(f"what it does with {word.text!r} is not known to only look")
+        kind = rest[0]
+        if not kind.endswith("*"):
+            rest.pop(0)
+            if not word.single:
+                raise Refused("how many words an expansion gives only shows when it runs")
+        yield kind.rstrip("*"), word
+
+
+def _copied(given: Given, place: Place) -> Iterator[Access]:
+    if len(given.operands) < 2:
+        raise Refused("where it copies to is not there")
+    *sources, last = given.operands
+    yield from writing(last, place)
+    yield from _arrived(sources, last, place)
+
+
+def _moved(given: Given, place: Place) -> Iterator[Access]:
+    if len(given.operands) < 2:
+        raise Refused("where it moves to is not there")
+    *sources, last = given.operands
+    yield from _arrived(sources, last, place)
+
+
+def _arrived(sources: list[Word], last: Word, place: Place) -> Iterator[Access]:
+    """What a folder holds after files were put into it."""
+    for word in sources:
+        name = word.text.rstrip("/").rpartition("/")[2]
+        if name in ("", ".", "..") or last.kind != "plain":
+            raise Refused("which names it writes only shows when it runs")
+        arrived = Word(f"{last.text.rstrip('/') or '/.'}/{name}", word.kind)
+        yield from writing(arrived, place)
+
+
+def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
+    """What a rule for the like of it may cover."""
+    words = [word.value or "" for word in argv[:3]]
+    prefixes = (" ".join(words[:count]) for count in (3, 2, 1))
+    found = next((prefix for prefix in prefixes if prefix in table(RULED)), None)
+    try:
+        if argv[0].text in ALWAYS:
+            raise Refused(f"{argv[0].text} runs what its words say")
+        if found is not None:
+            accesses = tuple(_ordinary(argv[found.count(" ") + 1 :], table(RULED)[found], place))
+            return Step(argv, "rule", why, accesses, known=True)
+        if argv[0].text in STUDIES or argv[0].text in table(LOOKS):
+            raise Refused(why)
+        accesses = tuple(_mentioned(argv[1:], place, careful=True))
+    except Refused as refused:
+        return Step(argv, "exact", str(refused), tuple(_noticed(argv[1:], place)))
+    return Step(argv, "rule", why, accesses)
+
+
+def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[Access]:
+    """What a call with nothing but ordinary options touches."""
+    values = [word.value for word in words]
+    if "passes" in wanted.marks and "--" in values:
+        at = values.index("--")
+        yield from _mentioned(words[at + 1 :], place, careful=True)
+        words = words[:at]
+    given = sort(wanted, words)
+    if any(not word.single or word.kind == "open" for word in given.operands):
+        raise Refused("an argument only shows when it runs")
+    yield from _named(given, wanted, place)
+    for name, value in given.options:
+        kind = wanted.long.get(name) or wanted.short.get(name[1:])
+        if kind == "file" and value is not None:
+            yield from reading(value, place)
+
+
+def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
+    """The operands of an ordinary call that are paths."""
+    if "targets" in wanted.marks:
+        if any("=" in word.text for word in given.operands):
+            raise Refused("a variable of the makefile is set")
+        return
+    if "ip" in wanted.marks:
+        if len(given.operands) > 1 and given.operands[1].text not in ("show", "list", "ls"):
+            raise Refused("it changes the network")
+        return
+    for kind, word in _matched(list(wanted.operands), given.operands, wanted):
+        if kind == "file" or PATHLIKE.match(word.text):
+            yield from reading(word, place)
+
+
+def _mentioned(words: tuple[Word, ...], place: Place, *, careful: bool = False) -> Iterator[Access]:
+    """What the words of a program that is not known name as paths."""
+    for word in words:
+        if word.kind == "open":
+            raise Refused("an argument only shows when it runs")
+        name, _, value = word.text.partition("=")
+        dashed = name.startswith("-")
+        if careful and dashed and _hazard(name):
+            raise Refused(f"the option {name} may name another program, folder or file")
+        if careful and word.kind == "glob" and word.text[0] in "*?[":
+            raise Refused("a name that begins with a dash would be taken for an option")
+        path = Word(value, word.kind) if dashed or value else word
+        if path.text and PATHLIKE.match(path.text) and "://" not in path.text:
+            yield from reading(path, place)
+
+
+def _noticed(words: tuple[Word, ...], place: Place) -> Iterator[Access]:
+    """As many paths among the words as can be told, without insisting."""
+    for word in words:
+        path = Word(word.text.partition("=")[2] or word.text, word.kind)
+        known = path.kind != "open" and not path.text.startswith("-") and "\n" not in path.text
+        if known and PATHLIKE.match(path.text):
+            yield from reading(path, place)
+
+
+def _hazard(name: str) -> bool:
+    if name.startswith("--"):
+        return name[2:].removeprefix("no-").casefold() in HAZARDS
+    return len(name) > 1 and (name[1] in SHORT_HAZARDS or name[1:].casefold() in HAZARDS)
+
+
+def text(argv: tuple[Word, ...]) -> str:
+    """The words as one would write them; what is not known is an ellipsis."""
+    return " ".join(_written(word) for word in argv)
+
+
+def _written(word: Word) -> str:
+    if word.kind == "open":
+        return f"{word.text}…"
+    if word.kind == "glob" or (word.text and not NEEDS_QUOTES.search(word.text)):
+        return word.text
+    return "'" + word.text.replace("'", "'\\''") + "'"

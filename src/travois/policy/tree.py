@@ -1,0 +1,51 @@
+"""The syntax tree of a command line, and whether it covers all of its text."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from travois.policy.words import Unclear
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+BLANK = re.compile(rb"[ \t]*")
+CONTINUED = re.compile(rb"(?=.*[ \t])[ \t]*(?:\\\n[ \t]*)+", re.DOTALL)
+"""Lines may be continued between two words, but not inside one."""
+LINES = re.compile(rb"[ \t\n]*")
+DEEPEST = 60
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def parse(source: bytes) -> Node:
+    """The root of the tree; what is no valid text is in it too, marked as such."""
+    return _parser().parse(source).root_node
+
+
+def tiled(node: Node, source: bytes, *, lines: bool = False) -> list[Node]:
+    """The children of a node, which leave nothing between them unread."""
+    children = node.children
+    end = node.start_byte
+    for child in children:
+        gap = source[end : child.start_byte]
+        if gap and not _empty(gap, lines=lines):
+            raise Unclear(f"{gap.decode(errors='replace')!r} was not understood")
+        end = child.end_byte
+    rest = source[end : node.end_byte]
+    if rest and not _empty(rest, lines=True):
+        raise Unclear(f"{rest.decode(errors='replace')!r} was not understood")
+    return children
+
+
+def _empty(gap: bytes, *, lines: bool) -> bool:
+    blank = LINES if lines else BLANK
+    return bool(blank.fullmatch(gap) or CONTINUED.fullmatch(gap))

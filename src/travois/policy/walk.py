@@ -1,0 +1,398 @@
+"""Following a command line as the shell would: where it stands, what its variables are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from travois.policy import heredoc, tree
+from travois.policy.access import Access
+from travois.policy.names import assignable, passable
+from travois.policy.plan import Step, Word
+from travois.policy.program import Place, study
+from travois.policy.redirect import redirected
+from travois.policy.state import OPEN, Ends, State, merged
+from travois.policy.words import WORDS, Reading, Unclear, raw, read
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+SEPARATORS = frozenset((";", "&", "\n", ";;"))
+ROUNDS = 4
+CHOICES = 16
+NUMBERED = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"))
+"""What evaluates its operands when it stands between double brackets."""
+
+
+class Walker:
+    """Gathers the steps of one text; what is not understood is noted and looked through."""
+
+    def __init__(self, text: str, *, cwd: str, home: str, depth: int = 0) -> None:
+        self.source = text.encode("utf-8", "replace")
+        self.start = cwd
+        self.home = home
+        self.depth = depth
+        self.steps: list[Step] = []
+        self.unclear = ""
+        self.assigned: list[str] = []
+
+    def run(self) -> None:
+        """Follow the whole text."""
+        root = tree.parse(self.source)
+        if root.has_error:
+            self.refuse("the shell's grammar does not fit it")
+        known = {"HOME": Word(self.home)} if self.home else {}
+        self.sequence(root, State((self.start,), known), inside=False)
+
+    def refuse(self, why: str) -> None:
+        """Note the first reason why the text may do more than it says."""
+        self.unclear = self.unclear or why
+
+    def statement(self, node: Node, state: State) -> Ends:
+        """Follow one statement; whatever cannot be followed is only looked through."""
+        self.depth += 1
+        try:
+            if self.depth > tree.DEEPEST:
+                raise Unclear("it is nested too deeply")
+            follow = STATEMENTS.get(node.type)
+            if follow is None:
+                raise Unclear(f"{node.type.replace('_', ' ')} is not followed")
+            return follow(self, node, state)
+        except Unclear as unclear:
+            self.refuse(str(unclear))
+            if self.depth <= tree.DEEPEST:
+                self.look_through(node, state)
+            return Ends(state, state)
+        finally:
+            self.depth -= 1
+
+    def look_through(self, node: Node, state: State) -> None:
+        """Find the commands inside something that is not followed."""
+        for child in node.children:
+            if child.type in STATEMENTS:
+                self.statement(child, state)
+            elif child.children:
+                self.look_through(child, state)
+
+    def sequence(self, node: Node, state: State, *, inside: bool = True) -> Ends:
+        """Follow statements one after the other; the first and last child may be brackets."""
+        children = tree.tiled(node, self.source, lines=True)
+        if inside:
+            children = children[1:-1]
+        return self.each(children, state)
+
+    def each(self, nodes: Iterable[Node], state: State) -> Ends:
+        """Follow these statements, whatever parts them."""
+        ends = Ends(state, state)
+        for node in nodes:
+            if node.type in SEPARATORS or node.type == "comment":
+                continue
+            if not node.is_named:
+                raise Unclear(f"{node.type!r} stands where a command should")
+            ends = self.statement(node, ends.either)
+        return ends
+
+    def reading(self, state: State) -> Reading:
+        """How words are read here."""
+        variables = state.variables
+        if len(state.cwds) == 1 and "PWD" not in variables:
+            variables = {**variables, "PWD": Word(state.cwds[0])}
+        return Reading(
+            self.source, variables, self.home, lambda node: self.substitution(node, state)
+        )
+
+    def substitution(self, node: Node, state: State) -> None:
+        """Follow what runs inside `$( )`, backticks or `<( )`."""
+        if node.type == "process_substitution" and not raw(node, self.source).startswith("<("):
+            self.refuse("it hands its output to another command")
+        if node.children[0].type == "`" and "\\" in raw(node, self.source):
+            self.refuse("backslashes mean something else between backticks")
+        self.depth += 1
+        try:
+            if self.depth > tree.DEEPEST:
+                raise Unclear("it is nested too deeply")
+            self.sequence(node, state)
+        except Unclear as unclear:
+            self.refuse(str(unclear))
+        finally:
+            self.depth -= 1
+
+    def place(self, state: State) -> Place:
+        """Where the next program runs."""
+        return Place(state.cwds, self.start, self.home, self.script)
+
+    def script(self, text: str) -> None:
+        """Follow the text that another shell is told to run."""
+        inner = Walker(text, cwd=self.start, home=self.home, depth=self.depth + 1)
+        if self.depth < tree.DEEPEST:
+            inner.run()
+        self.steps += inner.steps
+        self.assigned += inner.assigned
+        self.refuse(inner.unclear)
+
+    def command(self, node: Node, state: State) -> Ends:
+        """A program with its words, assignments and redirections."""
+        argv: list[Word] = []
+        accesses: list[Access] = []
+        given: list[tuple[str, Word]] = []
+        at = self.reading(state)
+        for child in tree.tiled(node, self.source):
+            match child.type:
+                case "command_name":
+                    argv += read(child.children[0], at)
+                case "variable_assignment":
+                    given.append(self.assignment(child, state))
+                case kind if kind in WORDS:
+                    argv += read(child, at)
+                case _:
+                    accesses += redirected(child, at, cwds=state.cwds)
+        step = study(tuple(argv), self.place(state))
+        self.steps.append(self.finished(step, node, given=given, accesses=accesses))
+        return self.after(step, state)
+
+    def finished(
+        self,
+        step: Step,
+        node: Node,
+        *,
+        given: list[tuple[str, Word]],
+        accesses: list[Access],
+    ) -> Step:
+        """The step with what stands around the program's own words."""
+        texts = (*step.texts, raw(node, self.source))
+        step = replace(step, texts=texts, accesses=(*step.accesses, *accesses))
+        for name, value in given:
+            if not passable(name, value, program=step.name):
+                why = f"it runs with {name} set"
+                return replace(step, needs="exact", why=why, texts=texts[-1:])
+        return step
+
+    def after(self, step: Step, state: State) -> Ends:
+        """How things are when a builtin that changes them has run."""
+        words = [word.value for word in step.argv]
+        if words[0] == "cd" and step.needs == "nothing":
+            moved = tuple(
+                dict.fromkeys(access.target for access in step.accesses[: len(state.cwds)])
+            )
+            return Ends(replace(state, cwds=moved), state)
+        if words[0] == "read" and step.needs == "nothing":
+            names = [word for word in words[1:] if word and not word.startswith("-")]
+            state = replace(state, variables={**state.variables, **dict.fromkeys(names, OPEN)})
+            self.assigned += names
+        return Ends(state, state)
+
+    def assignment(self, node: Node, state: State) -> tuple[str, Word]:
+        """The name and value of `NAME=value`."""
+        children = tree.tiled(node, self.source)
+        kinds = [child.type for child in children]
+        if kinds[:2] != ["variable_name", "="] or len(kinds) > 3:
+            raise Unclear("it sets an element or adds to a variable")
+        name = raw(children[0], self.source)
+        if len(kinds) == 2:
+            return name, Word("")
+        if kinds[2] not in WORDS:
+            raise Unclear("it sets an array")
+        words = read(children[2], self.reading(state))
+        if len(words) != 1 or words[0].kind == "open":
+            return name, OPEN
+        return name, Word(words[0].text)
+
+    def assign(self, node: Node, state: State) -> Ends:
+        """Variables that are set for the rest of the line."""
+        several = node.type == "variable_assignments"
+        nodes = tree.tiled(node, self.source) if several else [node]
+        for one in nodes:
+            name, value = self.assignment(one, state)
+            if not assignable(name):
+                self.refuse(f"it sets {name}, which decides what programs do")
+            self.assigned.append(name)
+            state = replace(state, variables={**state.variables, name: value})
+        return Ends(state, state)
+
+    def conditional(self, node: Node, state: State) -> Ends:
+        """`a && b` and `a || b`."""
+        left, operator, right = tree.tiled(node, self.source, lines=True)
+        first = self.statement(left, state)
+        if operator.type == "&&":
+            second = self.statement(right, first.ok)
+            return Ends(second.ok, merged(first.fail, second.fail))
+        second = self.statement(right, first.fail)
+        return Ends(merged(first.ok, second.ok), second.fail)
+
+    def pipeline(self, node: Node, state: State) -> Ends:
+        """Commands side by side, each in a shell of its own."""
+        for child in tree.tiled(node, self.source, lines=True):
+            if child.type not in ("|", "|&"):
+                self.statement(child, state)
+        return Ends(state, state)
+
+    def negated(self, node: Node, state: State) -> Ends:
+        """`! command`."""
+        ends = self.statement(tree.tiled(node, self.source)[1], state)
+        return Ends(ends.fail, ends.ok)
+
+    def subshell(self, node: Node, state: State) -> Ends:
+        """`( ... )`: what changes inside does not last."""
+        self.sequence(node, state)
+        return Ends(state, state)
+
+    def group(self, node: Node, state: State) -> Ends:
+        """`{ ...; }` and `do ... done`."""
+        return self.sequence(node, state)
+
+    def redirection(self, node: Node, state: State) -> Ends:
+        """A statement with redirections; they count wherever the statement may have led."""
+        children = tree.tiled(node, self.source, lines=True)
+        bodies = [child for child in children if child.type in STATEMENTS]
+        around = [child for child in children if child.type not in STATEMENTS]
+        ends = self.each(bodies, state)
+        where = merged(state, ends.either)
+        found: list[Access] = []
+        for child in around:
+            if child.type == "heredoc_redirect":
+                self.here_document(child, where)
+            else:
+                found += redirected(child, self.reading(where), cwds=where.cwds)
+        if found:
+            text = raw(node, self.source)
+            self.steps.append(
+                Step((Word(":"),), "nothing", accesses=tuple(found), texts=(text,), known=True)
+            )
+        return ends
+
+    def here_document(self, node: Node, state: State) -> None:
+        """A text that is handed over as it stands; what follows it on its line runs too."""
+        for child in heredoc.beside(node, self.source):
+            if child.type in STATEMENTS:
+                self.pipeline(child, state)
+            else:
+                found = tuple(redirected(child, self.reading(state), cwds=state.cwds))
+                self.steps.append(Step((Word(":"),), "nothing", accesses=found, known=True))
+
+    def choice(self, node: Node, state: State) -> Ends:
+        """`if ...; then ...; elif ...; else ...; fi`, in which every branch may run."""
+        result = state
+        current = state
+        for child in tree.tiled(node, self.source, lines=True):
+            if child.type in ("elif_clause", "else_clause"):
+                result = merged(result, self.choice(child, current).either)
+            elif child.is_named and child.type != "comment":
+                current = self.statement(child, current).either
+                result = merged(result, current)
+        return Ends(result, result)
+
+    def loop(self, node: Node, state: State) -> Ends:
+        """`while` and `until`: the condition and the body, any number of times."""
+        children = tree.tiled(node, self.source, lines=True)
+        body = [child for child in children if child.is_named]
+        return self.repeat(lambda now: self.each(body, now).either, state)
+
+    def repeat(self, once: Callable[[State], State], state: State) -> Ends:
+        """Go round until nothing changes any more."""
+        for _ in range(ROUNDS):
+            before = len(self.steps)
+            after = merged(state, once(state))
+            if after == state:
+                return Ends(state, state)
+            del self.steps[before:]
+            state = after
+        raise Unclear("it changes something in every round of a loop")
+
+    def iteration(self, node: Node, state: State) -> Ends:
+        """`for name in words; do ...; done`."""
+        children = tree.tiled(node, self.source, lines=True)
+        if [child.type for child in children[:3]] != ["for", "variable_name", "in"]:
+            raise Unclear("this kind of loop is not followed")
+        name, body = raw(children[1], self.source), children[-1]
+        if not assignable(name) or body.type != "do_group":
+            raise Unclear(f"it loops over {name}")
+        self.assigned.append(name)
+        at = self.reading(state)
+        words = [w for c in children[3:-1] if c.type in WORDS for w in read(c, at)]
+        if len(words) > CHOICES or any(word.kind == "open" for word in words):
+            words = [OPEN]
+
+        def once(now: State) -> State:
+            for word in words:
+                bound = replace(now, variables={**now.variables, name: word})
+                now = merged(now, self.statement(body, bound).either)
+            return replace(now, variables={**now.variables, name: OPEN})
+
+        return self.repeat(once, state)
+
+    def cases(self, node: Node, state: State) -> Ends:
+        """`case word in pattern) ...;; esac`, in which every branch may run."""
+        result = state
+        for child in tree.tiled(node, self.source, lines=True):
+            if child.type == "case_item":
+                result = merged(result, self.case(child, state))
+            elif child.type in WORDS:
+                read(child, self.reading(state))
+        return Ends(result, result)
+
+    def case(self, node: Node, state: State) -> State:
+        """One branch of a `case`."""
+        for child in tree.tiled(node, self.source, lines=True):
+            if child.type in STATEMENTS:
+                state = self.statement(child, state).either
+            elif child.type in WORDS:
+                read(child, self.reading(state))
+            elif child.type not in ("|", ")", "(", ";;", ";", "\n", "&", "comment"):
+                raise Unclear(f"{child.type!r} is not followed")
+        return state
+
+    def test(self, node: Node, state: State) -> Ends:
+        """`[ ... ]` and `[[ ... ]]`."""
+        leaves = list(self.leaves(node, state))
+        double = leaves[0].text == "[["
+        if double and any(leaf.text in NUMBERED for leaf in leaves):
+            raise Unclear("it evaluates text as numbers")
+        if double:
+            self.steps.append(
+                Step(tuple(leaves), "nothing", known=True, texts=(raw(node, self.source),))
+            )
+        else:
+            self.steps.append(study(tuple(leaves), self.place(state)))
+        return Ends(state, state)
+
+    def leaves(self, node: Node, state: State) -> Iterable[Word]:
+        """The words and operators of a test."""
+        for child in tree.tiled(node, self.source, lines=node.type != "test_command"):
+            if child.type in WORDS:
+                yield from read(child, self.reading(state))
+            elif child.type in ("regex", "test_operator") or not child.children:
+                yield Word(raw(child, self.source))
+            else:
+                yield from self.leaves(child, state)
+
+    def declaration(self, node: Node, state: State) -> Ends:
+        """`export`, `declare`, `unset` and their like: what they set outlives them."""
+        for child in node.children:
+            self.look_through(child, state)
+        text = raw(node, self.source)
+        words = tuple(Word(part) for part in text.split())
+        self.steps.append(Step(words, "exact", "it changes the environment", texts=(text,)))
+        return Ends(state, state)
+
+
+STATEMENTS: dict[str, Callable[[Walker, Node, State], Ends]] = {
+    "command": Walker.command,
+    "variable_assignment": Walker.assign,
+    "variable_assignments": Walker.assign,
+    "list": Walker.conditional,
+    "pipeline": Walker.pipeline,
+    "negated_command": Walker.negated,
+    "subshell": Walker.subshell,
+    "compound_statement": Walker.group,
+    "do_group": Walker.group,
+    "redirected_statement": Walker.redirection,
+    "if_statement": Walker.choice,
+    "while_statement": Walker.loop,
+    "for_statement": Walker.iteration,
+    "case_statement": Walker.cases,
+    "test_command": Walker.test,
+    "declaration_command": Walker.declaration,
+    "unset_command": Walker.declaration,
+}
