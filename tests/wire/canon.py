@@ -49,7 +49,7 @@ MEDIA = (
 )
 OPAQUES = (
     HELLO,
-    Assistant((OPAQUE[0], OPAQUE[5], OPAQUE[4], Text("Done.")), stop="end"),
+    Assistant((OPAQUE[0], OPAQUE[5], OPAQUE[4], IMAGE, Text("Done.")), stop="end"),
     HELLO,
 )
 NOTHING = (
@@ -80,6 +80,11 @@ SUMMARISED = (
 PROVIDER_SUMMARISED = (
     *ONE_CALL,
     Compacted(2, 4, (SUMMARY,), by="provider"),
+    HELLO,
+)
+FOREIGN_SUMMARISED = (
+    *ONE_CALL,
+    Compacted(2, 4, (Opaque("gemini", "compaction", "{}", "was"),), by="provider"),
     HELLO,
 )
 PAUSED = (HELLO, Assistant((OPAQUE[3],), stop="pause"))

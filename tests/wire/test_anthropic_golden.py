@@ -467,3 +467,20 @@ def test_further_members_of_a_call_are_spliced_back():
             '"cache_control":{"type":"ephemeral"}}]}',
         ]
     )
+
+
+def test_a_summary_of_another_provider_is_said_in_words():
+    assert canon.messages(OPUS, *canon.FOREIGN_SUMMARISED) == snapshot(
+        [
+            '{"role":"user",',
+            '"content":[',
+            '{"type":"text","text":"(This conversation began earlier.)"}]},',
+            '{"role":"assistant",',
+            '"content":[',
+            '{"type":"text","text":"was"}]},',
+            '{"role":"user",',
+            '"content":[',
+            '{"type":"text","text":"hello",',
+            '"cache_control":{"type":"ephemeral"}}]}',
+        ]
+    )

@@ -487,3 +487,18 @@ def test_further_members_of_a_call_are_spliced_back():
             '"content":"two"}',
         ]
     )
+
+
+def test_a_summary_of_another_provider_is_said_in_words():
+    assert canon.messages(GPT, *canon.FOREIGN_SUMMARISED) == snapshot(
+        [
+            '{"role":"developer",',
+            '"content":"Be brief."},',
+            '{"role":"user",',
+            '"content":"(This conversation began earlier.)"},',
+            '{"role":"assistant",',
+            '"content":"was"},',
+            '{"role":"user",',
+            '"content":"hello"}',
+        ]
+    )

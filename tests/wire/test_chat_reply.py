@@ -225,6 +225,13 @@ def test_parallel_calls_that_all_have_index_0_are_told_apart_by_id():
     ) == (Call("a", "Read", '{"n":1}'), Call("b", "Read", '{"n":2}'))
 
 
+def test_parallel_calls_without_arguments_that_all_have_index_0_are_told_apart_by_id():
+    assert calls(
+        tool(0, "a", name="Read", arguments=""),
+        tool(0, "b", name="Bash", arguments=""),
+    ) == (Call("a", "Read", "{}"), Call("b", "Bash", "{}"))
+
+
 def test_parallel_calls_without_ids_that_all_have_index_0_are_told_apart_when_whole():
     assert calls(
         tool(0, name="Read", arguments='{"n":1}'),

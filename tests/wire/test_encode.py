@@ -6,7 +6,16 @@ import pytest
 from tests.wire import canon
 from tests.wire.stories import TOOLS, Story, fetch
 from travois.kernel.blocks import Call, Media, Text
-from travois.kernel.facts import Assistant, Compacted, Epoch, Offloaded, Result, Rewound, User
+from travois.kernel.facts import (
+    Assistant,
+    Cleared,
+    Compacted,
+    Epoch,
+    Offloaded,
+    Result,
+    Rewound,
+    User,
+)
 from travois.kernel.models import Model, Usage
 from travois.wire.encode import Encoder
 from travois.wire.pieces import PrefixBreak, Request
@@ -70,6 +79,20 @@ def test_a_fact_that_moves_the_prefix_excuses_it(story: Story):
     after = encoder.request(story.view)
     assert after == cold(story)
     assert after.pieces < before.pieces
+
+
+def test_clearing_a_result_that_was_sent_long_ago_is_seen(story: Story):
+    encoder = Encoder(fetch)
+    for _ in range(3):
+        story.append(MORE).sent(encoder.request(story.view))
+    story.append(Cleared(("toolu_1",), "[cleared]"), MORE)
+    assert encoder.request(story.view) == cold(story)
+
+
+def test_a_model_switch_is_seen(story: Story):
+    encoder = Encoder(fetch)
+    story.sent(encoder.request(story.view)).append(Epoch(MODELS[0], "Be kind."))
+    assert encoder.request(story.view) == cold(story)
 
 
 def test_measuring_before_offloading_leaves_no_trace(story: Story):
@@ -157,3 +180,5 @@ def test_ids_that_were_used_before_are_made_distinct():
     assert distinct(reply("a", "b"), {"c"}) == reply("a", "b")
     assert distinct(reply("a", "b"), {"a", "a-2"}) == reply("a-3", "b")
     assert distinct(reply("a", "a", ""), set()) == reply("a", "a-2", "call-2")
+    mixed = Reply((Text("a"), Call("a", "Read", "{}"), Text("b")), "calls", Usage())
+    assert distinct(mixed, set()) == mixed

@@ -33,7 +33,7 @@ class Encoder:
         assert view.epoch is not None and not unsendable(view), unsendable(view)
         tape = self._tape
         if tape is None or not tape.holds(view):
-            tape = Tape(view.epoch, _dialect(view.epoch, self._fetch), moves=view.moves)
+            tape = Tape(_dialect(view.epoch, self._fetch), moves=view.moves)
         tape.extend(view.items)
         _keep_prefix(view, tape, before=self._tape)
         self._tape = tape
@@ -43,8 +43,7 @@ class Encoder:
 class Tape:
     """The pieces of one prefix, joined as they will be sent, with the digest after each."""
 
-    def __init__(self, epoch: Epoch, dialect: Dialect, *, moves: int) -> None:
-        self._epoch = epoch
+    def __init__(self, dialect: Dialect, *, moves: int) -> None:
         self._dialect = dialect
         self._moves = moves
         self._items: list[Item] = []
@@ -63,7 +62,7 @@ class Tape:
     def holds(self, view: View) -> bool:
         """Whether this is a prefix of that view: only items not yet sent are looked at again."""
         count = len(self._items)
-        if view.moves != self._moves or view.epoch is not self._epoch or count > len(view.items):
+        if view.moves != self._moves or count > len(view.items):
             return False
         known = max(0, min(view.seen, count) - 1)
         return all(map(is_, self._items[known:], view.items[known:count]))
