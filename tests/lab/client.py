@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -60,7 +61,8 @@ class Client:
         named = {k.replace("_", "-"): v for k, v in headers.items()}
         sent = {"x-api-key": "k", "anthropic-version": "2026-10-21", **named}
         raw = msgspec.json.encode(body)
-        response = answer(self.world, Request("POST", path, {}, sent, raw))
+        path, _, query = path.partition("?")
+        response = answer(self.world, Request("POST", path, dict(parse_qsl(query)), sent, raw))
         said = b"".join(step for step in response.steps if isinstance(step, bytes))
         self.headers = dict(response.headers)
         self.raw = said

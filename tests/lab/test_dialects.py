@@ -217,6 +217,16 @@ def test_gemini_streams_whole_responses() -> None:
     assert row["usageMetadata"]["promptTokenCount"] == 1
 
 
+def test_gemini_streams_as_events_when_asked_to() -> None:
+    client = lab("compatible", Reply((text("Hello."), call("read"))))
+    client.post(f"{GEMINI}:streamGenerateContent?alt=sse", {"contents": [ASKED]})
+    rows = [msgspec.json.decode(line[6:]) for line in client.raw.split(b"\n") if line]
+    parts = [row["candidates"][0]["content"]["parts"][0] for row in rows]
+    finishes = [row["candidates"][0].get("finishReason") for row in rows]
+    assert (parts[0], "functionCall" in parts[1]) == ({"text": "Hello."}, True)
+    assert finishes == [None, "STOP"]
+
+
 def test_gemini_says_overflow_with_both_numbers() -> None:
     client = lab("compatible", "Hello.")
     long = {"role": "user", "parts": [{"text": "{{tok:200001}}"}]}

@@ -181,6 +181,43 @@ def test_a_recorded_session_is_played_word_for_word() -> None:
     assert lab.world.ledger.cache_hit_ratio() > 0.8
 
 
+def short_sessions() -> list[str]:
+    if not SESSIONS.is_dir():
+        return []
+    rows = [msgspec.json.decode(line) for line in (SESSIONS / "INDEX.jsonl").open("rb")]
+    claude = [row["id"] for row in rows if row["agent"] == "claude-code" and row["n_messages"] < 40]
+    return sorted(claude)[:12]
+
+
+@pytest.mark.skipif(
+    not SESSIONS.is_dir(), reason="the recorded sessions are not beside the project"
+)
+@pytest.mark.parametrize("id", short_sessions())
+def test_recorded_sessions_make_requests_that_the_api_would_take(id: str) -> None:
+    lab = play(load_trajectory(SESSIONS / f"{id}.jsonl.gz"), humans=3)
+    lab.world.ledger.append_only()
+    lab.world.ledger.no_invalid()
+
+
+def test_what_was_said_while_the_model_worked_opens_no_turn() -> None:
+    def message(role: str, origin: str, words: str) -> Json:
+        return {"role": role, "origin": origin, "content": [told(words)]}
+
+    session = Trajectory(
+        {},
+        (
+            message("user", "human", "one"),
+            message("user", "human", "and this"),
+            message("assistant", "model", "ok"),
+            message("user", "tool", "result"),
+            message("user", "human", "hurry"),
+            message("assistant", "model", "done"),
+            message("user", "human", "two"),
+        ),
+    )
+    assert session.humans == ["one\nand this", "two"]
+
+
 def test_an_aside_is_answered_by_a_summary(tmp_path: Path) -> None:
     file = tmp_path / "s.jsonl"
     rows = [

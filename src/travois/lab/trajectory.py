@@ -27,8 +27,20 @@ class Trajectory(msgspec.Struct, frozen=True):
 
     @property
     def humans(self) -> list[str]:
-        """What people said, in order."""
-        return [flat(m["content"]) for m in self.messages if m.get("origin") == "human"]
+        """What people said before each turn of the model, in order.
+
+        What they said while it was at work is left out: no turn began with that.
+        """
+        said: list[list[str]] = [[]]
+        working = False
+        for message in self.messages:
+            if message.get("role") == "assistant" and said[-1]:
+                said.append([])
+            if message.get("origin") == "human" and not working:
+                said[-1].append(flat(message["content"]))
+            if message.get("origin") != "human":
+                working = message.get("origin") == "tool"
+        return ["\n".join(words) for words in said if words]
 
     def result(self, call: str) -> Json:
         """The recorded result of a call, for an agent whose tools are to act as they did then."""
@@ -43,7 +55,7 @@ class Trajectory(msgspec.Struct, frozen=True):
         at = self._place(prompt, int(str(state.get("at", 0))))
         if at is None:
             return HABITS["lab-summarizer"](prompt, 0)
-        state["at"] = at
+        state["at"] = at + 1
         spoken = self._turn(at)
         if not spoken:
             return Reply(({"type": "text", "text": END},), stop="end_turn")
@@ -67,15 +79,19 @@ class Trajectory(msgspec.Struct, frozen=True):
         return None
 
     def _turn(self, at: int) -> list[Json]:
-        """The assistant's words between this message and the next."""
+        """The assistant's words between this message and the next; none if it was interrupted."""
         spoken: list[Json] = []
+        working = self.messages[at].get("origin") == "tool"
         for message in self.messages[at + 1 :]:
             if message.get("role") != "assistant":
-                if spoken:
+                if spoken or (working and message.get("origin") == "interrupt"):
                     break
                 continue
             spoken += [_playable(block) for block in as_blocks(message.get("content"))]
-        return [block for block in spoken if block.get("text") != ""]
+        said = [block for block in spoken if str(block.get("text", "x")).strip()]
+        while said and said[-1].get("type") == "thinking":
+            said.pop()
+        return said
 
 
 def _playable(block: Json) -> Json:
