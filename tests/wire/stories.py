@@ -26,7 +26,7 @@ from travois.kernel.models import Model
 from travois.kernel.view import View, open_calls, project
 from travois.wire.pieces import Request
 
-BLOBS = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-1.7"}
+BLOBS = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-1.7", "empty": b""}
 TOOLS = (
     ToolSpec("Read", "Read a file.", '{"type":"object","properties":{"path":{"type":"string"}}}'),
     ToolSpec("Bash", "Run a command.", '{"type":"object"}'),
@@ -163,6 +163,7 @@ class Author:
             Media("image", "image/png", "png", 8, "a.png"),
             Media("image", "image/tiff", "png", 8),
             Media("image", "image/png", "lost", 8),
+            Media("image", "image/png", "empty", 0),
             Media("document", "application/pdf", "pdf", 8, "a.pdf"),
         )
         return self.chance.choice(media)

@@ -16,11 +16,9 @@ from travois.kernel.facts import (
     Rewound,
     User,
 )
-from travois.kernel.models import Model, Usage
+from travois.kernel.models import Model
 from travois.wire.encode import Encoder
 from travois.wire.pieces import PrefixBreak, Request
-from travois.wire.protocol import distinct
-from travois.wire.replies import Reply
 
 MODELS = (Model("a", "claude", "anthropic"), Model("o", "gpt", "chat"))
 MORE = User((Text("more"),))
@@ -170,15 +168,3 @@ def test_the_cost_of_a_request_does_not_grow_with_what_was_sent_before(story: St
         story.append(picture)
         story.sent(encoder.request(story.view)).append(Assistant((Text("ok"),), stop="end"))
         assert len(looked) == turn
-
-
-def reply(*ids: str) -> Reply:
-    return Reply(tuple(Call(id, "Read", "{}") for id in ids), "calls", Usage())
-
-
-def test_ids_that_were_used_before_are_made_distinct():
-    assert distinct(reply("a", "b"), {"c"}) == reply("a", "b")
-    assert distinct(reply("a", "b"), {"a", "a-2"}) == reply("a-3", "b")
-    assert distinct(reply("a", "a", ""), set()) == reply("a", "a-2", "call-2")
-    mixed = Reply((Text("a"), Call("a", "Read", "{}"), Text("b")), "calls", Usage())
-    assert distinct(mixed, set()) == mixed

@@ -11,11 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.wire.judges import Witness, results_follow_calls_in_order, spine
 from tests.wire.stories import Author, Story, fetch, sendable
 from travois.kernel.blocks import Text
-from travois.kernel.facts import Failed, User
-from travois.kernel.view import project
+from travois.kernel.facts import Cleared, Failed, Offloaded, Result, User
+from travois.kernel.view import View, project
 from travois.wire.encode import Encoder
 
 CHANCE = st.randoms(use_true_random=False)
+
+
+def results(view: View) -> dict[str, Result]:
+    """Every result that there is, shown or still held back."""
+    items = [*view.items, *(item for item in view.open.values() if item is not None)]
+    return {item.fact.call: item.fact for item in items if isinstance(item.fact, Result)}
 
 
 class Conversations(RuleBasedStateMachine):
@@ -50,9 +56,21 @@ class Conversations(RuleBasedStateMachine):
 
     @rule()
     def what_is_shown_changes(self) -> None:
-        fact = self.author.change(self.story.view)
-        if fact is not None:
-            self.story.append(fact)
+        fact, before = self.author.change(self.story.view), results(self.story.view)
+        if fact is None:
+            return
+        seen = self.story.view.items[: self.story.view.seen]
+        sent = {item.fact.call for item in seen if isinstance(item.fact, Result)}
+        self.story.append(fact)
+        after = results(self.story.view)
+        changed = {call for call in after if after[call] != before[call]}
+        match fact:
+            case Offloaded():
+                assert changed <= {fact.call} - sent
+            case Cleared(where="local"):
+                assert changed <= set(fact.calls)
+            case _:
+                assert not changed
 
     @rule()
     def the_head_changes(self) -> None:

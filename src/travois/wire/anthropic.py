@@ -11,15 +11,21 @@ from travois.kernel.models import Model
 from travois.kernel.view import Item
 from travois.wire.jsontext import joined, members, object_text, quote, utf8
 from travois.wire.media import IMAGES, base64, note
-from travois.wire.names import GO_ON, NO_OUTPUT, NO_WORDS, STARTED_BEFORE, call_id, tool_name
+from travois.wire.names import (
+    ECHOED,
+    GO_ON,
+    NO_OUTPUT,
+    NO_WORDS,
+    STARTED_BEFORE,
+    call_id,
+    tool_name,
+)
 from travois.wire.pieces import Head, Piece
 
 VERSION = "2026-10-21"
 THINKING = frozenset(("thinking", "redacted_thinking"))
 UNPAUSED = THINKING | {"", "text"}
 """Blocks that alone cannot be gone on from: the API takes no words put into the model's mouth."""
-FOREIGN = frozenset(("extra_content",))
-"""Members of a call that only chat completions know."""
 
 
 class Anthropic:
@@ -182,7 +188,7 @@ def _said(block: AnyBlock) -> bytes:
 def _call(call: Call) -> bytes:
     id, name = quote(call_id(call.id)), quote(tool_name(call.name))
     said = b'{"type":"tool_use","id":%s,"name":%s,"input":' % (id, name) + object_text(call.args)
-    known = {k: v for k, v in members("{" + call.extra + "}").items() if k not in FOREIGN}
+    known = {k: v for k, v in members("{" + call.extra + "}").items() if k != ECHOED}
     return said + (b"," + utf8(joined(known)) if known else b"") + b"}"
 
 

@@ -10,12 +10,12 @@ import msgspec
 from travois.kernel.blocks import Call
 from travois.wire.jsontext import is_object
 from travois.wire.loose import string, table
-
-ECHOED = "extra_content"
-"""The member of a call that Google's endpoint wants back."""
+from travois.wire.names import ECHOED
 
 
 class _Growing:
+    """One call while it is being said."""
+
     def __init__(self) -> None:
         self.index: int | None = None
         self.id = ""

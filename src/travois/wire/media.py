@@ -11,9 +11,9 @@ IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
 
 def base64(media: Media, fetch: Callable[[str], bytes]) -> bytes | None:
-    """The bytes of it in base64; None if they are lost."""
+    """The bytes of it in base64; None if they are lost or none."""
     try:
-        return b2a_base64(fetch(media.blob), newline=False)
+        return b2a_base64(fetch(media.blob), newline=False) or None
     except KeyError:
         return None
 

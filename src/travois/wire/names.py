@@ -7,6 +7,8 @@ from hashlib import blake2b
 
 from travois.wire.jsontext import utf8
 
+ECHOED = "extra_content"
+"""The member of a call that Google's chat endpoint wants back, and no other may see."""
 NO_OUTPUT = "(no output)"
 NO_WORDS = "(empty message)"
 GO_ON = "(continue)"

@@ -13,11 +13,17 @@ from travois.kernel.models import Model, Quirk
 from travois.kernel.view import Item
 from travois.wire.jsontext import Members, joined, members, quote, raw, utf8
 from travois.wire.media import IMAGES, base64, note
-from travois.wire.names import GO_ON, NO_OUTPUT, NO_WORDS, STARTED_BEFORE, call_id, tool_name
+from travois.wire.names import (
+    ECHOED,
+    GO_ON,
+    NO_OUTPUT,
+    NO_WORDS,
+    STARTED_BEFORE,
+    call_id,
+    tool_name,
+)
 from travois.wire.pieces import Head, Piece
 
-ECHOED = "extra_content"
-"""The member of a call that Google's endpoint wants back."""
 HIDDEN = "this model cannot be shown it"
 BETWEEN = "(noted)"
 ATTACHED = "Shown by the tools above:"

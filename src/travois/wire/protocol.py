@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
-from itertools import count
+from collections.abc import Iterable
 from typing import Protocol, assert_never
 
-import msgspec
-
-from travois.kernel.blocks import AnyBlock, Call
 from travois.kernel.models import Model
 from travois.wire.anthropic_reply import AnthropicReply
 from travois.wire.chat_reply import ChatReply
@@ -57,28 +53,6 @@ def reader(model: Model, *, size: int = 0) -> Reader:
             return StreamReader(ChatReply(model, size=size))
         case _:
             assert_never(protocol)
-
-
-def distinct(reply: Reply, taken: Set[str]) -> Reply:
-    """The reply with ids that no call in it or before it has; most replies come back as they are.
-
-    Local servers number the calls of every reply from zero, and a log may use no id twice.
-    """
-    used = set(taken)
-    content: list[AnyBlock] = []
-    for block in reply.content:
-        if not isinstance(block, Call):
-            content.append(block)
-            continue
-        id = _fresh(block.id, used)
-        used.add(id)
-        content.append(msgspec.structs.replace(block, id=id))
-    return msgspec.structs.replace(reply, content=tuple(content))
-
-
-def _fresh(id: str, used: set[str]) -> str:
-    names = (f"{id or 'call'}-{n}" for n in count(2))
-    return id if id and id not in used else next(name for name in names if name not in used)
 
 
 class StreamReader:
