@@ -247,3 +247,48 @@ def test_x3_a_prompt_one_token_too_long_is_refused_with_both_numbers() -> None:
     lab.ask([user(block(200_001))], model="claude-haiku-4-5")
     said = "prompt is too long: 200001 tokens > 200000 maximum"
     assert (lab.status, lab.error()) == (400, said)
+
+
+# --- what counts as the same prefix ---------------------------------------------------------------
+
+ASKED = user({"type": "text", "text": "look {{tok:2000}}"})
+CALLED = assistant(use("t1", "Aaaa", path="a", limit=1))
+SAID = {"type": "tool_result", "tool_use_id": "t1", "content": "x = 1 {{tok:900}}"}
+LATE = {**tool("Late", 50), "defer_loading": True}
+
+
+def equality(**change: Json) -> Json:
+    """A warm request with one part of it changed."""
+    parts: Json = {"asked": ASKED, "called": CALLED, "result": SAID, "tools": TOOLS, **change}
+    last = {**parts["result"], "cache_control": CC}
+    return {"tools": parts["tools"], "messages": [parts["asked"], parts["called"], user(last)]}
+
+
+SAME_PREFIX = {
+    "string for a block": {"asked": {"role": "user", "content": "look {{tok:2000}}"}},
+    "blocks for a string": {
+        "result": {**SAID, "content": [{"type": "text", "text": SAID["content"]}]}
+    },
+    "unreferenced deferred tool": {"tools": [*TOOLS, LATE]},
+    "is_error written out": {"result": {**SAID, "is_error": False}},
+}
+OTHER_PREFIX = {
+    "whitespace": {"asked": user({"type": "text", "text": "look {{tok:2000}} "})},
+    "key order": {"called": assistant(use("t1", "Aaaa", limit=1, path="a"))},
+    "error": {"result": {**SAID, "is_error": True}},
+    "tools reordered": {"tools": SWAPPED},
+}
+
+
+@pytest.mark.parametrize("change", SAME_PREFIX.values(), ids=SAME_PREFIX)
+def test_what_the_cache_takes_for_the_same(change: Json) -> None:
+    lab = Client()
+    whole = lab.ask(**equality()).usage.write
+    assert counts(lab.ask(**equality(**change)).usage) == (0, whole, 0, 0)
+
+
+@pytest.mark.parametrize("change", OTHER_PREFIX.values(), ids=OTHER_PREFIX)
+def test_what_the_cache_takes_for_another(change: Json) -> None:
+    lab = Client()
+    whole = lab.ask(**equality()).usage.write
+    assert lab.status == 200 and lab.ask(**equality(**change)).usage.read < whole

@@ -17,7 +17,7 @@ from travois.lab.faults import Rule, refuse, tamper
 from travois.lab.http import Response, reply_json
 from travois.lab.limits import limited
 from travois.lab.message import CALLS, SHAPE, Spoken, events, usage_json
-from travois.lab.objects import Json, inner, is_object, listed
+from travois.lab.objects import Json, inner, is_list, is_object, listed
 from travois.lab.personas import HABITS
 from travois.lab.positions import as_blocks, positions
 from travois.lab.stream import Event, Item, paced
@@ -50,7 +50,9 @@ def prompt_of(ask: Ask) -> Prompt:
     """The request as the model reads it."""
     body = ask.rendered
     messages = [
-        {**message, "content": as_blocks(message.get("content"))}
+        message
+        if is_list(message.get("content"))
+        else {**message, "content": as_blocks(message.get("content"))}
         for message in listed(body, "messages")
     ]
     return Prompt(

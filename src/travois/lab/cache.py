@@ -16,8 +16,6 @@ MARKERS = 4
 LOOK_BACK = 20
 LIVES = {"5m": 300.0, "1h": 3600.0}
 RUNS = ("tool_use", "tool_result")
-PLAIN = ("text", "tool_use", "thinking")
-"""Blocks that hold neither image nor document."""
 
 
 class Stored(msgspec.Struct):
@@ -144,8 +142,7 @@ def _salts(body: Json, profile: Profile) -> dict[str, bytes]:
         model.append(thought)
     tools: list[Json] = listed(body, "tools")
     search = any(str(tool.get("type", "")).startswith("web_search") for tool in tools)
-    blocks = [b for m in listed(body, "messages") for b in as_blocks(m.get("content"))]
-    rich = [block for block in blocks if block.get("type") not in PLAIN]
+    rich = [b for m in listed(body, "messages") for b in as_blocks(m.get("content")) if _rich(b)]
     cited = any(inner(block, "citations").get("enabled") for block in rich if _is_doc(block))
     system = [*model, body.get("speed") or "standard", search, cited]
     choice = body.get("tool_choice") or {"type": "auto"}
@@ -160,6 +157,14 @@ def _thought(body: Json, profile: Profile) -> list[object]:
     effort = inner(body, "output_config").get("effort") or profile.effort
     kind = thinking.get("type") or profile.thinking_default
     return [kind, thinking.get("budget_tokens"), effort]
+
+
+def _rich(block: Json) -> bool:
+    """Whether an image or a document may be in it."""
+    kind = block.get("type")
+    return kind in ("image", "document") or (
+        kind == "tool_result" and not isinstance(block.get("content"), str)
+    )
 
 
 def _is_doc(block: Json) -> bool:

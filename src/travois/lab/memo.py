@@ -5,7 +5,6 @@ Deleting it changes nothing but time.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -16,11 +15,12 @@ from travois.lab.validate import anthropic_faults
 
 LIMIT = 64 * 1024 * 1024
 """Bytes of messages after which it starts over."""
+NONE: frozenset[str] = frozenset()
 OPENING: Json = {"role": "user", "content": "(what was judged before)"}
 
 
 class Memo:
-    """Messages by the digest of their bytes, and what is known of each.
+    """Messages by their bytes, and what is known of each.
 
     A message read twice is the same object, which nothing may change; so its identity stands for
     its content.
@@ -47,10 +47,9 @@ class Memo:
         return {**body, "messages": [self._message(bytes(row)) for row in rows]}
 
     def _message(self, raw: bytes) -> Any:
-        name = blake2b(raw, digest_size=16).digest()
-        found = self.messages.get(name)
+        found = self.messages.get(raw)
         if found is None:
-            found = self.messages[name] = msgspec.json.decode(raw)
+            found = self.messages[raw] = msgspec.json.decode(raw)
             self.size += len(raw)
         return found
 
@@ -104,11 +103,14 @@ class Memo:
         return all(old.isdisjoint(_ids(message)) for message in messages[known:])
 
     def _remember(self, messages: list[Json], names: list[int]) -> None:
-        for message, name, before in zip(messages, names, [{}, *messages], strict=False):
+        before = ""
+        for message, name in zip(messages, names, strict=True):
+            role = message.get("role")
             if id(message) not in self.calls:
-                self.calls[id(message)] = _ids(message)
-            if message.get("role") == "assistant" and before.get("role") == "user":
+                self.calls[id(message)] = _ids(message) if role == "assistant" else NONE
+            if role == "assistant" and before == "user":
                 self.sound.add(name)
+            before = role
 
 
 def _ids(message: Json) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from travois.lab.objects import Json, is_list, is_object, listed
-from travois.lab.tokens import block_tokens, tool_tokens
+from travois.lab.tokens import block_tokens, byte_tokens, tool_tokens
 
 Tier = Literal["tools", "system", "messages"]
 UNMARKABLE = ("thinking", "redacted_thinking")
@@ -35,9 +35,9 @@ def locate(tier: Tier, path: str, kind: str, data: bytes, tokens: int) -> Positi
 
 def as_blocks(content: Any) -> list[Json]:
     """Content as blocks: a text is one text block."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return content if is_list(content) else []
+    if is_list(content):
+        return content
+    return [{"type": "text", "text": content}] if content and isinstance(content, str) else []
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -98,18 +98,31 @@ def message_positions(i: int, message: Json) -> Iterator[Position]:
 
 def _block(tier: Tier, role: str, path: str, block: Json) -> Position:
     kind = str(block.get("type", ""))
-    data = role.encode() + b"\0" + _rendered(kind, block)
-    digest = blake2b(data, digest_size=16).digest()
+    said, count = _rendered(kind, block)
+    digest = blake2b(role.encode() + b"\0" + said, digest_size=16).digest()
     markable = kind not in UNMARKABLE and block.get("text") != ""
-    return Position(tier, path, kind, digest, block_tokens(block), ttl(block), markable)
+    return Position(tier, path, kind, digest, count, ttl(block), markable)
 
 
-def _rendered(kind: str, block: Json) -> bytes:
+def _rendered(kind: str, block: Json) -> tuple[bytes, int]:
+    """A block's bytes and its tokens; the two most common kinds are spared an encoding."""
     if kind == "text" and not block.get("citations"):
-        return b"text\0" + str(block.get("text", "")).encode(errors="surrogatepass")
-    if kind == "tool_result":
-        return _encoded({**block, "content": as_blocks(block.get("content"))})
-    return _encoded(block)
+        text = str(block.get("text", "")).encode(errors="surrogatepass")
+        return b"text\0" + text, byte_tokens(text)
+    content = _only_text(block) if kind == "tool_result" else None
+    if content is not None:
+        text = content.encode(errors="surrogatepass")
+        head = f"tool_result\0{block.get('tool_use_id')}\0{bool(block.get('is_error'))}\0"
+        return head.encode() + text, byte_tokens(text)
+    return _encoded(block), block_tokens(block)
+
+
+def _only_text(block: Json) -> str | None:
+    """The content of a result that is one text, however it is written."""
+    content = block.get("content")
+    if is_list(content) and len(content) == 1 and content[0].keys() == {"type", "text"}:
+        content = content[0]["text"]
+    return content if isinstance(content, str) and "toolset_name" not in block else None
 
 
 def _encoded(block: Json) -> bytes:

@@ -9,20 +9,21 @@ import msgspec
 
 from travois.lab.objects import Json, is_list, is_object
 
-DIRECTIVE = re.compile(r"\{\{tok:(\d+)\}\}")
+DIRECTIVE = re.compile(rb"\{\{tok:(\d+)\}\}")
 IMAGE = 1500
 
 
 def tokens(text: str) -> int:
     """How many tokens a text is: directives count what they say, the rest four bytes a token."""
-    if "{{tok:" not in text:
-        return _quarter(text)
+    return byte_tokens(text.encode(errors="surrogatepass"))
+
+
+def byte_tokens(text: bytes) -> int:
+    """How many tokens an encoded text is."""
+    if b"{{tok:" not in text:
+        return -(-len(text) // 4)
     said = sum(int(n) for n in DIRECTIVE.findall(text))
-    return said + _quarter(DIRECTIVE.sub("", text))
-
-
-def _quarter(text: str) -> int:
-    return -(-len(text.encode(errors="surrogatepass")) // 4)
+    return said - (-len(DIRECTIVE.sub(b"", text)) // 4)
 
 
 def compact(value: object) -> str:
