@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.engine.fakes import Naps, agent, begun, facts, play, small
 from travois.engine.agent import Agent, Patience
-from travois.engine.ports import Retrying
+from travois.engine.ports import Retrying, Warned
 from travois.engine.retry import pause
 from travois.kernel.blocks import Opaque, Text
 from travois.kernel.facts import Assistant, Ended, Epoch, Failed, Sent, User
@@ -264,3 +264,22 @@ def test_no_row_of_problems_makes_a_turn_go_on_for_ever(row: list[Problem]) -> N
     assert len(facts(one, Sent)) <= PATIENCE.attempts + remedies
     waits = [fact.wait for fact in facts(one, Failed)]
     assert all(wait == -1.0 or 0.0 <= wait <= 61.0 for wait in waits)
+
+
+def test_a_broken_prefix_is_owned_up_to_and_the_session_goes_on(tmp_path: Path) -> None:
+    one = agent(tmp_path, say("ok"))
+    one.session.append(User((Text("before"),)))
+    one.session.append(Sent(pieces=2, chain="of another version", digest="", size=1))
+    with one.session.watch() as events:
+        assert play(one) == "end"
+        told = [events.receive_nowait() for _ in range(events.statistics().current_buffer_used)]
+    assert [event for event in told if isinstance(event, Warned)] != []
+    assert facts(one, Epoch)[-1].why.startswith("prefix break")
+    assert facts(one, Epoch)[-1].unbind
+
+
+@pytest.mark.parametrize("field", ["cache_control", "system.0.cache_control"])
+def test_a_refused_field_is_left_out_wherever_it_stood(tmp_path: Path, field: str) -> None:
+    one = agent(tmp_path, Problem("field", "no", field=field), say("ok"))
+    assert play(one) == "end"
+    assert "no-cache-markers" in facts(one, Epoch)[-1].model.quirks

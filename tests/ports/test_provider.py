@@ -227,8 +227,7 @@ BREAKS: dict[str, Talk] = {
 
 @pytest.mark.parametrize("case", BREAKS)
 def test_a_whole_reply_counts_whatever_happens_then(make: Make, case: str) -> None:
-    limits = Timeouts(idle=0.2) if "silent" in case else CALM
-    assert ask(make, BREAKS[case], limits=limits).reply == REPLY
+    assert ask(make, BREAKS[case], limits=CALM).reply == REPLY
 
 
 # --- half replies ---------------------------------------------------------------------------------

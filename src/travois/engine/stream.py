@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
-from travois.engine.ports import Retrying
+from travois.engine.ports import Retrying, Warned
 from travois.engine.retry import pause
 from travois.kernel.blocks import AnyBlock, Call, Opaque
 from travois.kernel.facts import Assistant, Epoch, Failed, Sent
 from travois.kernel.models import Quirk
 from travois.kernel.tokens import context_tokens
 from travois.kernel.view import THINKING, View
-from travois.wire.pieces import Request
+from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.replies import Problem, Reply
 
 LATCHES: dict[str, Quirk] = {
@@ -48,8 +48,7 @@ async def ask(agent: Agent) -> str:
 
 
 def _send(agent: Agent) -> Request:
-    view = agent.session.view
-    request = agent.encoder.request(view)
+    request, view = _request(agent), agent.session.view
     agent.session.append(
         Sent(
             pieces=request.pieces,
@@ -60,6 +59,21 @@ def _send(agent: Agent) -> Request:
         )
     )
     return request
+
+
+def _request(agent: Agent) -> Request:
+    """The next request. That it does not begin with the last one is a bug, or another version's.
+
+    Either way the user hears of it and the session goes on: a new epoch owns up to the break.
+    """
+    view = agent.session.view
+    try:
+        return agent.encoder.request(view)
+    except PrefixBreak as broken:
+        assert view.epoch is not None
+        agent.session.emit(Warned(f"the prompt cache is lost: {broken}"))
+        agent.session.append(replace(view.epoch, why=f"prefix break: {broken}", unbind=True))
+        return agent.encoder.request(view)
 
 
 async def _receive(agent: Agent, request: Request) -> Reply:
@@ -100,7 +114,7 @@ def _remedy(view: View, problem: Problem) -> Epoch | None:
     epoch = view.epoch
     assert epoch is not None
     model = epoch.model
-    if problem.kind == "field" and (quirk := LATCHES.get(problem.field)):
+    if problem.kind == "field" and (quirk := LATCHES.get(problem.field.rpartition(".")[2])):
         if quirk not in model.quirks:
             return _changed(epoch, replace(model, quirks=(*model.quirks, quirk)), problem)
     elif problem.kind == "beta" and problem.field in model.betas:

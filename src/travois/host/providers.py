@@ -22,6 +22,8 @@ ERROR_BODY = 1 << 20
 """How much of an error's body is worth reading."""
 ERROR_WAIT = 10.0
 """How long to wait for it, in seconds."""
+DANGLING = 0.5
+"""How long a server may take to end a body whose reply is whole, in seconds."""
 SILENCE = 600.0
 """How long a server may keep the connection alive, in seconds, and say nothing to the matter."""
 HEADERS = (("accept-encoding", "identity"), ("user-agent", f"travois/{__version__}"))
@@ -60,6 +62,8 @@ class HttpModel:
                 spoke = self._spoke(spoke, deltas)
                 for delta in deltas:
                     yield delta
+                if reading.done:
+                    await _run_out(response)
         except Problem as problem:
             broken = problem  # what came before may be whole all the same
         try:
@@ -90,6 +94,13 @@ class HttpModel:
             protocol=self._model.protocol,
             now=time(),
         )
+
+
+async def _run_out(response: Response) -> None:
+    """Let the body end by itself, so that the connection can be kept; do not wait for it long."""
+    with anyio.move_on_after(DANGLING):
+        async for _ in response.chunks:
+            pass
 
 
 async def _body(response: Response) -> bytes:

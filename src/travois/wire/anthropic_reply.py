@@ -71,11 +71,12 @@ class AnthropicReply:
         self._end: dict[str, Any] = {}
         self._id = ""
         self._model = ""
-        self._whole = False
+        self.done = False
+        """Whether the model has said its last word."""
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
         """Take one more event; those of unknown types are ignored."""
-        if self._whole:
+        if self.done:
             return
         said = _decode(event.data)
         match said.type or event.name:
@@ -91,7 +92,7 @@ class AnthropicReply:
                 self._end.update(table(said.delta))
                 self._count(said.usage)
             case "message_stop":
-                self._whole = True
+                self.done = True
             case "error":
                 raise streamed(said.error, protocol="anthropic")
             case _:
@@ -110,11 +111,11 @@ class AnthropicReply:
         self._begin(self._end)
         for index, block in enumerate(blocks):
             self._open(index, block)
-        self._whole = bool(self._end.get("stop_reason"))
+        self.done = bool(self._end.get("stop_reason"))
 
     def reply(self) -> Reply:
         """What was said, once all of it was."""
-        if not self._whole:
+        if not self.done:
             raise Problem("garbled", "The stream ended before the reply was whole.")
         stop = STOPS.get(str(self._end.get("stop_reason")), "unknown")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]

@@ -59,17 +59,18 @@ class ChatReply:
         self._calls = Calls()
         self._usage: dict[str, Any] = {}
         self._finish = ""
-        self._over = False
+        self.done = False
+        """Whether the server has said that nothing more comes."""
         self._began = False
         self._blocks: list[tuple[BlockKind, object]] = []
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
         """Take one more chunk; what comes after the end is not looked at."""
         data = event.data.strip()
-        if self._over or not data:
+        if self.done or not data:
             return
         if data == b"[DONE]":
-            self._over = True
+            self.done = True
             yield from self._end()
             return
         chunk = _decode(data)
@@ -81,11 +82,11 @@ class ChatReply:
         """Take a reply that was not streamed."""
         chunk = _decode(body)
         list(self._take(chunk))
-        self._over = bool(chunk.get("choices"))
+        self.done = bool(chunk.get("choices"))
 
     def reply(self) -> Reply:
         """What was said, once all of it was."""
-        if not self._over and not self._finish:
+        if not self.done and not self._finish:
             raise Problem("garbled", "The stream ended before the reply was whole.")
         stop = STOPS.get(self._finish, "unknown")
         if self._refusal:

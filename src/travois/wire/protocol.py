@@ -15,6 +15,11 @@ from travois.wire.replies import Reply, StreamDelta
 class Reader(Protocol):
     """Reads one answer. Either method may raise `Problem`."""
 
+    @property
+    def done(self) -> bool:
+        """Whether the reply is whole, though the body may go on."""
+        ...
+
     def feed(self, chunk: bytes) -> list[StreamDelta]:
         """Take more bytes of the body; gives what there is to see of them."""
         ...
@@ -26,6 +31,8 @@ class Reader(Protocol):
 
 class Growing(Protocol):
     """A reply of one protocol while it is being said."""
+
+    done: bool
 
     def event(self, event: Event) -> Iterable[StreamDelta]:
         """Take one more event."""
@@ -63,6 +70,11 @@ class StreamReader:
         self._frames: Frames | None = None
         self._body = bytearray()
         self._start = b""
+
+    @property
+    def done(self) -> bool:
+        """Whether the reply is whole, though the body may go on."""
+        return self._growing.done
 
     def feed(self, chunk: bytes) -> list[StreamDelta]:
         """Take more bytes; the first one that is not white tells which kind of body it is."""
