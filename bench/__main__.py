@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("start", "turns", "resume", "output", "transport", "lab")
+NAMES = ("start", "turns", "resume", "output", "transport", "lab", "permissions")
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from random import random
 
 import msgspec
 
+from travois.app import rights
 from travois.app.opening import Place, damage, open_log, settle
 from travois.app.options import Options
 from travois.engine.agent import Agent, Limits, Patience, World
@@ -22,10 +23,7 @@ from travois.host.process import LocalProcesses
 from travois.host.providers import HttpModel
 from travois.host.transport import transport
 from travois.host.web import HttpxWeb
-from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
-from travois.policy.judge import Guard
-from travois.policy.rules import Effect, Rule, parse
 from travois.store import home as homes
 from travois.store import project as projects
 from travois.store.blobs import Blobs
@@ -34,7 +32,6 @@ from travois.store.settings import Loaded
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
 
-EFFECTS: tuple[Effect, ...] = ("deny", "ask", "allow")
 SCRIPTED = Card("scripted", "scripted", "anthropic")
 
 
@@ -84,7 +81,9 @@ async def gather(
         opened = open_log(place, options, stack)
         session = Session(opened.log)
         card = _card(loaded, session, scripted=model is not None)
-        guard = _guard(place, loaded, spill=opened.spill)
+        guard = rights.guard(
+            loaded, place.cwd, own=str(place.home.path), readable=(str(opened.spill),)
+        )
         tools, asked = _tools(loaded), loaded.settings
         settle(session, place, card=card, tools=tuple(tools.values()), options=options)
         key_source = "none"
@@ -102,7 +101,7 @@ async def gather(
             patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
             chance=random,
         )
-        notices = (*loaded.notices, *damage(opened.log))
+        notices = (*loaded.notices, *rights.remarks(loaded), *damage(opened.log))
         return Crew(opened.id, agent, key_source, notices, stack.pop_all())
 
 
@@ -152,31 +151,6 @@ def _patience(loaded: Loaded, card: Card) -> Timeouts:
     local = waits.first_byte if card.protocol == "anthropic" else waits.local
     return Timeouts(
         connect=waits.connect, first_byte=waits.first_byte, idle=waits.idle, local=local
-    )
-
-
-def _guard(place: Place, loaded: Loaded, *, spill: Path) -> Guard:
-    rights = loaded.settings.permissions
-    folders = [place.cwd]
-    for folder in rights.additional_directories:
-        path = os.path.realpath(os.path.expanduser(folder))
-        if not os.path.isdir(path):
-            raise Fault(f"{folder} is not a folder", fix="--add-dir takes folders that exist.")
-        folders.append(path)
-    return Guard(rights.mode, _rules(loaded), tuple(folders), readable=(str(spill),))
-
-
-def _rules(loaded: Loaded) -> tuple[Rule, ...]:
-    rights = loaded.settings.permissions
-    texts: dict[Effect, tuple[str, ...]] = {
-        "deny": rights.deny,
-        "ask": rights.ask,
-        "allow": rights.allow,
-    }
-    return tuple(
-        parse(text, effect, origin=loaded.origin(f"permissions.{effect}", text))
-        for effect in EFFECTS
-        for text in texts[effect]
     )
 
 

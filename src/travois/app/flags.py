@@ -12,6 +12,7 @@ from travois.version import __version__
 COMMANDS = {
     "sessions": "list, show, export, rename, measure and prune sessions",
     "audit": "prove from its log what a session sent",
+    "permissions": "why something may run or not; dry runs of rules",
     "config": "settings, and which file decided them",
     "lab": "a local API simulator to test agents with",
 }
@@ -40,7 +41,7 @@ State lives in TRAVOIS_HOME (default ~/.local/state/travois).
 
 def parser() -> ArgumentParser:
     """The flags of `travois` itself."""
-    listing = "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items())
+    listing = "\n".join(f"  {name:<11} {what}" for name, what in COMMANDS.items())
     top = ArgumentParser(
         prog="travois",
         usage="travois [flags] [prompt]   |   travois COMMAND --help",

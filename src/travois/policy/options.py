@@ -61,7 +61,8 @@ def spec(line: str) -> Spec:
     and `--file<` likewise. Operands are `text`, `file`, `write`, each with a star for any number.
     Marks: `tame` (no option does harm), `number` (`-5`), `pattern` (the first operand is a text
     unless `-e` or `-f` gives it), `deep` (walks folders), `cwd` (reads the folder where it stands
-    unless told otherwise), `words` (nothing is an option), `asked` (does more when given nothing).
+    unless told otherwise), `words` (nothing is an option), `asked` (does more when given nothing),
+    `passes` (what follows `--` goes to another program), `runs` (its words may be a command line).
     """
     options, _, rest = line.partition(";")
     short: dict[str, str] = {}

@@ -47,6 +47,7 @@ def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
 def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Whether the pattern may mean this path: at any depth, however it is spelt."""
     base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
+    wanted = wanted.removesuffix("/**")
     if not pattern.startswith(("/", "./", "~")):
         wanted = f"**/{wanted}"
     return bool(_compiled(base, wanted).fullmatch(folded(plain(path))))

@@ -15,7 +15,7 @@ from travois.policy.looks import EDITS, LOOKS
 from travois.policy.options import Given, Refused, Spec, sort, table
 from travois.policy.place import Place, reading, writing
 from travois.policy.plan import Step, Word
-from travois.policy.ruled import ALWAYS, HAZARDS, RULED, SHORT_HAZARDS
+from travois.policy.ruled import ALWAYS, HAZARDS, RESERVED, RULED, SHORT_HAZARDS
 from travois.policy.scripts import awk, jq, sed
 from travois.policy.wrappers import SHELLS, WRAPPERS
 
@@ -69,14 +69,15 @@ def _studied(argv: tuple[Word, ...], place: Place) -> Step:
     name = argv[0].text
     for folder in SYSTEM:
         name = name.removeprefix(folder)
+    wanted = table(LOOKS).get(name) or table(EDITS).get(name)
     try:
         if name in STUDIES:
             return Step(argv, "nothing", accesses=STUDIES[name](argv[1:], place), known=True)
-        wanted = table(LOOKS).get(name) or table(EDITS).get(name)
         if wanted is not None:
             return _listed(argv, wanted, place)
     except Refused as refused:
-        return _ruled(argv, place, why=str(refused))
+        if wanted is None or "asked" not in wanted.marks:
+            return _ruled(argv, place, why=str(refused))
     return _ruled(argv, place, why=f"{name} is not known to only look")
 
 
@@ -169,11 +170,12 @@ def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
     prefixes = (" ".join(words[:count]) for count in (3, 2, 1))
     found = next((prefix for prefix in prefixes if prefix in table(RULED)), None)
     try:
-        if argv[0].text in ALWAYS:
+        if argv[0].text in ALWAYS | RESERVED:
             raise Refused(f"{argv[0].text} runs what its words say")
         if found is not None:
-            accesses = tuple(_ordinary(argv[found.count(" ") + 1 :], table(RULED)[found], place))
-            return Step(argv, "rule", why, accesses, known=True)
+            wanted = table(RULED)[found]
+            accesses = tuple(_ordinary(argv[found.count(" ") + 1 :], wanted, place))
+            return Step(argv, "rule", why, accesses, known="runs" not in wanted.marks)
         if argv[0].text in STUDIES or argv[0].text in table(LOOKS):
             raise Refused(why)
         accesses = tuple(_mentioned(argv[1:], place, careful=True))

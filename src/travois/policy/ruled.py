@@ -132,7 +132,7 @@ pip install: -qvU -e< -r< --quiet --verbose --upgrade --no-deps --user --dry-run
     --no-cache-dir --pre ; text*
 pip list: --outdated --format= --not-required --user -o ;
 pip show: -f --files ; text*
-ssh: -4679AaCnqTtvXx -p_ -l_ ; text*
+ssh: -4679AaCnqTtvXx -p_ -l_ ; text* runs
 rsync: -avzrtnhPplogDuxHAXicq --archive --verbose --compress --recursive --dry-run
     --human-readable --progress --partial --exclude= --include= --stats --checksum --update ;
     text*
@@ -158,6 +158,11 @@ ALWAYS = listed(
     """
 )
 """Programs that run or write whatever their words say: a rule must name the whole call."""
+RESERVED = listed(
+    "if then else elif fi for while until do done case esac in select function time coproc"
+    " { } ! [[ ]]"
+)
+"""Words of the shell's own grammar."""
 HAZARDS = listed(
     """
     config configfile config-file rcfile rc-file settings plugin plugins plugin-dir require import

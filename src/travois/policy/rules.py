@@ -13,6 +13,7 @@ from travois.policy.access import Access
 from travois.policy.plan import Plan, Step
 
 Effect = Literal["allow", "ask", "deny"]
+EFFECTS: tuple[Effect, ...] = ("deny", "ask", "allow")
 EDITS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
 READS = ("Read", "Grep", "Glob", "LSP", "NotebookRead")
 TOUCHING: dict[str, tuple[str, ...]] = {"Read": ("read", "write"), "Edit": ("write",)}

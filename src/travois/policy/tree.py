@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from travois.policy.words import Unclear
+from travois.policy.words import WORDS, Unclear
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -16,6 +17,7 @@ CONTINUED = re.compile(rb"(?=.*[ \t])[ \t]*(?:\\\n[ \t]*)+", re.DOTALL)
 """Lines may be continued between two words, but not inside one."""
 LINES = re.compile(rb"[ \t\n]*")
 DEEPEST = 60
+APART = WORDS | {"command_name", "variable_assignment"}
 
 
 @cache
@@ -44,6 +46,20 @@ def tiled(node: Node, source: bytes, *, lines: bool = False) -> list[Node]:
     if rest and not _empty(rest, lines=True):
         raise Unclear(f"{rest.decode(errors='replace')!r} was not understood")
     return children
+
+
+def parted(node: Node, source: bytes) -> list[Node]:
+    """The children of a node that is made of words, none of which touches the next."""
+    children = tiled(node, source)
+    check_parted(children)
+    return children
+
+
+def check_parted(nodes: list[Node]) -> None:
+    """Raise if two of these that should be words of their own touch."""
+    for one, other in pairwise(nodes):
+        if one.end_byte == other.start_byte and one.type in APART and other.type in APART:
+            raise Unclear("two words touch each other")
 
 
 def _empty(gap: bytes, *, lines: bool) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from travois.policy import heredoc, tree
+from travois.policy import brackets, heredoc, tree
 from travois.policy.access import Access
 from travois.policy.names import assignable, passable
 from travois.policy.plan import Step, Word
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 SEPARATORS = frozenset((";", "&", "\n", ";;"))
 ROUNDS = 4
 CHOICES = 16
-NUMBERED = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"))
-"""What evaluates its operands when it stands between double brackets."""
 
 
 class Walker:
@@ -44,7 +42,12 @@ class Walker:
         if root.has_error:
             self.refuse("the shell's grammar does not fit it")
         known = {"HOME": Word(self.home)} if self.home else {}
-        self.sequence(root, State((self.start,), known), inside=False)
+        state = State((self.start,), known)
+        try:
+            self.sequence(root, state, inside=False)
+        except Unclear as unclear:
+            self.refuse(str(unclear))
+            self.look_through(root, state)
 
     def refuse(self, why: str) -> None:
         """Note the first reason why the text may do more than it says."""
@@ -94,6 +97,13 @@ class Walker:
             ends = self.statement(node, ends.either)
         return ends
 
+    def exactly(self, node: Node, count: int) -> list[Node]:
+        """The children of a node, if they are as many as they should be."""
+        children = tree.tiled(node, self.source, lines=True)
+        if len(children) != count:
+            raise Unclear(f"{node.type.replace('_', ' ')} has parts that it should not have")
+        return children
+
     def reading(self, state: State) -> Reading:
         """How words are read here."""
         variables = state.variables
@@ -138,7 +148,7 @@ class Walker:
         accesses: list[Access] = []
         given: list[tuple[str, Word]] = []
         at = self.reading(state)
-        for child in tree.tiled(node, self.source):
+        for child in tree.parted(node, self.source):
             match child.type:
                 case "command_name":
                     argv += read(child.children[0], at)
@@ -202,7 +212,7 @@ class Walker:
     def assign(self, node: Node, state: State) -> Ends:
         """Variables that are set for the rest of the line."""
         several = node.type == "variable_assignments"
-        nodes = tree.tiled(node, self.source) if several else [node]
+        nodes = tree.parted(node, self.source) if several else [node]
         for one in nodes:
             name, value = self.assignment(one, state)
             if not assignable(name):
@@ -213,7 +223,7 @@ class Walker:
 
     def conditional(self, node: Node, state: State) -> Ends:
         """`a && b` and `a || b`."""
-        left, operator, right = tree.tiled(node, self.source, lines=True)
+        left, operator, right = self.exactly(node, 3)
         first = self.statement(left, state)
         if operator.type == "&&":
             second = self.statement(right, first.ok)
@@ -230,7 +240,7 @@ class Walker:
 
     def negated(self, node: Node, state: State) -> Ends:
         """`! command`."""
-        ends = self.statement(tree.tiled(node, self.source)[1], state)
+        ends = self.statement(self.exactly(node, 2)[1], state)
         return Ends(ends.fail, ends.ok)
 
     def subshell(self, node: Node, state: State) -> Ends:
@@ -310,7 +320,9 @@ class Walker:
             raise Unclear(f"it loops over {name}")
         self.assigned.append(name)
         at = self.reading(state)
-        words = [w for c in children[3:-1] if c.type in WORDS for w in read(c, at)]
+        given = [child for child in children[3:-1] if child.type not in SEPARATORS]
+        tree.check_parted(given)
+        words = [word for child in given for word in read(child, at)]
         if len(words) > CHOICES or any(word.kind == "open" for word in words):
             words = [OPEN]
 
@@ -345,27 +357,14 @@ class Walker:
 
     def test(self, node: Node, state: State) -> Ends:
         """`[ ... ]` and `[[ ... ]]`."""
-        leaves = list(self.leaves(node, state))
-        double = leaves[0].text == "[["
-        if double and any(leaf.text in NUMBERED for leaf in leaves):
-            raise Unclear("it evaluates text as numbers")
-        if double:
-            self.steps.append(
-                Step(tuple(leaves), "nothing", known=True, texts=(raw(node, self.source),))
-            )
+        words = tuple(brackets.words(node, self.reading(state)))
+        if words[0].text == "[[":
+            brackets.check(words)
+            text = raw(node, self.source)
+            self.steps.append(Step(words, "nothing", known=True, texts=(text,)))
         else:
-            self.steps.append(study(tuple(leaves), self.place(state)))
+            self.steps.append(study(words, self.place(state)))
         return Ends(state, state)
-
-    def leaves(self, node: Node, state: State) -> Iterable[Word]:
-        """The words and operators of a test."""
-        for child in tree.tiled(node, self.source, lines=node.type != "test_command"):
-            if child.type in WORDS:
-                yield from read(child, self.reading(state))
-            elif child.type in ("regex", "test_operator") or not child.children:
-                yield Word(raw(child, self.source))
-            else:
-                yield from self.leaves(child, state)
 
     def declaration(self, node: Node, state: State) -> Ends:
         """`export`, `declare`, `unset` and their like: what they set outlives them."""

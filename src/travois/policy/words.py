@@ -106,7 +106,7 @@ def _joined(node: Node, at: Reading) -> Iterator[Part]:
 
 
 def _bare(text: str) -> Iterator[Part]:
-    if re.search(r"[\"'`$;&|<>()\n]", re.sub(r"\\.", "", text, flags=re.DOTALL)):
+    if re.search(r"[\"'`$;&|<>()\s]", re.sub(r"\\.", "", text, flags=re.DOTALL)):
         raise Unclear(f"the word {text!r} holds more than a word")
     for escaped, plain in UNQUOTED.findall(text):
         if escaped == "\n":
@@ -247,11 +247,11 @@ def _prefix(found: list[Part], *, stop: str) -> str:
 
 
 def _word(found: list[Part]) -> Word:
-    single = all(part.quoted or not part.open for part in found)
-    if any(part.open for part in found):
-        return Word(_prefix(found, stop="\0"), "open", single=single)
-    text = "".join(part.text for part in found)
     special = any(part.glob or (not part.quoted and GLOB.intersection(part.text)) for part in found)
+    if any(part.open for part in found):
+        single = not special and all(part.quoted or not part.open for part in found)
+        return Word("" if special else _prefix(found, stop="\0"), "open", single=single)
+    text = "".join(part.text for part in found)
     return Word(text, "glob" if special else "plain", single=not special)
 
 

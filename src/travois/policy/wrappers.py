@@ -8,6 +8,7 @@ from collections.abc import Callable
 from travois.policy.names import passable
 from travois.policy.options import Refused, ahead, spec
 from travois.policy.plan import Word
+from travois.policy.ruled import RESERVED
 
 DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 SHELLS = ("bash", "sh", "dash")
@@ -15,6 +16,7 @@ STATEFUL = frozenset(
     ("cd", "read", "exec", "eval", "source", ".", "set", "export", "trap", "alias")
 )
 """What changes the shell itself must stand by itself."""
+NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*|/[A-Za-z0-9_./+-]+|:|\[")
 TIMEOUT = spec("-v -k_ -s_ --foreground --preserve-status --verbose --signal= --kill-after= ;")
 NICE = spec("-n_ --adjustment= ;")
 STDBUF = spec("-i_ -o_ -e_ --input= --output= --error= ;")
@@ -30,6 +32,8 @@ def _program(words: Words) -> Words:
         raise Refused("which program it runs only shows when it does")
     if words[0].text in STATEFUL:
         raise Refused(f"{words[0].text} changes the shell")
+    if not NAME.fullmatch(words[0].text) or words[0].text in RESERVED:
+        raise Refused(f"{words[0].text} is not the name of a program")
     return words
 
 

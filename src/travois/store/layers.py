@@ -23,6 +23,7 @@ UNITED = frozenset(
         "permissions.ask",
         "permissions.deny",
         "permissions.additionalDirectories",
+        "permissions.examples",
         "envPassthrough",
     )
 )
@@ -209,6 +210,21 @@ def _check(layer: Layer) -> None:
     for effect in ("allow", "ask", "deny"):
         for rule in getattr(settings.permissions, effect):
             _check_rule(rule, where=f"{layer.where}: permissions.{effect}")
+    if settings.permissions.examples:
+        _check_examples(settings, where=layer.where)
+
+
+def _check_examples(settings: Settings, *, where: str) -> None:
+    """See that the rules of this layer mean what their examples say."""
+    from travois.policy.examples import wrong
+
+    rights = settings.permissions
+    texts = {"deny": rights.deny, "ask": rights.ask, "allow": rights.allow}
+    known = tuple(rules.parse(text, effect) for effect in rules.EFFECTS for text in texts[effect])
+    for example in rights.examples:
+        if why := wrong(example, known):
+            fix = "Change the rule or the example; `travois permissions why` explains decisions."
+            raise Fault(f"{where}: permissions.examples", why=why, fix=fix)
 
 
 def _check_rule(rule: str, *, where: str) -> None:

@@ -21,6 +21,7 @@ ModeName = Literal[
     "acceptEdits",
     "dontAsk",
     "bypassPermissions",
+    "manual",
 ]
 
 
@@ -36,6 +37,8 @@ class Permissions(Part, frozen=True):
     deny: tuple[str, ...] = ()
     default_mode: ModeName = "default"
     additional_directories: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    """`RULE matches TEXT` or `RULE does not match TEXT`, checked when the file is loaded."""
 
     @property
     def mode(self) -> Mode:

@@ -1,0 +1,38 @@
+"""What bash really runs is what the plan says, for lines made to mislead."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.policy import fuzz
+
+LINES = 5_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash on this machine")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_bash_runs_nothing_that_an_accepted_plan_does_not_know(tmp_path: Path, seed: int) -> None:
+    accepted, unsound = fuzz.compare(LINES, seed, tmp_path.resolve())
+    assert unsound == []
+    assert accepted > LINES / 20
+
+
+def test_the_comparison_sees_a_call_that_was_not_foreseen(tmp_path: Path) -> None:
+    lines = ["ls f; cat a/f", "cd a && cat f", "no && ls", "frob *.py"]
+    called, made = fuzz.run(lines, tmp_path.resolve())
+    scratch = str(tmp_path.resolve() / "deep" / "er" / "scratch")
+    assert called == [
+        [(scratch, ["ls", "f"]), (scratch, ["cat", "a/f"])],
+        [(f"{scratch}/a", ["cat", "f"])],
+        [(scratch, ["no"])],
+        [(scratch, ["frob", "g.py", "h.py"])],
+    ]
+    assert made == set()
+    plans = [fuzz.plan(line, cwd=scratch, home=scratch) for line in lines]
+    assert [fuzz.unsound(*pair) for pair in zip(plans, called, strict=True)] == ["", "", "", ""]
+    assert fuzz.unsound(plans[0], [(scratch, ["ls", "g"])]) == "ran ['ls', 'g']"
+    assert "in" in fuzz.unsound(plans[1], [(scratch, ["cat", "f"])])
