@@ -434,7 +434,7 @@ def test_a_job_is_killed_with_what_it_started(tmp_path: Path):
         second = await world.call(KILL_SHELL, shell_id="bash_2")
         assert told(first) == "bash_1 had ended before (exit code 0)."
         assert told(second) == "bash_2 was ended with all it had started."
-        assert second.changes == (Changed("job:bash_2", "ended by SIGTERM"),)
+        assert second.changes == (Changed("job:bash_2", "killed"),)
 
     play(tmp_path, scene)
     assert subprocess.run(["pgrep", "-f", f"sleep {nap}"]).returncode == 1

@@ -159,7 +159,9 @@ def _place(done: Completed, env: Env, *, start: Place) -> Place:
 
 
 def _headline(done: Completed) -> str:
-    if done.status < 0 and not done.timed_out:
+    if done.timed_out:
+        return ""  # how it took our signal says nothing of the command
+    if done.status < 0:
         return f"Ended by signal {-done.status} ({_signal(-done.status)})"
     return "" if done.status <= 0 else f"Exit code {done.status}"
 
@@ -250,9 +252,9 @@ async def _kill(args: KillArgs, env: Env, call: str) -> Outcome:
     await job.kill()
     if before is None:
         said = f"{job.id} was ended with all it had started."
-    else:
-        said = f"{job.id} had ended before ({_state(before)})."
-    return Outcome((Text(said),), changes=_ended(env, job.id, job.status))
+        return Outcome((Text(said),), changes=(Changed(f"job:{job.id}", "killed"),))
+    said = f"{job.id} had ended before ({_state(before)})."
+    return Outcome((Text(said),), changes=_ended(env, job.id, before))
 
 
 def _job(env: Env, id: str) -> Job:
