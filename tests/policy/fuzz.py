@@ -165,10 +165,10 @@ class Lines:
         return text
 
     def redirect(self) -> str:
-        out = f"OUT{self.number}X"
+        out = f"OUT{self.number:06}X"
         return self.pick(
             f">{out}", f"> {out}", f">>{out}", f"2>{out}", f"&>{out}", f">|{out}", f">& {out}", "<f", "< f", "2>&1", ">&2",
-            f"<>{out}", f"1>{out}", '<<<"$x"', "<<< f", f'>"{out}"', f">O'UT{self.number}X'", f"> {out} f", "2>/dev/null",
+            f"<>{out}", f"1>{out}", '<<<"$x"', "<<< f", f'>"{out}"', f">O'UT{self.number:06}X'", f"> {out} f", "2>/dev/null",
         )  # fmt: skip
 
     def words(self, depth: int) -> str:
@@ -261,9 +261,7 @@ def _one(word: Word, given: str, at: int) -> bool:
     if word.kind == "plain":
         return word.text == given
     if word.kind == "glob":
-        return (
-            word.text == given or fnmatchcase(given, word.text) or os.path.basename(given) in given
-        )
+        return given == word.text or fnmatchcase(given, word.text)
     return at > 0 or given.startswith(word.text)
 
 
@@ -315,7 +313,7 @@ def compare(count: int, seed: int, folder: Path) -> tuple[int, list[tuple[str, s
 
 def _wrote(line: str, found: Plan, made: set[str]) -> str:
     """A file that the line made and the plan does not know of."""
-    mine = set(re.findall(r"OUT\d+X", line.replace("'", "").replace('"', ""))) & made
+    mine = set(re.findall(r"OUT\d{6}X", line.replace("'", "").replace('"', ""))) & made
     known = {
         access.target.rpartition("/")[2] for access in found.accesses if access.kind == "write"
     }

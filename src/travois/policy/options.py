@@ -11,7 +11,7 @@ import msgspec
 from travois.policy.plan import Word
 
 NUMBER = re.compile(r"-\d+")
-KINDS = {"_": "text", "<": "file", ">": "write", "": "flag", "=": "text", "?": "maybe"}
+KINDS = {"_": "text", "<": "file", ">": "write", "": "flag", "=": "text", "?": "maybe", "~": "name"}
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -59,16 +59,18 @@ def spec(line: str) -> Spec:
 
     `-abc` are flags, `-n_` takes a text, `-f<` a file to read; `--all`, `--color?`, `--width=`
     and `--file<` likewise. Operands are `text`, `file`, `write`, each with a star for any number.
+    `-f~` takes nothing but a plain name.
     Marks: `tame` (no option does harm), `number` (`-5`), `pattern` (the first operand is a text
     unless `-e` or `-f` gives it), `deep` (walks folders), `cwd` (reads the folder where it stands
     unless told otherwise), `words` (nothing is an option), `asked` (does more when given nothing),
-    `passes` (what follows `--` goes to another program), `runs` (its words may be a command line).
+    `passes` (what follows `--` goes to another program), `runs` (its words may be a command line),
+    `remote` (names what another machine has), `dashed` (options must have their dash).
     """
     options, _, rest = line.partition(";")
     short: dict[str, str] = {}
     long: dict[str, str] = {}
     for token in options.split():
-        name, kind = (token[:-1], token[-1]) if token[-1] in "_<>=?" else (token, "")
+        name, kind = (token[:-1], token[-1]) if token[-1] in "_<>=?~" else (token, "")
         if name.startswith("--") or (name.startswith("-") and token.endswith("=")):
             long[name] = KINDS[kind]
         elif kind:

@@ -16,11 +16,13 @@ from travois.policy.options import Given, Refused, Spec, sort, table
 from travois.policy.place import Place, reading, writing
 from travois.policy.plan import Step, Word
 from travois.policy.ruled import ALWAYS, HAZARDS, RESERVED, RULED, SHORT_HAZARDS
-from travois.policy.scripts import awk, jq, sed
+from travois.policy.scripts import awk, jq, sed, yq
 from travois.policy.wrappers import SHELLS, WRAPPERS
 
 SYSTEM = ("/bin/", "/usr/bin/")
 PATHLIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
+LOCAL = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
+NAME = re.compile(r"[A-Za-z0-9_-]+")
 NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
 
 Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
@@ -32,6 +34,7 @@ STUDIES: dict[str, Study] = {
     "mawk": awk,
     "find": lambda words, place: find(words, place, study),
     "jq": jq,
+    "yq": yq,
     **BUILTINS,
 }
 """Programs whose words need more than a list of options to be understood."""
@@ -191,6 +194,8 @@ def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[A
         at = values.index("--")
         yield from _mentioned(words[at + 1 :], place, careful=True)
         words = words[:at]
+    if "dashed" in wanted.marks and not (words and words[0].text.startswith("-")):
+        raise Refused("its options are written without a dash")
     given = sort(wanted, words)
     if any(not word.single or word.kind == "open" for word in given.operands):
         raise Refused("an argument only shows when it runs")
@@ -199,6 +204,8 @@ def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[A
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
         if kind == "file" and value is not None:
             yield from reading(value, place)
+        if kind == "name" and (value is None or not NAME.fullmatch(value.text)):
+            raise Refused(f"the value of {name} may be a file")
 
 
 def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
@@ -212,7 +219,11 @@ def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
             raise Refused("it changes the network")
         return
     for kind, word in _matched(list(wanted.operands), given.operands, wanted):
-        if kind == "file" or PATHLIKE.match(word.text):
+        if LOCAL.match(word.text) or ("remote" in wanted.marks and "::" in word.text):
+            raise Refused(f"{word.text} is not what it seems")
+        if kind == "file" and word.text[:1] in ("+", "@"):
+            raise Refused(f"{word.text} may be more than a file")
+        if kind == "file" or (PATHLIKE.match(word.text) and "://" not in word.text):
             yield from reading(word, place)
 
 
@@ -228,6 +239,8 @@ def _mentioned(words: tuple[Word, ...], place: Place, *, careful: bool = False) 
         if careful and word.kind == "glob" and word.text[0] in "*?[":
             raise Refused("a name that begins with a dash would be taken for an option")
         path = Word(value, word.kind) if dashed or value else word
+        if LOCAL.match(path.text):
+            raise Refused(f"{path.text} is not what it seems")
         if path.text and PATHLIKE.match(path.text) and "://" not in path.text:
             yield from reading(path, place)
 

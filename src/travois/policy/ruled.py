@@ -42,7 +42,7 @@ go test, go build: -v= -race= -short= -cover= -count= -run= -timeout= -bench= -b
     -covermode= -vet= ; file*
 go vet: -v= -n= -x= -json= -tags= ; file*
 go fmt: -n= -x= ; file*
-eslint: --ext= --quiet --max-warnings= --no-color --color --format= -f_ --cache --no-cache --debug
+eslint: --ext= --quiet --max-warnings= --no-color --color --format~ -f~ --cache --no-cache --debug
     --version --ignore-pattern= --no-ignore --report-unused-disable-directives --stats ; file*
 prettier: -cl --check --list-different --no-color --loglevel= --log-level= --ignore-unknown -u
     --no-error-on-unmatched-pattern --cache --no-cache ; file*
@@ -55,11 +55,11 @@ mypy: -v --strict --ignore-missing-imports --show-error-codes --no-error-summary
     --module= --warn-unused-ignores --check-untyped-defs --disallow-untyped-defs --python-version=
     --namespace-packages --explicit-package-bases --exclude= --verbose ; file*
 tsc: --noEmit --pretty --strict --skipLibCheck --listFiles --version -v --incremental --showConfig
-    --explainFiles --target= --module= --moduleResolution= --lib= --jsx= ; file*
+    --explainFiles --target= --module= --moduleResolution= --lib= --jsx= ;
 docker ps: -aqnls --all --quiet --no-trunc --size --latest --last= --filter= -f_ --format= ;
 docker images: -aq --all --quiet --no-trunc --digests --filter= -f_ --format= ; text*
 docker logs: -ft -n_ --follow --tail= --since= --until= --timestamps --details ; text*
-kubectl get: -Aw -n_ -o_ -l_ -L_ --namespace= --all-namespaces --output= --selector= --watch
+kubectl get: -Aw -n_ -o~ -l_ -L_ --namespace= --all-namespaces --output~ --selector= --watch
     --show-labels --sort-by= --field-selector= --no-headers --ignore-not-found --show-kind ; text*
 kubectl describe: -A -n_ -l_ --namespace= --all-namespaces --selector= --show-events? ; text*
 gh pr: -c -R_ -s_ -L_ -q_ -l_ -A_ -S_ -B_ -H_ --comments --json= --jq= --repo= --state= --limit=
@@ -73,7 +73,7 @@ terraform plan: -no-color= -input= -lock= -refresh= -target= -detailed-exitcode=
 terraform validate: -no-color= -json= ;
 terraform fmt: -check= -diff= -recursive= ; file*
 tar: -cxtvzjJpOh -f< --list --create --extract --verbose --gzip --bzip2 --xz --file< --exclude=
-    --strip-components= --no-same-owner -C< --directory< ; file*
+    --strip-components= --no-same-owner -C< --directory< ; file* dashed
 zip: -rqvjluxD0123456789 --exclude= --recurse-paths --quiet ; file*
 unzip: -lvtzpqZ ; file*
 cpio: -itvdm ;
@@ -84,17 +84,17 @@ git commit: -aqvsne -m_ --message= --all --amend --no-edit --quiet --verbose --s
 git add: -AuvnfpNi --all --update --verbose --dry-run --force --patch --intent-to-add
     --ignore-errors --no-all --refresh --chmod= --renormalize ; text*
 git push: -uvqfnd --set-upstream --verbose --quiet --force --force-with-lease? --dry-run --tags
-    --follow-tags --delete --all --no-verify --atomic --porcelain --progress ; text*
+    --follow-tags --delete --all --no-verify --atomic --porcelain --progress ; text* remote
 git pull: -qvr --quiet --verbose --rebase? --no-rebase --ff-only --ff --no-ff --no-edit
     --autostash --no-autostash --tags --no-tags --prune --all --depth= --dry-run --squash
-    --no-commit ; text*
+    --no-commit ; text* remote
 git fetch: -qvpatf --quiet --verbose --prune --all --tags --no-tags --depth= --dry-run --unshallow
-    --force --multiple --prune-tags --deepen= --jobs= -j_ ; text*
+    --force --multiple --prune-tags --deepen= --jobs= -j_ ; text* remote
 git ls-remote: -htq --heads --tags --refs --quiet --exit-code --get-url --sort= --symref
-    --branches ; text*
+    --branches ; text* remote
 git clone: -qvn -b_ -o_ -j_ --quiet --verbose --branch= --depth= --single-branch --no-tags --bare
     --mirror --no-checkout --origin= --filter= --shallow-since= --sparse --progress
-    --no-single-branch --jobs= ; text*
+    --no-single-branch --jobs= ; text* remote
 git checkout: -qfbBtdm --quiet --force --track? --detach --merge --ours --theirs --orphan
     --no-track --progress --no-progress -p --patch --guess --no-guess ; text*
 git switch: -qfcCdmt --quiet --force --create= --force-create= --detach --merge --track?
@@ -132,16 +132,15 @@ pip install: -qvU -e< -r< --quiet --verbose --upgrade --no-deps --user --dry-run
     --no-cache-dir --pre ; text*
 pip list: --outdated --format= --not-required --user -o ;
 pip show: -f --files ; text*
+scp: -rpqvC346 -P_ -i< ; text*
 ssh: -4679AaCnqTtvXx -p_ -l_ ; text* runs
 rsync: -avzrtnhPplogDuxHAXicq --archive --verbose --compress --recursive --dry-run
     --human-readable --progress --partial --exclude= --include= --stats --checksum --update ;
     text*
-ip: -46bdfhjoprs --brief --json --color? --details --statistics ; ip
+ip: -46dfhjoprs --brief --json --color? --details --statistics ; ip
 less: -FRXSNnMmiIEerqQsWw --no-init --quit-if-one-screen --RAW-CONTROL-CHARS --chop-long-lines ;
     file*
 more: -dflpcsu ; file*
-yq: -rPCMejN0 -o_ -p_ -I_ --raw-output --prettyPrint --output-format= --input-format= --no-colors
-    --colors --exit-status --indent= --no-doc ; text file*
 chmod: -vcfR --verbose --changes --silent --recursive ; text file*
 ln: -sfnvr --symbolic --force --verbose --relative --no-dereference ; file*
 """

@@ -143,7 +143,16 @@ def covers(rule: Rule, step: Step) -> bool:
         return False
     if "*" not in rule.what:
         return rule.what in step.texts
-    return step.needs == "rule" and any(fits(rule.what, text) for text in step.texts)
+    if step.needs != "rule":
+        return False
+    fitting = (text for text in step.texts if fits(rule.what, text))
+    return any(_names_program(rule.what, text, step) for text in fitting)
+
+
+def _names_program(what: str, text: str, step: Step) -> bool:
+    """Whether a rule speaks of the program itself, not only of one that runs others."""
+    first = text.partition(" ")[0]
+    return first == step.argv[0].text or step.argv[0].text in what.replace(":*", " ").split()
 
 
 def fits(what: str, text: str) -> bool:

@@ -20,6 +20,11 @@ JQ = spec(
     " --monochrome-output --sort-keys --slurp --exit-status --tab --indent= --join-output"
     " --ascii-output --unbuffered --stream --seq ; text*"
 )
+YQ = spec(
+    "-rPCMejN0 -o_ -p_ -I_ --raw-output --prettyPrint --output-format= --input-format="
+    " --no-colors --colors --exit-status --indent= --no-doc ; text*"
+)
+YQ_RISKY = re.compile(r"\b(?:load\w*|env\w*|strenv|system|eval|input_filename|filename|e|ea)\b")
 ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/I?)"
 SED_ADDRESS = re.compile(rf"\s*(?:{ADDRESS}(?:\s*,\s*[+~]?{ADDRESS})?)?\s*!*\s*")
 SED_PLAIN = re.compile(r"[pdqQnNgGhHxPD=lzF]\s*\d*")
@@ -32,7 +37,9 @@ SED_TRANSLATE = re.compile(r"y/((?:[^/\\\n]|\\.)*)/((?:[^/\\\n]|\\.)*)/")
 SED_END = re.compile(r"\s*(?:[;}\n]\s*)*")
 SED_FORMS = (SED_SUBSTITUTE, SED_TRANSLATE, SED_PLAIN, SED_LABEL)
 AWK_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-AWK_REGEX = re.compile(r"(?:^|[(,!~&|;{\s])\s*/(?:[^/\\\n]|\\.)*/")
+AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n]*\])+/")
+BEFORE_REGEX = "(,!~&|;{}\n"
+"""After one of these, a slash begins a pattern and does not divide."""
 AWK_RISKY = re.compile(
     r"\bsystem\b|\bgetline\b|\bclose\b|\bfflush\b|@|\bprintf?\b[^;}\n]*>|\|(?!\|)(?<!\|\|)|\bENVIRON\b"
     r"|\bARGV\b|\bARGC\b|\bPROCINFO\b|\binclude\b|\bload\b|\bextension\b|`|\\\n"
@@ -94,12 +101,32 @@ def awk(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     given = sort(AWK, words)
     if not given.operands or given.operands[0].value is None:
         raise Refused("the program of awk only shows when it runs")
-    bare = AWK_REGEX.sub(" R ", AWK_STRING.sub('""', given.operands[0].text))
-    if AWK_RISKY.search(bare) or '"' in bare.replace('""', ""):
+    bare = _awk_code(given.operands[0].text)
+    if AWK_RISKY.search(bare):
         raise Refused("the program of awk does more than print")
     if re.search(r"\bprintf?\b[^;}\n]*>", bare) or re.search(r"[^=!<>]>>", bare):
         raise Refused("the program of awk writes a file")
     return tuple(_awk_files(given, place))
+
+
+def _awk_code(program: str) -> str:
+    """The program without its strings, patterns and comments."""
+    code, at = "", 0
+    while at < len(program):
+        char = program[at]
+        last = code.rstrip(" \t")[-1:]
+        if char == "#":
+            at = program.find("\n", at) if "\n" in program[at:] else len(program)
+            continue
+        pattern = char == "/" and (not last or last in BEFORE_REGEX)
+        if char != '"' and not pattern:
+            code, at = code + char, at + 1
+            continue
+        found = (AWK_REGEX if pattern else AWK_STRING).match(program, at)
+        if found is None:
+            raise Refused("the program of awk is not plain")
+        code, at = code + ' "" ', found.end()
+    return code
 
 
 def _awk_files(given: Given, place: Place) -> Iterator[Access]:
@@ -120,6 +147,16 @@ def jq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
         raise Refused("the filter of jq only shows when it runs")
     if JQ_RISKY.search(given.operands[0].text):
         raise Refused("the filter of jq looks at more than its input")
+    return tuple(access for word in given.operands[1:] for access in reading(word, place))
+
+
+def yq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+    """The files that yq reads, if its filter looks at nothing else."""
+    given = sort(YQ, words)
+    if not given.operands or any(word.value is None for word in given.operands[:1]):
+        raise Refused("the filter of yq only shows when it runs")
+    if YQ_RISKY.search(given.operands[0].text):
+        raise Refused("the filter of yq looks at more than its input")
     return tuple(access for word in given.operands[1:] for access in reading(word, place))
 
 

@@ -20,6 +20,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=-]*")
 """Words that mean themselves."""
 UNQUOTED = re.compile(r"\\(.)|([^\\])", re.DOTALL)
 IN_QUOTES = re.compile(r'\\([$`"\\\n])|(.)', re.DOTALL)
+BRACED = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
 COUNTED = frozenset("?#$!")
@@ -198,6 +199,8 @@ def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
         yield Part(word.text if word and quoted else "", quoted=quoted)
         yield Part("", quoted=quoted, open=True)
         return
+    if not quoted and not word.text:
+        return
     if not quoted and re.search(r"[\s]", word.text):
         yield Part("", open=True)
         return
@@ -207,8 +210,10 @@ def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
 
 def expand(found: list[Part], home: str) -> tuple[Word, ...]:
     """Words out of runs: braces, the home folder, and patterns count where they are not quoted."""
+    if not found:
+        return ()
     bare = "".join("\0" if part.quoted or part.open else part.text for part in found)
-    if RANGE.search(bare) or BRACES.search(bare):
+    if BRACED.search(bare):
         return _braced(found, bare, home)
     if "~" in bare:
         found = _homed(found, bare, home)
@@ -219,7 +224,8 @@ def _braced(found: list[Part], bare: str, home: str) -> tuple[Word, ...]:
     pieces = BRACES.split(bare)
     nested = any("{" in piece or "}" in piece for piece in pieces[::2])
     if nested or "\0" in bare or RANGE.search(bare) or len(pieces) > 5:
-        return (Word(_prefix(found, stop="{"), "open", single=False),)
+        start = "" if "~" in bare else _prefix(found, stop="{")
+        return (Word(start, "open", single=False),)
     choices = [piece.split(",") if at % 2 else [piece] for at, piece in enumerate(pieces)]
     made = ("".join(choice) for choice in product(*choices))
     return tuple(word for text in made if text for word in expand([Part(text)], home))
