@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.policy.fuzz import Lines
 from travois.policy.access import Access
 from travois.policy.glyphs import deceptive
 from travois.policy.judge import Guard, Mode, judge
@@ -190,3 +193,17 @@ def test_a_table_is_read_whole() -> None:
     assert found["a"].short == {"x": "flag", "n": "text"}
     assert found["c"].long == {"--all": "flag", "--more": "maybe"}
     assert (found["c"].operands, found["c"].marks) == (("text",), frozenset({"tame"}))
+
+
+@given(st.text(max_size=60) | st.text("lsrmcat -/.*?~$(){}[]<>|&;'\"`\\\n#=!@x1", max_size=40))
+@settings(max_examples=1500, deadline=None)
+def test_every_text_has_a_plan(text: str) -> None:
+    found = read(text)
+    assert found.text == text
+    assert all(step.needs == "nothing" or step.why for step in found.steps)
+
+
+def test_every_line_that_is_hard_to_read_has_a_plan_and_an_answer() -> None:
+    grammar = Lines(7)
+    for _ in range(1500):
+        assert effect(grammar.line(), "auto") in ("allow", "ask", "deny")

@@ -35,7 +35,19 @@ def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
         return ()
     from travois.policy.shell import plan
 
-    return tuple(plan(line, cwd=here.cwd, home=home()).resolved(_followed) for line in lines)
+    foreign = here.cwd != here.root and _repository(here.cwd) != _repository(here.root)
+    plans = (plan(line, cwd=here.cwd, home=home(), foreign=foreign) for line in lines)
+    return tuple(one.resolved(_followed) for one in plans)
+
+
+def _repository(folder: str) -> str:
+    """The folder whose settings git would obey here."""
+    path = real(folder)
+    while path != "/":
+        if any(os.path.lexists(f"{path}/{name}") for name in (".git", "HEAD")):
+            return path
+        path = os.path.dirname(path)
+    return path
 
 
 def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:

@@ -32,7 +32,7 @@ def _cd(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     given = sort(spec("; text*"), words)
     if len(given.operands) > 1:
         raise Refused("where it goes is not plain")
-    word = given.operands[0] if given.operands else Word(place.home)
+    word = given.operands[0] if given.operands else Word(place.start.home)
     if word.kind != "plain" or not word.text or word.text == "-" or word.text.startswith("-"):
         raise Refused("where it goes only shows when it runs")
     return tuple(Access("read", normpath(located(word.text, cwd))) for cwd in place.cwds)

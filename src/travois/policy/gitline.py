@@ -27,7 +27,7 @@ def git(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     wanted = _looks().get(name or "") or table(GIT_LISTS).get(name or "")
     if name is None or wanted is None:
         raise Refused(f"git {name or ''} is not known to only look".replace("  ", " "))
-    if place.moved:
+    if place.moved or place.start.foreign:
         raise Refused("git obeys the configuration of the folder that it is run in")
     given = sort(wanted, words[1:])
     if name in table(GIT_LISTS):

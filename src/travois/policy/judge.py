@@ -141,18 +141,18 @@ def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
         return Verdict("ask", f"sets {', '.join(names)} for the programs that it runs")
     covering: list[Rule] = []
     for step in plan.steps:
-        if step.needs != "nothing":
-            rule = _covering(guard, use, step)
-            if rule is None:
-                return Verdict(
-                    "ask", f"runs {step.texts[0] if step.texts else step.name}: {step.why}"
-                )
-            covering.append(rule)
-        asked = _step(guard, use, step)
+        rule = _covering(guard, use, step) if step.needs != "nothing" or step.edits else None
+        if step.needs != "nothing" and rule is None:
+            what = step.texts[0] if step.texts else step.name
+            return Verdict("ask", f"runs {what}: {step.why}")
+        covering += [rule] if rule is not None else []
+        asked = _step(guard, use, step, trusted=rule is not None and step.edits)
         if asked is not None:
             return asked
     if covering:
         return Verdict("allow", f"rule: {covering[0]}", "rule")
+    if not plan.looks:
+        return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are free")
     return Verdict("allow", "only looks, inside the workspace")
 
 
@@ -161,10 +161,11 @@ def _covering(guard: Guard, use: Use, step: Step) -> Rule | None:
     return next((rule for rule in rules if covers(rule, step)), None)
 
 
-def _step(guard: Guard, use: Use, step: Step) -> Verdict | None:
+def _step(guard: Guard, use: Use, step: Step, *, trusted: bool) -> Verdict | None:
     """The first thing that a step touches and may not without a question."""
+    free = replace(guard, mode="accept-edits") if trusted else guard
     for access in step.accesses:
-        verdict = _touch(guard, use, access)
+        verdict = _touch(free, use, access)
         if verdict.effect != "allow":
             return verdict
     return None

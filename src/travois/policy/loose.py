@@ -33,6 +33,7 @@ def words(command: str) -> list[str]:
     return _flat(command).split()
 
 
+@lru_cache(maxsize=512)
 def _flat(command: str) -> str:
     """The words of a command with nothing but single spaces between them."""
     joined = command.replace("\\\n", "").translate(QUOTES).translate(SEPARATORS)

@@ -46,11 +46,16 @@ def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
 
 def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Whether the pattern may mean this path: at any depth, however it is spelt."""
+    return bool(_meant(pattern, root, home).fullmatch(folded(plain(path))))
+
+
+@lru_cache(maxsize=512)
+def _meant(pattern: str, root: str, home: str) -> re.Pattern[str]:
     base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
     wanted = wanted.removesuffix("/**")
     if not pattern.startswith(("/", "./", "~")):
         wanted = f"**/{wanted}"
-    return bool(_compiled(base, wanted).fullmatch(folded(plain(path))))
+    return _compiled(base, wanted)
 
 
 def reaches(pattern: str, folder: str, *, root: str, home: str) -> bool:

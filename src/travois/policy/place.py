@@ -14,19 +14,26 @@ from travois.policy.redirect import FREE, located
 Following = Callable[[str], None]
 
 
+class Start(msgspec.Struct, frozen=True):
+    """Where a line begins, what `~` is there, and whether the folder is of a strange repository."""
+
+    cwd: str
+    home: str = ""
+    foreign: bool = False
+
+
 class Place(msgspec.Struct, frozen=True):
-    """The folders that a program may run in, the one where the line began, and the home."""
+    """The folders that a program may run in, and the one where the line began."""
 
     cwds: tuple[str, ...]
-    start: str
-    home: str
+    start: Start
     script: Following
     """Follows the text that a shell inside the line is told to run."""
 
     @property
     def moved(self) -> bool:
         """Whether the line may have gone elsewhere before this program."""
-        return self.cwds != (self.start,)
+        return self.cwds != (self.start.cwd,)
 
 
 def reading(word: Word, place: Place, *, deep: bool = False) -> Iterator[Access]:

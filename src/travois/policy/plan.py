@@ -41,6 +41,8 @@ class Step(msgspec.Struct, frozen=True):
     """The ways to write it that a rule may use."""
     known: bool = False
     """Whether the program runs nothing that its words only mention."""
+    edits: bool = False
+    """Whether changing the files that it names is all that the program is for."""
 
     @property
     def name(self) -> str:

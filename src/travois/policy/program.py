@@ -23,6 +23,7 @@ SYSTEM = ("/bin/", "/usr/bin/")
 PATHLIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
 LOCAL = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z0-9_-]+")
+RUNNING = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
 NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
 
 Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
@@ -97,7 +98,8 @@ def _listed(argv: tuple[Word, ...], wanted: Spec, place: Place) -> Step:
         accesses = (*accesses, *_copied(given, place))
     if argv[0].text == "mv":
         accesses = (*accesses, *_moved(given, place))
-    return Step(argv, "nothing", accesses=accesses, known=True)
+    edits = argv[0].text in table(EDITS)
+    return Step(argv, "nothing", accesses=accesses, known=True, edits=edits)
 
 
 def _touched(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
@@ -178,8 +180,10 @@ def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
         if found is not None:
             wanted = table(RULED)[found]
             accesses = tuple(_ordinary(argv[found.count(" ") + 1 :], wanted, place))
-            return Step(argv, "rule", why, accesses, known="runs" not in wanted.marks)
-        if argv[0].text in STUDIES or argv[0].text in table(LOOKS):
+            known, edits = "runs" not in wanted.marks, "edits" in wanted.marks
+            return Step(argv, "rule", why, accesses, known=known, edits=edits)
+        looks = table(LOOKS).get(argv[0].text)
+        if argv[0].text in STUDIES or (looks and "asked" not in looks.marks):
             raise Refused(why)
         accesses = tuple(_mentioned(argv[1:], place, careful=True))
     except Refused as refused:
@@ -197,8 +201,9 @@ def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[A
     if "dashed" in wanted.marks and not (words and words[0].text.startswith("-")):
         raise Refused("its options are written without a dash")
     given = sort(wanted, words)
-    if any(not word.single or word.kind == "open" for word in given.operands):
-        raise Refused("an argument only shows when it runs")
+    for word in given.operands:
+        if word.kind == "open" or (word.kind == "glob" and word.text[0] in "*?["):
+            raise Refused("an argument only shows when it runs")
     yield from _named(given, wanted, place)
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
@@ -223,7 +228,9 @@ def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
             raise Refused(f"{word.text} is not what it seems")
         if kind == "file" and word.text[:1] in ("+", "@"):
             raise Refused(f"{word.text} may be more than a file")
-        if kind == "file" or (PATHLIKE.match(word.text) and "://" not in word.text):
+        if kind == "write":
+            yield from writing(word, place)
+        elif kind == "file" or (PATHLIKE.match(word.text) and "://" not in word.text):
             yield from reading(word, place)
 
 
@@ -256,8 +263,11 @@ def _noticed(words: tuple[Word, ...], place: Place) -> Iterator[Access]:
 
 def _hazard(name: str) -> bool:
     if name.startswith("--"):
+        if RUNNING.search(name):
+            return True
         return name[2:].removeprefix("no-").casefold() in HAZARDS
-    return len(name) > 1 and (name[1] in SHORT_HAZARDS or name[1:].casefold() in HAZARDS)
+    letters = name[1:4] if len(name) <= 4 else name[1:2]
+    return bool(SHORT_HAZARDS.intersection(letters)) or name[1:].casefold() in HAZARDS
 
 
 def text(argv: tuple[Word, ...]) -> str:

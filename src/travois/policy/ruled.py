@@ -132,6 +132,7 @@ pip install: -qvU -e< -r< --quiet --verbose --upgrade --no-deps --user --dry-run
     --no-cache-dir --pre ; text*
 pip list: --outdated --format= --not-required --user -o ;
 pip show: -f --files ; text*
+cp: -rRaLPdfinpvuT --recursive --archive --force --no-clobber --verbose --update? ; write* edits
 scp: -rpqvC346 -P_ -i< ; text*
 ssh: -4679AaCnqTtvXx -p_ -l_ ; text* runs
 rsync: -avzrtnhPplogDuxHAXicq --archive --verbose --compress --recursive --dry-run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -66,6 +67,7 @@ def split(text: str) -> list[str]:
     return [rule for rule in rules if rule]
 
 
+@lru_cache(maxsize=512)
 def idle(rule: Rule) -> str:
     """Why a rule will never match anything; empty if it may."""
     if rule.effect == "allow" and "*" in rule.tool and not _one_server(rule.tool):
@@ -139,11 +141,11 @@ def permits(rule: Rule, access: Access, use: Use) -> bool:
 
 def covers(rule: Rule, step: Step) -> bool:
     """Whether an allow rule means this step: its text, or the like of it where that is safe."""
-    if rule.effect != "allow" or rule.tool != "Bash" or step.needs == "nothing":
+    if rule.effect != "allow" or rule.tool != "Bash":
         return False
     if "*" not in rule.what:
         return rule.what in step.texts
-    if step.needs != "rule":
+    if step.needs != "rule" and not step.edits:
         return False
     fitting = (text for text in step.texts if fits(rule.what, text))
     return any(_names_program(rule.what, text, step) for text in fitting)
@@ -212,13 +214,25 @@ def _runs(what: str, plan: Plan) -> bool:
 
 
 def _does(what: str, step: Step) -> bool:
-    words = " ".join(word.text for word in step.argv)
     if not step.known:
+        words = " ".join(word.text for word in step.argv)
         return any(loose.mentions(what, text) for text in (words, *step.texts))
-    pattern = what[:-2] + " *" if what.endswith(":*") else what
-    texts = {words, words.rpartition("/")[2] if " " not in words else words, *step.texts}
-    texts |= {text.rpartition("/")[2] for text in texts if "/" in text.partition(" ")[0]}
-    return any(_heard(pattern.casefold(), text.casefold()) for text in texts)
+    pattern = f"{what[:-2]} *" if what.endswith(":*") else what
+    return any(_heard(pattern.casefold(), text) for text in _readings(step))
+
+
+@lru_cache(maxsize=2048)
+def _readings(step: Step) -> frozenset[str]:
+    """The ways in which a step may be meant, without case and without the program's folder."""
+    words = " ".join(word.text for word in step.argv)
+    texts = {text.casefold() for text in (words, *step.texts)}
+    located = {text for text in texts if "/" in text.partition(" ")[0]}
+    return frozenset(texts | {_bare(text) for text in located})
+
+
+def _bare(text: str) -> str:
+    program, space, rest = text.partition(" ")
+    return program.rpartition("/")[2] + space + rest
 
 
 def _heard(pattern: str, text: str) -> bool:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from travois.policy import brackets, heredoc, tree
 from travois.policy.access import Access
 from travois.policy.names import assignable, passable
+from travois.policy.place import Place, Start
 from travois.policy.plan import Step, Word
-from travois.policy.program import Place, study
+from travois.policy.program import study
 from travois.policy.redirect import redirected
 from travois.policy.state import OPEN, Ends, State, merged
 from travois.policy.words import WORDS, Reading, Unclear, raw, read
@@ -27,10 +28,9 @@ CHOICES = 16
 class Walker:
     """Gathers the steps of one text; what is not understood is noted and looked through."""
 
-    def __init__(self, text: str, *, cwd: str, home: str, depth: int = 0) -> None:
+    def __init__(self, text: str, start: Start, *, depth: int = 0) -> None:
         self.source = text.encode("utf-8", "replace")
-        self.start = cwd
-        self.home = home
+        self.start = start
         self.depth = depth
         self.steps: list[Step] = []
         self.unclear = ""
@@ -41,8 +41,8 @@ class Walker:
         root = tree.parse(self.source)
         if root.has_error:
             self.refuse("the shell's grammar does not fit it")
-        known = {"HOME": Word(self.home)} if self.home else {}
-        state = State((self.start,), known)
+        known = {"HOME": Word(self.start.home)} if self.start.home else {}
+        state = State((self.start.cwd,), known)
         try:
             self.sequence(root, state, inside=False)
         except Unclear as unclear:
@@ -110,7 +110,7 @@ class Walker:
         if len(state.cwds) == 1 and "PWD" not in variables:
             variables = {**variables, "PWD": Word(state.cwds[0])}
         return Reading(
-            self.source, variables, self.home, lambda node: self.substitution(node, state)
+            self.source, variables, self.start.home, lambda node: self.substitution(node, state)
         )
 
     def substitution(self, node: Node, state: State) -> None:
@@ -131,11 +131,11 @@ class Walker:
 
     def place(self, state: State) -> Place:
         """Where the next program runs."""
-        return Place(state.cwds, self.start, self.home, self.script)
+        return Place(state.cwds, self.start, self.script)
 
     def script(self, text: str) -> None:
         """Follow the text that another shell is told to run."""
-        inner = Walker(text, cwd=self.start, home=self.home, depth=self.depth + 1)
+        inner = Walker(text, self.start, depth=self.depth + 1)
         if self.depth < tree.DEEPEST:
             inner.run()
         self.steps += inner.steps
@@ -172,7 +172,8 @@ class Walker:
     ) -> Step:
         """The step with what stands around the program's own words."""
         texts = (*step.texts, raw(node, self.source))
-        step = replace(step, texts=texts, accesses=(*step.accesses, *accesses))
+        edits = step.edits and not any(access.kind == "write" for access in accesses)
+        step = replace(step, texts=texts, accesses=(*step.accesses, *accesses), edits=edits)
         for name, value in given:
             if not passable(name, value, program=step.name):
                 why = f"it runs with {name} set"
@@ -181,7 +182,7 @@ class Walker:
 
     def after(self, step: Step, state: State) -> Ends:
         """How things are when a builtin that changes them has run."""
-        words = [word.value for word in step.argv]
+        words = [word.value for word in step.argv] or [None]
         if words[0] == "cd" and step.needs == "nothing":
             moved = tuple(
                 dict.fromkeys(access.target for access in step.accesses[: len(state.cwds)])

@@ -224,7 +224,7 @@ def _braced(found: list[Part], bare: str, home: str) -> tuple[Word, ...]:
     pieces = BRACES.split(bare)
     nested = any("{" in piece or "}" in piece for piece in pieces[::2])
     if nested or "\0" in bare or RANGE.search(bare) or len(pieces) > 5:
-        start = "" if "~" in bare else _prefix(found, stop="{")
+        start = "" if GLOB.union("~").intersection(bare) else _prefix(found, stop="{")
         return (Word(start, "open", single=False),)
     choices = [piece.split(",") if at % 2 else [piece] for at, piece in enumerate(pieces)]
     made = ("".join(choice) for choice in product(*choices))
