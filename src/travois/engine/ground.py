@@ -93,4 +93,4 @@ def real(path: str) -> str:
     try:
         return "/" + os.path.realpath(path).lstrip("/")
     except ValueError as error:
-        raise Refusal(f"{path!r} cannot be the path of a file: {error}") from error
+        raise Refusal(f"{path!r} cannot be the path of a file") from error
