@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from travois.lab.objects import Json, is_object
+from travois.lab.objects import Json, is_list, is_object
 from travois.lab.positions import Position, as_blocks, message_positions
 from travois.lab.validate import anthropic_faults
 
@@ -65,8 +65,8 @@ class Memo:
 
     def faults(self, raw: bytes, body: Json) -> list[str]:
         """What the validator finds; a history that it has seen before is not judged again."""
-        messages: list[Any] = body.get("messages") or []
-        if not all(is_object(message) for message in messages):
+        messages: object = body.get("messages")
+        if not is_list(messages) or not all(is_object(message) for message in messages):
             return anthropic_faults(raw)
         names = self._names(messages)
         known = self._known(messages, names)

@@ -1,0 +1,11 @@
+"""How the tests run: on a build machine, the same examples each time; elsewhere, new ones."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("build", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    settings.load_profile("build")
