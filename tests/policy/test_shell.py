@@ -207,3 +207,19 @@ def test_every_line_that_is_hard_to_read_has_a_plan_and_an_answer() -> None:
     grammar = Lines(7)
     for _ in range(1500):
         assert effect(grammar.line(), "auto") in ("allow", "ask", "deny")
+
+
+@pytest.mark.parametrize("char", ["é", "€", "漢", "😀", "\U0002f800", "\U0008bc5d", "\U000e1481"])
+def test_a_letter_of_any_script_is_part_of_a_word(char: str) -> None:
+    for text in (
+        f"{{{char}0_",
+        f"frob {char}",
+        f"${char}",
+        f"{char}=1",
+        f"ls {{{char},b}}",
+        f"cat <<{char}\n{char}",
+    ):
+        assert read(text).text == text
+    if char < "\U00030000":
+        assert ran(f"frob {char} a{char}b") == [["frob", char, f"a{char}b"]]
+        assert ran(f"{char}=1 frob") == [[f"{char}=1", "frob"]]

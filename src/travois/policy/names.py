@@ -45,4 +45,4 @@ def passable(name: str, value: Word, *, program: str) -> bool:
 
 def assignable(name: str) -> bool:
     """Whether setting this variable of the shell concerns nothing but the line itself."""
-    return name.isidentifier() and not SHELL.fullmatch(name)
+    return name.isidentifier() and name.isascii() and not SHELL.fullmatch(name)

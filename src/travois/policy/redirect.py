@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from travois.policy import tree
 from travois.policy.access import Access
-from travois.policy.plan import Word
+from travois.policy.plan import Step, Word
 from travois.policy.words import WORDS, Reading, Unclear, raw, read
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ READS = frozenset(("<",))
 WRITES = frozenset((">", ">>", ">|", "&>", "&>>", "<>"))
 DUPLICATES = frozenset((">&", "<&"))
 CLOSES = frozenset((">&-", "<&-"))
+DESCRIPTOR_ENDS = frozenset(b"%d" % digit for digit in range(10)) | {b"}"}
 FREE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 NETWORK = ("/dev/tcp/", "/dev/udp/")
 
@@ -33,6 +34,8 @@ def redirected(node: Node, at: Reading, *, cwds: tuple[str, ...]) -> Iterator[Ac
         if not raw(children[0], at.source).isdigit():
             raise Unclear("it opens a file under a name of its own")
         children = children[1:]
+    elif at.source[node.start_byte - 1 : node.start_byte] in DESCRIPTOR_ENDS:
+        raise Unclear("what stands before a redirection may be its descriptor")
     operator = children[0].type
     if operator in CLOSES and len(children) == 1:
         return
@@ -65,3 +68,8 @@ def opened(operator: str, word: Word, cwds: tuple[str, ...]) -> Iterator[Access]
 def located(path: str, cwd: str) -> str:
     """A path as the shell would look for it; dots stay, because links come before them."""
     return path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
+
+
+def opening(found: list[Access], text: str) -> Step:
+    """The step that opens these files, as if it were a program that does nothing else."""
+    return Step((Word(":"),), "nothing", accesses=tuple(found), texts=(text,), known=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from travois.policy.plan import Word
-from travois.policy.words import Unclear
+from travois.policy.words import OPEN, Unclear
 
 FOLDERS = 6
 """In how many folders a line may possibly stand before it is not followed any more."""
-OPEN = Word("", "open", single=False)
 
 
 class State(msgspec.Struct, frozen=True):

@@ -17,6 +17,11 @@ CONTINUED = re.compile(rb"(?=.*[ \t])[ \t]*(?:\\\n[ \t]*)+", re.DOTALL)
 """Lines may be continued between two words, but not inside one."""
 LINES = re.compile(rb"[ \t\n]*")
 DEEPEST = 60
+ASCII = bytes(byte if byte < 128 else ord("%") for byte in range(256))
+"""The grammar's scanner looks characters up in tables that end at 255 and crashes beyond them.
+
+To the shell all of them are plain parts of words, as the percent sign is.
+"""
 APART = WORDS | {"command_name", "variable_assignment"}
 
 
@@ -30,7 +35,7 @@ def _parser() -> Parser:
 
 def parse(source: bytes) -> Node:
     """The root of the tree; what is no valid text is in it too, marked as such."""
-    return _parser().parse(source).root_node
+    return _parser().parse(source.translate(ASCII)).root_node
 
 
 def tiled(node: Node, source: bytes, *, lines: bool = False) -> list[Node]:

@@ -13,9 +13,9 @@ from travois.policy.names import assignable, passable
 from travois.policy.place import Place, Start
 from travois.policy.plan import Step, Word
 from travois.policy.program import study
-from travois.policy.redirect import redirected
-from travois.policy.state import OPEN, Ends, State, merged
-from travois.policy.words import WORDS, Reading, Unclear, raw, read
+from travois.policy.redirect import opening, redirected
+from travois.policy.state import Ends, State, merged
+from travois.policy.words import OPEN, WORDS, Reading, Unclear, raw, read
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -82,16 +82,16 @@ class Walker:
     def sequence(self, node: Node, state: State, *, inside: bool = True) -> Ends:
         """Follow statements one after the other; the first and last child may be brackets."""
         children = tree.tiled(node, self.source, lines=True)
-        if inside:
-            children = children[1:-1]
-        return self.each(children, state)
+        return self.each(children[1:-1] if inside else children, state)
 
     def each(self, nodes: Iterable[Node], state: State) -> Ends:
-        """Follow these statements, whatever parts them."""
-        ends = Ends(state, state)
+        """Follow these statements, whatever parts them; what goes aside changes nothing here."""
+        before = ends = Ends(state, state)
         for node in nodes:
             if node.type in SEPARATORS or node.type == "comment":
+                ends = before if node.type == "&" else ends
                 continue
+            before = ends
             if not node.is_named:
                 raise Unclear(f"{node.type!r} stands where a command should")
             ends = self.statement(node, ends.either)
@@ -250,7 +250,10 @@ class Walker:
         return Ends(state, state)
 
     def group(self, node: Node, state: State) -> Ends:
-        """`{ ...; }` and `do ... done`."""
+        """`{ ...; }` and `do ... done`; a brace that touches a word is part of it."""
+        opening = node.children[0]
+        if not self.source[opening.end_byte : opening.end_byte + 1].isspace():
+            raise Unclear(f"{opening.type} touches what follows it")
         return self.sequence(node, state)
 
     def redirection(self, node: Node, state: State) -> Ends:
@@ -267,10 +270,7 @@ class Walker:
             else:
                 found += redirected(child, self.reading(where), cwds=where.cwds)
         if found:
-            text = raw(node, self.source)
-            self.steps.append(
-                Step((Word(":"),), "nothing", accesses=tuple(found), texts=(text,), known=True)
-            )
+            self.steps.append(opening(found, raw(node, self.source)))
         return ends
 
     def here_document(self, node: Node, state: State) -> None:
@@ -279,14 +279,15 @@ class Walker:
             if child.type in STATEMENTS:
                 self.pipeline(child, state)
             else:
-                found = tuple(redirected(child, self.reading(state), cwds=state.cwds))
-                self.steps.append(Step((Word(":"),), "nothing", accesses=found, known=True))
+                found = list(redirected(child, self.reading(state), cwds=state.cwds))
+                self.steps.append(opening(found, raw(child, self.source)))
 
     def choice(self, node: Node, state: State) -> Ends:
         """`if ...; then ...; elif ...; else ...; fi`, in which every branch may run."""
-        result = state
-        current = state
+        result = current = state
         for child in tree.tiled(node, self.source, lines=True):
+            if child.type == "&":
+                raise Unclear("a part of a condition runs aside")
             if child.type in ("elif_clause", "else_clause"):
                 result = merged(result, self.choice(child, current).either)
             elif child.is_named and child.type != "comment":
@@ -297,7 +298,7 @@ class Walker:
     def loop(self, node: Node, state: State) -> Ends:
         """`while` and `until`: the condition and the body, any number of times."""
         children = tree.tiled(node, self.source, lines=True)
-        body = [child for child in children if child.is_named]
+        body = [child for child in children if child.is_named or child.type == "&"]
         return self.repeat(lambda now: self.each(body, now).either, state)
 
     def repeat(self, once: Callable[[State], State], state: State) -> Ends:
@@ -352,7 +353,7 @@ class Walker:
                 state = self.statement(child, state).either
             elif child.type in WORDS:
                 read(child, self.reading(state))
-            elif child.type not in ("|", ")", "(", ";;", ";", "\n", "&", "comment"):
+            elif child.type not in ("|", ")", "(", ";;", ";", "\n", "comment"):
                 raise Unclear(f"{child.type!r} is not followed")
         return state
 

@@ -40,6 +40,9 @@ WORDS = listed(
 """The kinds of node that a word can be."""
 
 
+OPEN = Word("", "open", single=False)
+
+
 class Unclear(Exception):
     """The text may mean more than can be told from it."""
 
@@ -189,10 +192,12 @@ def _descend(node: Node, at: Reading) -> None:
 
 def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
     name = raw(node.children[1], at.source)
+    if raw(node, at.source) not in (f"${name}", f"${{{name}}}"):
+        raise Unclear("a dollar sign does not stand before a name")
     if name in COUNTED:
         yield Part("", quoted=True, open=True)
         return
-    if not name.isidentifier():
+    if not name.isidentifier() or not name.isascii():
         raise Unclear(f"${name} is not known")
     word = at.variables.get(name)
     if word is None or word.kind == "open":
@@ -201,7 +206,7 @@ def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
         return
     if not quoted and not word.text:
         return
-    if not quoted and re.search(r"[\s]", word.text):
+    if not quoted and (word.kind == "glob" or re.search(r"[\s]", word.text)):
         yield Part("", open=True)
         return
     special = word.kind == "glob" or (not quoted and bool(GLOB.intersection(word.text)))
@@ -224,8 +229,7 @@ def _braced(found: list[Part], bare: str, home: str) -> tuple[Word, ...]:
     pieces = BRACES.split(bare)
     nested = any("{" in piece or "}" in piece for piece in pieces[::2])
     if nested or "\0" in bare or RANGE.search(bare) or len(pieces) > 5:
-        start = "" if GLOB.union("~").intersection(bare) else _prefix(found, stop="{")
-        return (Word(start, "open", single=False),)
+        return (OPEN,)  # braces come before variables: `$x{a,b}` is `$xa` and `$xb`
     choices = [piece.split(",") if at % 2 else [piece] for at, piece in enumerate(pieces)]
     made = ("".join(choice) for choice in product(*choices))
     return tuple(word for text in made if text for word in expand([Part(text)], home))
