@@ -259,7 +259,8 @@ def fits(words: tuple[Word, ...], argv: list[str]) -> bool:
 
 def _one(word: Word, given: str, at: int) -> bool:
     if word.kind == "plain":
-        return word.text == given
+        pipes = word.text == "/dev/fd/63" and re.fullmatch(r"/dev/fd/\d+", given)
+        return word.text == given or bool(pipes)
     if word.kind == "glob":
         return given == word.text or fnmatchcase(given, word.text)
     return at > 0 or given.startswith(word.text)

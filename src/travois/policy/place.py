@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -11,6 +12,7 @@ from travois.policy.options import Refused
 from travois.policy.plan import Word
 from travois.policy.redirect import FREE, located
 
+DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 Following = Callable[[str], None]
 
 
@@ -40,7 +42,7 @@ def reading(word: Word, place: Place, *, deep: bool = False) -> Iterator[Access]
     """The files behind a word that a program reads."""
     if word.kind == "open":
         raise Refused("which file it reads only shows when it runs")
-    if word.text in ("-", "", *FREE) or word.text.startswith("/dev/fd/"):
+    if word.text in ("-", "", *FREE) or DESCRIPTOR.fullmatch(word.text):
         return
     scope = "many" if word.kind == "glob" else "deep" if deep else "one"
     for cwd in place.cwds:

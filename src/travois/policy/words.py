@@ -104,7 +104,8 @@ def _joined(node: Node, at: Reading) -> Iterator[Part]:
         if child.start_byte != end:
             raise Unclear("a word has a gap in it")
         end = child.end_byte
-        if child.type not in WORDS:
+        if child.type not in WORDS or child.type == "process_substitution":
+            _descend(node, at)
             raise Unclear(f"a word holds {child.type!r}")
         yield from parts(child, at)
 
