@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from glob import iglob
 from itertools import islice
@@ -14,6 +15,12 @@ from travois.engine.tool import Here, Refusal
 from travois.policy.access import Access
 from travois.policy.plan import Plan
 
+STARTS_PROGRAMS = (
+    *("fsmonitor", "external", "textconv", "command", "pager", "program", "helper"),
+    *("[alias", "[include", "[filter", "[diff "),
+)
+"""Words in a repository's settings with which git starts programs of its choice."""
+HOOKS_AT = re.compile(r"hookspath\s*=\s*(\S+)")
 MANY = 500
 """How many files a pattern may stand for before it is judged by its folder alone."""
 
@@ -35,7 +42,8 @@ def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
         return ()
     from travois.policy.shell import plan
 
-    foreign = here.cwd != here.root and _repository(here.cwd) != _repository(here.root)
+    around = _repository(here.cwd)
+    foreign = around != _repository(here.root) or _runs_programs(around)
     plans = (plan(line, cwd=here.cwd, home=home(), foreign=foreign) for line in lines)
     return tuple(one.resolved(_followed) for one in plans)
 
@@ -48,6 +56,32 @@ def _repository(folder: str) -> str:
             return path
         path = os.path.dirname(path)
     return path
+
+
+def _runs_programs(repository: str) -> bool:
+    """Whether git would start programs that this repository names, even when it only looks."""
+    git = _git_folder(repository)
+    config = "".join(_text(f"{git}/{name}") for name in ("config", "config.worktree")).lower()
+    hooks = [f"{git}/hooks", *(os.path.join(repository, at) for at in HOOKS_AT.findall(config))]
+    hooked = any(os.path.lexists(f"{folder}/post-index-change") for folder in hooks)
+    return hooked or any(word in config for word in STARTS_PROGRAMS)
+
+
+def _git_folder(repository: str) -> str:
+    """Where the settings lie; a worktree's are those of the repository that it belongs to."""
+    git = f"{repository}/.git"
+    if not os.path.isfile(git):
+        return git if os.path.isdir(git) else repository
+    own = os.path.join(repository, _text(git).removeprefix("gitdir:").strip())
+    return os.path.join(own, _text(f"{own}/commondir").strip())
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
 
 
 def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
