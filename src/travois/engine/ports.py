@@ -328,7 +328,6 @@ class Answer(msgspec.Struct, frozen=True):
 
     allow: bool
     reason: str = ""
-    always: bool = False
 
 
 class Person(Protocol):
