@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import anyio
 import msgspec
 
 from travois.engine.agent import Agent, World
-from travois.engine.ground import home, plain_arguments, resolved, understood
-from travois.engine.ports import Progress, Question, Running
+from travois.engine.consent import Ready, decide
+from travois.engine.ground import resolved, understood
+from travois.engine.ports import Progress, Running
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Asked, Decided, Noted, Result
+from travois.kernel.facts import Decided, Noted, Result
 from travois.kernel.faults import Fault
 from travois.kernel.view import open_calls
-from travois.policy.access import Access, collide
-from travois.policy.judge import Verdict, judge
-from travois.policy.plan import Plan
-from travois.policy.rules import Use
+from travois.policy.access import collide
 
 ALONGSIDE = 16
 """How many calls of one reply run side by side at most."""
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """A call that is understood: its tool, its arguments, and what it will touch."""
-
-    call: Call
-    tool: AnyTool
-    args: msgspec.Struct
-    accesses: tuple[Access, ...]
-    plans: tuple[Plan, ...] = ()
-    """What its command lines come to."""
-
-    @property
-    def touching(self) -> tuple[Access, ...]:
-        """What it touches, as far as others that run beside it are concerned."""
-        if not self.plans or not all(plan.looks for plan in self.plans):
-            return self.accesses
-        plain = tuple(access for access in self.accesses if access.kind != "exec")
-        return (*plain, *(access for plan in self.plans for access in plan.accesses))
 
 
 class Unfit(msgspec.Struct, frozen=True):
@@ -59,7 +37,7 @@ async def act(agent: Agent) -> None:
     while waiting:
         batch = _batch(agent, waiting)
         del waiting[: len(batch) or 1]
-        allowed = [ready for ready in batch if await _permitted(agent, ready)]
+        allowed = [ready for ready in batch if await _cleared(agent, ready)]
         if any(access.kind != "read" for ready in allowed for access in ready.touching):
             agent.session.sync()
         await _run(agent, allowed)
@@ -75,6 +53,17 @@ async def _run(agent: Agent, batch: Sequence[Ready]) -> None:
                 group.start_soon(_perform, agent, ready)
     except BaseExceptionGroup as broken:  # a fault stays the same, alone or in company
         raise broken.exceptions[0] from broken
+
+
+async def _cleared(agent: Agent, ready: Ready) -> bool:
+    """Whether the call may run; if not, the model is told."""
+    decided = await decide(agent, ready)
+    agent.session.append(decided)
+    if decided.verdict == "allow":
+        return True
+    text = f"Permission denied: {decided.because}. Nothing was run."
+    _record(agent, ready.call, Outcome((Text(text),), error=True))
+    return False
 
 
 def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
@@ -124,43 +113,6 @@ def _schema_error(tool: AnyTool, error: Exception) -> str:
         names = [field.encode_name for field in msgspec.structs.fields(tool.args)]
         return f"{error}. Its fields are: {', '.join(names)}."
     return f"the arguments are not valid JSON ({error}). Send one JSON object."
-
-
-async def _permitted(agent: Agent, ready: Ready) -> bool:
-    use = Use(
-        ready.call.name,
-        ready.accesses,
-        agent.world.root,
-        home(),
-        plans=ready.plans,
-        params=plain_arguments(ready.call.args),
-        exported=frozenset(os.environ),
-    )
-    verdict = judge(agent.guard, use)
-    decided = await _decide(agent, ready, verdict)
-    agent.session.append(decided)
-    if decided.verdict == "allow":
-        return True
-    text = f"Permission denied: {decided.because}. Nothing was run."
-    _record(agent, ready.call, Outcome((Text(text),), error=True))
-    return False
-
-
-async def _decide(agent: Agent, ready: Ready, verdict: Verdict) -> Decided:
-    call = ready.call
-    if verdict.effect != "ask":
-        return Decided(call.id, verdict.effect, verdict.because, by=verdict.by)
-    question = Question(
-        call=call.id,
-        tool=call.name,
-        args=call.args,
-        summary=ready.tool.summary(ready.args),
-        because=verdict.because,
-    )
-    agent.session.append(Asked(call.id, question.summary))
-    answer = await agent.person.decide(question)
-    because = answer.reason or verdict.because
-    return Decided(call.id, "allow" if answer.allow else "deny", because, by="person")
 
 
 async def _perform(agent: Agent, ready: Ready) -> None:

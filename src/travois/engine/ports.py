@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from travois.kernel.facts import AnyFact, Entry
+from travois.policy.cage import Cage
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 
@@ -127,6 +128,8 @@ class Command(msgspec.Struct, frozen=True):
     stderr: Literal["merge", "apart"] = "merge"
     aside: str = ""
     """The variable that tells it a descriptor for what it says to us alone; empty for none."""
+    cage: Cage | None = None
+    """The walls around it; none for what the harness itself needs."""
 
 
 class Captured(msgspec.Struct, frozen=True):
@@ -202,6 +205,21 @@ class Processes(Protocol):
 
     def jobs(self) -> Mapping[str, Job]:
         """Background jobs by id."""
+        ...
+
+
+# --- the past of files ----------------------------------------------------------------------------
+
+
+class Keeper(Protocol):
+    """Keeps what the workspace was like, so that it can be brought back."""
+
+    async def keep(self, *, why: str, also: tuple[str, ...] = ()) -> str:
+        """Take a snapshot of the workspace and of paths outside it that are about to change.
+
+        Returns its name; taking one when nothing has changed costs little and gives the last name.
+        Raises OSError if it could not be taken.
+        """
         ...
 
 

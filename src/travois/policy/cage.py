@@ -1,0 +1,32 @@
+"""The walls around a program: what it may write, read and reach, whatever it tries."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Profile = Literal["look", "work", "try"]
+
+
+class Cage(msgspec.Struct, frozen=True):
+    """What one program may do; the kernel holds it to that.
+
+    `look` changes nothing and reaches nobody, `work` changes the workspace, `try` changes a copy
+    that is shown and then kept or dropped.
+    """
+
+    profile: Profile
+    folders: tuple[str, ...]
+    """Real paths of the folders that belong to the workspace: writable, except in `look`."""
+    temp: str
+    """A private folder of this session that stands in for /tmp; always writable."""
+    pinned: tuple[str, ...] = ()
+    """Paths that stay as they are in a writable folder, existing or not."""
+    hidden: tuple[str, ...] = ()
+    """Paths that are not to be read: secrets, our own state, what a rule denies."""
+    writable: tuple[str, ...] = ()
+    """More paths that the user lets programs write to."""
+    network: Literal["off", "listed", "on"] = "off"
+    hosts: tuple[str, ...] = ()
+    """Who may be reached where the network is `listed`: `example.org`, `*.example.org`."""
