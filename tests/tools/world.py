@@ -44,6 +44,7 @@ class World:
         self.root = str(home)
         self.cwd = str(home)
         self.state: dict[str, str] = {}
+        self.cage: Any = None
         self.files = DiskFiles()
         self.processes: Any = None
         self.web: Any = None

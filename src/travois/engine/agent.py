@@ -14,6 +14,7 @@ from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.kernel.facts import User
 from travois.kernel.view import View
+from travois.policy.bounds import Bounds
 from travois.policy.judge import Guard
 from travois.wire.pieces import Request
 
@@ -62,6 +63,12 @@ class Agent(msgspec.Struct):
     world: World
     guard: Guard
     person: Person
+    bounds: Bounds | None = None
+    """The sandbox for what tools start; none if there is none."""
+    unwalled: str = ""
+    """Why unproven commands may not run without a sandbox; empty if they may."""
+    remember: Callable[[tuple[str, ...]], None] = lambda rules: None
+    """Keeps rules that a person made by an answer, for later sessions."""
     limits: Limits = Limits()
     patience: Patience = Patience()
     inbox: deque[User] = msgspec.field(default_factory=deque[User])

@@ -1,21 +1,27 @@
-"""The gate before a call runs: rules, mode, and the person."""
+"""The gate before a call runs: rules, mode, and the person; and the walls of what passes it."""
 
 from __future__ import annotations
 
 import os
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.engine.ground import home, plain_arguments
-from travois.engine.ports import Question
+from travois.engine.ports import Answer, Question, digest
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call
 from travois.kernel.facts import Asked, Decided
+from travois.policy import narrow
 from travois.policy.access import Access
-from travois.policy.judge import judge
+from travois.policy.bounds import cage, harmless
+from travois.policy.cage import Cage
+from travois.policy.judge import Verdict, judge
 from travois.policy.plan import Plan
-from travois.policy.rules import Use
+from travois.policy.rules import Use, parse
+
+TRYING = "not all that it does is known, so it runs read-only and without network first"
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -37,23 +43,87 @@ class Ready(msgspec.Struct, frozen=True):
         return (*plain, *(access for plan in self.plans for access in plan.accesses))
 
 
-async def decide(agent: Agent, ready: Ready) -> Decided:
+class Ruling(msgspec.Struct, frozen=True):
+    """Whether a call may run, and inside which walls."""
+
+    decided: Decided
+    cage: Cage | None = None
+    trial: bool = False
+    """Whether it runs where it can do nothing, to be asked about only if that is not enough."""
+
+
+async def decide(agent: Agent, ready: Ready) -> Ruling:
     """Whether a call may run, and why."""
-    verdict = judge(agent.guard, use(agent, ready))
-    call = ready.call
-    if verdict.effect != "ask":
-        return Decided(call.id, verdict.effect, verdict.because, by=verdict.by)
+    wanted = use(agent, ready)
+    verdict = judge(agent.guard, wanted)
+    if verdict.effect == "ask" and _may_try(agent, wanted, verdict):
+        assert agent.bounds is not None
+        walls = cage(agent.bounds, agent.guard, wanted, profile="look")
+        return Ruling(Decided(ready.call.id, "allow", TRYING, by="sandbox"), walls, trial=True)
+    if verdict.effect == "ask":
+        return await ask(agent, ready, because=verdict.because)
+    decided = Decided(ready.call.id, verdict.effect, verdict.because, by=verdict.by)
+    if verdict.effect == "allow" and _unwalled(agent, wanted):
+        return Ruling(replace(decided, verdict="deny", because=agent.unwalled))
+    return Ruling(decided, _walls(agent, wanted))
+
+
+async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:
+    """Put a call to the person; their answer holds for exactly what they were shown."""
+    wanted = use(agent, ready)
+    walls = _walls(agent, wanted)
     question = Question(
-        call=call.id,
-        tool=call.name,
-        args=call.args,
+        call=ready.call.id,
+        tool=ready.call.name,
+        args=ready.call.args,
         summary=ready.tool.summary(ready.args),
-        because=verdict.because,
+        because=because,
+        effects=narrow.effects(wanted, walls),
+        always=narrow.always(agent.guard, wanted),
+        digest=_digest(agent, ready),
     )
-    agent.session.append(Asked(call.id, question.summary))
+    agent.session.append(Asked(question.call, question.summary, question.digest))
     answer = await agent.person.decide(question)
-    because = answer.reason or verdict.because
-    return Decided(call.id, "allow" if answer.allow else "deny", because, by="person")
+    return Ruling(_answered(agent, question, answer), walls)
+
+
+def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
+    if answer.digest and answer.digest != question.digest:
+        return Decided(question.call, "deny", "the answer was about something else", by="person")
+    because = answer.reason or question.because
+    if answer.allow and answer.always and question.always:
+        _keep(agent, question.always)
+        because = f"{because}; from here on: {', '.join(question.always)}"
+    return Decided(question.call, "allow" if answer.allow else "deny", because, by="person")
+
+
+def _keep(agent: Agent, rules: tuple[str, ...]) -> None:
+    """Let rules answer from here on, also in later sessions."""
+    parsed = (parse(rule, "allow", origin="your answer") for rule in rules)
+    agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *parsed))
+    agent.remember(rules)
+
+
+def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
+    if agent.bounds is None or not agent.bounds.look_first or not verdict.doubt:
+        return False
+    waits = ("run_in_background", "true") not in wanted.params
+    return waits and harmless(agent.guard, wanted)
+
+
+def _walls(agent: Agent, wanted: Use) -> Cage | None:
+    return cage(agent.bounds, agent.guard, wanted) if agent.bounds and wanted.plans else None
+
+
+def _unwalled(agent: Agent, wanted: Use) -> bool:
+    """Whether this would run with nobody watching and nothing holding it back."""
+    risky = any(not plan.looks for plan in wanted.plans)
+    return risky and agent.bounds is None and bool(agent.unwalled)
+
+
+def _digest(agent: Agent, ready: Ready) -> str:
+    place = agent.session.state.get("cwd", agent.world.root)
+    return digest("\0".join((ready.call.name, ready.call.args, place)).encode(errors="replace"))
 
 
 def use(agent: Agent, ready: Ready) -> Use:

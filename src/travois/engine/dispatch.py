@@ -6,19 +6,25 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from travois.engine.agent import Agent, World
-from travois.engine.consent import Ready, decide
+from travois.engine.consent import Ready, Ruling, ask, decide
 from travois.engine.ground import resolved, understood
 from travois.engine.ports import Progress, Running
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
-from travois.kernel.blocks import Call, Text
+from travois.kernel.blocks import Call, Text, words
 from travois.kernel.facts import Decided, Noted, Result
 from travois.kernel.faults import Fault
 from travois.kernel.view import open_calls
 from travois.policy.access import collide
+from travois.policy.cage import Cage
 
+LOOKED = "It ran read-only and without network: nothing that it wrote was kept."
+TRYING = 20
+"""How many seconds a command has where it can do nothing, before the person is asked."""
+FAILURE = 300
 ALONGSIDE = 16
 """How many calls of one reply run side by side at most."""
 
@@ -37,33 +43,34 @@ async def act(agent: Agent) -> None:
     while waiting:
         batch = _batch(agent, waiting)
         del waiting[: len(batch) or 1]
-        allowed = [ready for ready in batch if await _cleared(agent, ready)]
-        if any(access.kind != "read" for ready in allowed for access in ready.touching):
+        rulings = [(ready, await _ruled(agent, ready)) for ready in batch]
+        allowed = [(ready, ruling) for ready, ruling in rulings if ruling is not None]
+        if any(access.kind != "read" for ready, _ in allowed for access in ready.touching):
             agent.session.sync()
         await _run(agent, allowed)
 
 
-async def _run(agent: Agent, batch: Sequence[Ready]) -> None:
+async def _run(agent: Agent, batch: Sequence[tuple[Ready, Ruling]]) -> None:
     if len(batch) == 1:
-        await _perform(agent, batch[0])
+        await _perform(agent, *batch[0])
         return
     try:
         async with anyio.create_task_group() as group:
-            for ready in batch:
-                group.start_soon(_perform, agent, ready)
+            for ready, ruling in batch:
+                group.start_soon(_perform, agent, ready, ruling)
     except BaseExceptionGroup as broken:  # a fault stays the same, alone or in company
         raise broken.exceptions[0] from broken
 
 
-async def _cleared(agent: Agent, ready: Ready) -> bool:
-    """Whether the call may run; if not, the model is told."""
-    decided = await decide(agent, ready)
-    agent.session.append(decided)
-    if decided.verdict == "allow":
-        return True
-    text = f"Permission denied: {decided.because}. Nothing was run."
+async def _ruled(agent: Agent, ready: Ready) -> Ruling | None:
+    """The ruling on a call, written down; none if it may not run, which the model is told."""
+    ruling = await decide(agent, ready)
+    agent.session.append(ruling.decided)
+    if ruling.decided.verdict == "allow":
+        return ruling
+    text = f"Permission denied: {ruling.decided.because}. Nothing was run."
     _record(agent, ready.call, Outcome((Text(text),), error=True))
-    return False
+    return None
 
 
 def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
@@ -115,19 +122,43 @@ def _schema_error(tool: AnyTool, error: Exception) -> str:
     return f"the arguments are not valid JSON ({error}). Send one JSON object."
 
 
-async def _perform(agent: Agent, ready: Ready) -> None:
+async def _perform(agent: Agent, ready: Ready, ruling: Ruling) -> None:
     agent.session.emit(Running(ready.call.id, ready.call.name))
-    env = CallEnv(agent.session, agent.world, call=ready.call.id)
+    outcome = await (_try if ruling.trial else _carry_out)(agent, ready, ruling.cage)
+    _record(agent, ready.call, outcome)
+
+
+async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
+    """Run a call where it can change and reach nothing; ask about it only if that fails."""
+    outcome = Outcome((Text(f"It did not end within {TRYING} s."),), error=True)
+    with anyio.move_on_after(TRYING):
+        outcome = await _carry_out(agent, ready, cage)
+    if not outcome.error:
+        return _remarked(outcome, LOOKED)
+    failure = words(outcome.content).strip()[-FAILURE:]
+    ruling = await ask(agent, ready, because=f"read-only and without network it failed: {failure}")
+    agent.session.append(ruling.decided)
+    if ruling.decided.verdict == "deny":
+        return _remarked(outcome, f"{LOOKED} More was not permitted: {ruling.decided.because}")
+    agent.session.sync()
+    return await _carry_out(agent, ready, ruling.cage)
+
+
+def _remarked(outcome: Outcome, remark: str) -> Outcome:
+    return replace(outcome, content=(*outcome.content, Text(f"[{remark}]")))
+
+
+async def _carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
+    env = CallEnv(agent.session, agent.world, call=ready.call.id, cage=cage)
     try:
-        outcome = await ready.tool.run(ready.args, env, ready.call.id)
+        return await ready.tool.run(ready.args, env, ready.call.id)
     except Refusal as refusal:
-        outcome = Outcome((Text(str(refusal)),), error=True)
+        return Outcome((Text(str(refusal)),), error=True)
     except (OSError, Fault) as error:
-        outcome = Outcome((Text(f"{ready.call.name} failed: {error}"),), error=True)
+        return Outcome((Text(f"{ready.call.name} failed: {error}"),), error=True)
     except Exception as error:  # noqa: BLE001 - a tool's own bug must not end the session
         agent.session.append(Noted("crash", _trace(error)))
-        outcome = Outcome((Text(_broke(ready.call, error)),), error=True)
-    _record(agent, ready.call, outcome)
+        return Outcome((Text(_broke(ready.call, error)),), error=True)
 
 
 def _broke(call: Call, error: Exception) -> str:
@@ -153,10 +184,11 @@ def _cwd(session: Session, world: World) -> str:
 class CallEnv:
     """The world as one call sees it."""
 
-    def __init__(self, session: Session, world: World, *, call: str) -> None:
+    def __init__(self, session: Session, world: World, *, call: str, cage: Cage | None) -> None:
         self._session = session
         self._world = world
         self._call = call
+        self.cage = cage
         self.root = world.root
         self.files = world.files
         self.processes = world.processes

@@ -269,6 +269,11 @@ class Env(Protocol):
         ...
 
     @property
+    def cage(self) -> Cage | None:
+        """The walls for the programs that this call starts."""
+        ...
+
+    @property
     def files(self) -> Files: ...
 
     @property
@@ -339,6 +344,12 @@ class Question(msgspec.Struct, frozen=True):
     args: str
     summary: str
     because: str
+    effects: tuple[str, ...] = ()
+    """In plain words, what it does and what holds it back."""
+    always: tuple[str, ...] = ()
+    """The narrowest rules that would answer for the person from here on; none if there are none."""
+    digest: str = ""
+    """Of the tool, its arguments and the place: an answer holds for exactly that."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -346,6 +357,10 @@ class Answer(msgspec.Struct, frozen=True):
 
     allow: bool
     reason: str = ""
+    always: bool = False
+    """Whether the rules that the question offered are to be kept."""
+    digest: str = ""
+    """That of the question which was shown."""
 
 
 class Person(Protocol):

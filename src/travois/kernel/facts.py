@@ -164,6 +164,8 @@ class Asked(Fact, frozen=True):
 
     call: str
     question: str
+    digest: str = ""
+    """Of exactly what was shown."""
 
 
 class Decided(Fact, frozen=True):
@@ -172,7 +174,7 @@ class Decided(Fact, frozen=True):
     call: str
     verdict: Literal["allow", "deny"]
     because: str
-    by: Literal["rule", "mode", "person", "hook", "schema"] = "rule"
+    by: Literal["rule", "mode", "person", "hook", "schema", "sandbox"] = "rule"
 
 
 class Hooked(Fact, frozen=True):

@@ -8,9 +8,12 @@ import msgspec
 
 
 class Access(msgspec.Struct, frozen=True):
-    """One thing that a call will touch: an absolute path, a command line, a URL, or a child."""
+    """One thing that a call will touch: an absolute path, a command line, a URL, or a child.
 
-    kind: Literal["read", "write", "exec", "net", "spawn"]
+    To `leave` is to run outside the sandbox.
+    """
+
+    kind: Literal["read", "write", "exec", "net", "spawn", "leave"]
     target: str
     spelt: str = ""
     """The path before links were followed, where that is another one."""

@@ -14,7 +14,7 @@ from travois.policy.paths import inside, plain
 from travois.policy.plan import Plan, Step
 from travois.policy.protected import makes_repository, protected, strange
 from travois.policy.ruin import device, ruinous
-from travois.policy.rules import Effect, Rule, Use, covers, covers_tool, matches, permits
+from travois.policy.rules import Effect, Rule, Use, anchor, covers, covers_tool, matches, permits
 
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -25,6 +25,7 @@ ALIASES: dict[str, Mode] = {
     "dontAsk": "dont-ask",
     "yolo": "bypass",
 }
+LEAVING = "runs outside the sandbox, where it may touch anything that you may"
 PLANNING = "plan mode: only looking inside the workspace until the plan is agreed"
 
 
@@ -34,6 +35,8 @@ class Verdict(msgspec.Struct, frozen=True):
     effect: Effect
     because: str
     by: Literal["rule", "mode"] = "mode"
+    doubt: bool = False
+    """Whether it asks only because not all that a command does is known."""
 
 
 class Guard(msgspec.Struct, frozen=True):
@@ -61,6 +64,8 @@ def judge(guard: Guard, use: Use) -> Verdict:
         return _settle(guard, Verdict("ask", f"rule: {rule}", "rule"))
     if ruin := _ruin(guard, use):
         return _settle(guard, Verdict("ask", ruin))
+    if any(access.kind == "leave" for access in use.accesses):
+        return _settle(guard, Verdict("ask", LEAVING))
     if guard.mode == "bypass":
         return Verdict("allow", "mode bypass runs everything that no rule denies")
     if rule := _allowing(guard, use):
@@ -136,7 +141,8 @@ def _worst(guard: Guard, use: Use) -> Verdict:
 def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
     """Whether every step of a command line is harmless or covered by a rule."""
     if plan.unclear:
-        return Verdict("ask", f"runs a command that may do more than it shows: {plan.unclear}")
+        why = f"runs a command that may do more than it shows: {plan.unclear}"
+        return Verdict("ask", why, doubt=True)
     if names := sorted(use.exported.intersection(plan.assigned)):
         return Verdict("ask", f"sets {', '.join(names)} for the programs that it runs")
     covering: list[Rule] = []
@@ -144,7 +150,7 @@ def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
         rule = _covering(guard, use, step) if step.needs != "nothing" or step.edits else None
         if step.needs != "nothing" and rule is None:
             what = step.texts[0] if step.texts else step.name
-            return Verdict("ask", f"runs {what}: {step.why}")
+            return Verdict("ask", f"runs {what}: {step.why}", doubt=True)
         covering += [rule] if rule is not None else []
         asked = _step(guard, use, step, trusted=rule is not None and step.edits)
         if asked is not None:
@@ -194,6 +200,8 @@ def _access(guard: Guard, use: Use, access: Access) -> Verdict:
             return Verdict("ask", f"uses the network: {access.target}")
         case "spawn":
             return Verdict("ask", f"starts {access.target}")
+        case "leave":
+            return Verdict("ask", LEAVING)
 
 
 def _read(guard: Guard, use: Use, access: Access) -> Verdict:
@@ -204,7 +212,7 @@ def _read(guard: Guard, use: Use, access: Access) -> Verdict:
     for rule in guard.rules:
         if rule.effect != "allow" and rule.tool == "Read" and rule.what:
             folder = _bound(access)
-            if paths.reaches(rule.what, folder, root=use.root, home=use.home):
+            if paths.reaches(rule.what, folder, root=anchor(rule, use), home=use.home):
                 return Verdict("ask", f"may read what a rule is about: {rule}", "rule")
     return Verdict("allow", "reads inside the workspace are free")
 

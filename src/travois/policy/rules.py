@@ -31,19 +31,21 @@ class Rule(msgspec.Struct, frozen=True):
     what: str
     effect: Effect
     origin: str = ""
+    base: str = ""
+    """The folder that `/path` counts from; empty means the workspace."""
 
     def __str__(self) -> str:
         text = f"{self.tool}({self.what})" if self.what else self.tool
         return f"{self.effect} {text}" + (f" ({self.origin})" if self.origin else "")
 
 
-def parse(text: str, effect: Effect, *, origin: str = "") -> Rule:
+def parse(text: str, effect: Effect, *, origin: str = "", base: str = "") -> Rule:
     """Read one rule; raises ValueError with what is wrong."""
     tool, opening, rest = text.strip().partition("(")
     if not tool or not all(c.isalnum() or c in "_-*" for c in tool):
         raise ValueError(f"{text!r} does not begin with the name of a tool")
     if not opening:
-        return Rule(tool, "", effect, origin)
+        return Rule(tool, "", effect, origin, base)
     if not rest.endswith(")"):
         raise ValueError(f"{text!r} has no closing parenthesis")
     what = rest[:-1].strip()
@@ -51,7 +53,7 @@ def parse(text: str, effect: Effect, *, origin: str = "") -> Rule:
         raise ValueError(
             f"{text!r} has nothing between its parentheses; leave them out for any use"
         )
-    return Rule(tool, "" if what in ("*", "**", ":*") else what, effect, origin)
+    return Rule(tool, "" if what in ("*", "**", ":*") else what, effect, origin, base)
 
 
 def split(text: str) -> list[str]:
@@ -109,7 +111,7 @@ def matches(rule: Rule, use: Use) -> bool:
         return False
     kinds = TOUCHING[rule.tool]
     touched = (access for access in _noticed(use) if access.kind in kinds)
-    return any(_path(rule.what, access, use) for access in touched)
+    return any(_path(rule, access, use) for access in touched)
 
 
 def names(rule: str, tool: str) -> bool:
@@ -136,7 +138,12 @@ def permits(rule: Rule, access: Access, use: Use) -> bool:
     tools = ("Read", "Edit") if access.kind == "read" else ("Edit",)
     if rule.effect != "allow" or rule.tool not in tools or not rule.what:
         return False
-    return _covers(rule.what, access, use)
+    return _covers(rule, access, use)
+
+
+def anchor(rule: Rule, use: Use) -> str:
+    """The folder that the path of a rule counts from, unless it says so itself."""
+    return rule.base if rule.base and rule.what.startswith("/") else use.root
 
 
 def covers(rule: Rule, step: Step) -> bool:
@@ -173,10 +180,11 @@ def _one_server(tool: str) -> bool:
 def _allows(rule: Rule, use: Use) -> bool:
     if not rule.what:
         return True
-    return bool(use.accesses) and all(_covers(rule.what, access, use) for access in use.accesses)
+    return bool(use.accesses) and all(_covers(rule, access, use) for access in use.accesses)
 
 
-def _covers(what: str, access: Access, use: Use) -> bool:
+def _covers(rule: Rule, access: Access, use: Use) -> bool:
+    what = rule.what
     match access.kind:
         case "exec":
             return what == access.target.strip()
@@ -184,9 +192,12 @@ def _covers(what: str, access: Access, use: Use) -> bool:
             return sites.allows(what, access.target)
         case "spawn":
             return fnmatchcase(access.target, what)
+        case "leave":
+            return False
         case "read" | "write":
             spellings = (access.target, access.spelt or access.target)
-            return all(paths.allows(what, p, root=use.root, home=use.home) for p in spellings)
+            root = anchor(rule, use)
+            return all(paths.allows(what, path, root=root, home=use.home) for path in spellings)
 
 
 def _mentioned(rule: Rule, use: Use) -> bool:
@@ -198,8 +209,10 @@ def _mentioned(rule: Rule, use: Use) -> bool:
                 found = sites.mentions(rule.what, access.target)
             case "spawn":
                 found = fnmatchcase(access.target.casefold(), rule.what.casefold())
+            case "leave":
+                found = False
             case "read" | "write":
-                found = _path(rule.what, access, use)
+                found = _path(rule, access, use)
         if found:
             return True
     return any(_runs(rule.what, plan) for plan in use.plans)
@@ -256,8 +269,8 @@ def _noticed(use: Use) -> Iterator[Access]:
                 yield Access("read", word if word.startswith("/") else f"{use.root}/{word}")
 
 
-def _path(what: str, access: Access, use: Use) -> bool:
+def _path(rule: Rule, access: Access, use: Use) -> bool:
     if access.kind not in ("read", "write"):
         return False
-    spellings = {access.target, access.spelt or access.target}
-    return any(paths.mentions(what, path, root=use.root, home=use.home) for path in spellings)
+    spellings, root = {access.target, access.spelt or access.target}, anchor(rule, use)
+    return any(paths.mentions(rule.what, path, root=root, home=use.home) for path in spellings)

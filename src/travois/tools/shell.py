@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 import anyio
 import msgspec
@@ -19,6 +19,7 @@ from travois.engine.tool import Here, Outcome, Refusal, Tool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed
 from travois.policy.access import Access
+from travois.policy.cage import Cage
 from travois.tools.output import Readable, readable, spilled
 
 DEFAULT = 120_000
@@ -36,6 +37,13 @@ SHELLS = (
     "/opt/homebrew/bin/bash",
     "/run/current-system/sw/bin/bash",
 )
+MORE = "If it must, call again with sandbox: the user is asked."
+OFFLINE = (
+    *("Could not resolve host", "Network is unreachable", "Name or service not known"),
+    *("Temporary failure in name resolution", "EAI_AGAIN", "ENOTFOUND", "getaddrinfo"),
+    *("Failed to establish a new connection", "Couldn't connect to server"),
+)
+"""What programs say when there is no network."""
 ASIDE = "TRAVOIS_ASIDE"
 TELL = "{ command pwd -P; printf '\\\\0'; } >/dev/fd/$_travois_aside 2>/dev/null"
 SCRIPT = (
@@ -57,6 +65,12 @@ class BashArgs(msgspec.Struct, frozen=True):
     timeout: Annotated[int, msgspec.Meta(description="ms", gt=0, le=LONGEST)] = DEFAULT
     description: str = ""
     run_in_background: bool = False
+    sandbox: Annotated[
+        Literal["on", "network", "off"],
+        msgspec.Meta(
+            description="network or off only if a command failed without: the user is asked"
+        ),
+    ] = "on"
 
 
 class OutputArgs(msgspec.Struct, frozen=True):
@@ -96,6 +110,7 @@ async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
     body = readable(done.output)
     remarks = [*_remarks(body, done.output, env, call=call), *_endings(done, args)]
     remarks += [remark for remark in (start.remark, place.remark) if remark]
+    remarks += _held_back(done, body.text, env.cage)
     ran = Ran(_code(done.status), done.timed_out, done.output.total, place.cwd)
     return Outcome(
         (Text(_joined(_headline(done), body.text, remarks)),),
@@ -109,7 +124,7 @@ async def _run(args: BashArgs, env: Env) -> tuple[Completed, Place]:
     """Run the command where the shell stands, or in the workspace if that folder is gone."""
     glimpse = _glimpse(env)
     for place in (Place(env.cwd), Place(env.root, f"{env.cwd} is gone; this ran in {env.root}.")):
-        command = _command(args.command, place.cwd)
+        command = _command(args.command, place.cwd, cage=env.cage)
         try:
             done = await env.processes.run(command, timeout=args.timeout / 1000, on_output=glimpse)
         except OSError as error:
@@ -120,13 +135,13 @@ async def _run(args: BashArgs, env: Env) -> tuple[Completed, Place]:
     raise AssertionError("the last place returns or raises")
 
 
-def _command(text: str, cwd: str, *, keep: int = KEEP) -> Command:
+def _command(text: str, cwd: str, *, cage: Cage | None, keep: int = KEEP) -> Command:
     """The shell that runs this text. A long one is handed over in pieces and put together there."""
     pieces = [text[at : at + ARGUMENT] for at in range(0, len(text), ARGUMENT)] or [""]
     names = "".join(f"${{{number}}}" for number in range(1, len(pieces) + 1))
     shell = next((path for path in SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     argv = (shell, "-c", SCRIPT.replace("@TEXT@", names), os.path.basename(shell), *pieces)
-    return Command(argv, cwd, env={"PWD": cwd}, keep=keep, aside=ASIDE)
+    return Command(argv, cwd, env={"PWD": cwd}, keep=keep, aside=ASIDE, cage=cage)
 
 
 def _glimpse(env: Env) -> Callable[[bytes], None]:
@@ -177,6 +192,16 @@ def _endings(done: Completed, args: BashArgs) -> Iterator[str]:
         yield f"Still running, until the session ends: process {pids}"
 
 
+def _held_back(done: Completed, text: str, cage: Cage | None) -> Iterator[str]:
+    """What the model should know of the walls when a command may have failed at them."""
+    if cage is None or done.status == 0 or cage.profile == "look":
+        return
+    if any(sign in text for sign in ("Read-only file system", "Operation not permitted")):
+        yield "The sandbox lets commands write only in the workspace and /tmp. " + MORE
+    if cage.network != "on" and any(sign in text for sign in OFFLINE):
+        yield "Commands have no network in the sandbox. " + MORE
+
+
 def _remarks(body: Readable, output: Captured, env: Env, *, call: str) -> Iterator[str]:
     yield from body.remarks
     if not body.whole:
@@ -203,7 +228,8 @@ def _signal(number: int) -> str:
 async def _background(args: BashArgs, env: Env) -> Outcome:
     id = _next_id(env)
     try:
-        await env.processes.start(_command(args.command, env.cwd, keep=KEEP_JOB), id=id)
+        command = _command(args.command, env.cwd, cage=env.cage, keep=KEEP_JOB)
+        await env.processes.start(command, id=id)
     except OSError as error:
         raise Refusal(f"{error.strerror or error}.") from None
     said = f"Running in the background as {id}. BashOutput shows its output, KillShell ends it."
@@ -278,7 +304,14 @@ def _ended(env: Env, id: str, status: int | None) -> tuple[Changed, ...]:
 
 
 def _executes(args: BashArgs, here: Here) -> tuple[Access, ...]:
-    return (Access("exec", args.command),)
+    line = Access("exec", args.command)
+    match args.sandbox:
+        case "on":
+            return (line,)
+        case "network":
+            return (line, Access("net", "any host"))
+        case "off":
+            return (line, Access("leave", args.command))
 
 
 def _nothing(args: msgspec.Struct, here: Here) -> tuple[Access, ...]:

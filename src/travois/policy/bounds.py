@@ -1,0 +1,158 @@
+"""Which walls a call gets: pure, from what the session has and what the call needs."""
+
+from __future__ import annotations
+
+from posixpath import join
+from typing import Literal
+
+import msgspec
+
+from travois.policy.access import Access
+from travois.policy.cage import Cage, Profile
+from travois.policy.glyphs import listed
+from travois.policy.judge import Guard
+from travois.policy.paths import inside
+from travois.policy.plan import Step
+from travois.policy.rules import Use, fits
+
+PINNED = (
+    *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky"),
+    *(".travois", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".mcp.json"),
+    *(".vscode", ".idea", ".devcontainer", ".envrc", ".pre-commit-config.yaml", ".gitmodules"),
+)
+"""What decides what runs later outside the walls; kept as it is at the top of each folder."""
+SECRET = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/gcloud"),
+    *(".config/hub", ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", ".my.cnf"),
+    *(".cargo/credentials.toml", ".cargo/credentials", ".terraform.d", ".password-store"),
+    *(".local/share/keyrings", ".mozilla", ".config/google-chrome", ".config/chromium"),
+    *(".bash_history", ".zsh_history", ".python_history", ".claude.json", ".codex/auth.json"),
+    *(".claude/.credentials.json", ".gemini/oauth_creds.json", ".config/op"),
+)
+"""What no command needs to read to do its work, from a person's home on."""
+NETWORKED = listed(
+    """
+    curl wget ssh scp sftp rsync ftp ping dig nslookup host nc ncat telnet gh glab hub npm npx
+    pnpm pnpx yarn bun bunx pip pip3 pipx uv uvx poetry pdm conda mamba cargo rustup go gem bundle
+    composer mvn gradle gradlew sbt dotnet nuget apt apt-get brew dnf yum apk pacman docker podman
+    kubectl helm terraform aws gcloud az heroku fly vercel netlify huggingface-cli hf
+    """
+)
+"""Programs for which letting them run means letting them reach the network."""
+GIT = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "lfs"))
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """The sandbox that a session has."""
+
+    temp: str
+    """A private folder that stands in for /tmp."""
+    hidden: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    network: Literal["", "off", "listed", "on"] = ""
+    """What commands that may run may reach; empty means that it depends on the command."""
+    hosts: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    """Commands that the user lets run outside."""
+    look_first: bool = True
+
+
+def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = None) -> Cage | None:
+    """The walls for a call that may run; none for one that the user lets run outside."""
+    if profile is None and (_leaves(use) or _excluded(bounds, use)):
+        return None
+    chosen: Profile = profile or ("look" if all(plan.looks for plan in use.plans) else "work")
+    looking = chosen == "look"
+    return Cage(
+        chosen,
+        folders=tuple(folder for folder in guard.folders if folder != bounds.temp),
+        temp=bounds.temp,
+        pinned=() if looking else _pinned(bounds, guard, use),
+        hidden=bounds.hidden,
+        writable=() if looking else (*bounds.writable, *_beyond(guard, use)),
+        network="off" if looking else _network(bounds, guard, use),
+        hosts=bounds.hosts,
+    )
+
+
+def harmless(guard: Guard, use: Use) -> bool:
+    """Whether an unproven command may be tried where it can change and reach nothing.
+
+    Not if it is known to need more: that try would fail, and tell nobody anything.
+    """
+    outside = (a for a in use.touched if not any(inside(a.target, f) for f in guard.folders))
+    known = any(access.kind != "read" for access in use.touched) or any(outside)
+    return bool(use.plans) and not known and not _networked(use)
+
+
+def _leaves(use: Use) -> bool:
+    return any(access.kind == "leave" for access in use.accesses)
+
+
+def _excluded(bounds: Bounds, use: Use) -> bool:
+    """Whether every step is one that the user lets run outside."""
+    if not bounds.excluded or any(plan.unclear for plan in use.plans):
+        return False
+    steps = [step for plan in use.plans for step in plan.steps]
+    return bool(steps) and all(_named(step, bounds.excluded) for step in steps)
+
+
+def _named(step: Step, patterns: tuple[str, ...]) -> bool:
+    return any(
+        what == text or fits(what, text) or fits(f"{what}:*", text)
+        for what in patterns
+        for text in step.texts
+    )
+
+
+def _pinned(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
+    """The paths that stay as they are; those that the call was allowed to write do not."""
+    folders = (folder for folder in guard.folders if folder != bounds.temp)
+    names = [join(folder, name) for folder in folders for name in PINNED]
+    free = [access.target for access in use.touched if access.kind == "write"]
+    git = _changes_git(use)
+    kept = (path for path in names if not (git and path.endswith(("/.git/config", "/.gitmodules"))))
+    return (*bounds.pinned, *(path for path in kept if not any(_meets(path, f) for f in free)))
+
+
+def _meets(path: str, other: str) -> bool:
+    return inside(path, other) or inside(other, path)
+
+
+def _changes_git(use: Use) -> bool:
+    """Whether git itself was allowed to change its settings, as `git remote add` does."""
+    steps = (step for plan in use.plans for step in plan.steps)
+    return any(step.name == "git" and step.needs != "nothing" for step in steps)
+
+
+def _beyond(guard: Guard, use: Use) -> tuple[str, ...]:
+    """What the call was allowed to write outside the workspace."""
+    return tuple(
+        access.target
+        for access in use.touched
+        if access.kind == "write" and not any(inside(access.target, f) for f in guard.folders)
+    )
+
+
+def _network(bounds: Bounds, guard: Guard, use: Use) -> Literal["off", "listed", "on"]:
+    if bounds.network:
+        return bounds.network
+    if guard.mode == "bypass" or _networked(use):
+        return "on"
+    return "listed" if bounds.hosts else "off"
+
+
+def _networked(use: Use) -> bool:
+    steps = (step for plan in use.plans for step in plan.steps)
+    return any(map(_asks_net, use.accesses)) or any(map(_reaches, steps))
+
+
+def _asks_net(access: Access) -> bool:
+    return access.kind == "net"
+
+
+def _reaches(step: Step) -> bool:
+    if step.name != "git":
+        return step.name in NETWORKED
+    return any(word.text in GIT for word in step.argv[1:4])

@@ -1,0 +1,109 @@
+"""What a person is told before they answer, and the narrowest rule that would answer for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from posixpath import dirname
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from travois.policy.access import Access
+from travois.policy.cage import Cage
+from travois.policy.judge import Guard, judge
+from travois.policy.plan import Plan, Step
+from travois.policy.rules import Use, parse
+
+MOST = 5
+"""How many rules one answer may make."""
+
+
+def always(guard: Guard, use: Use) -> tuple[str, ...]:
+    """Rules after which this very use would not be asked about; none if there are no such rules."""
+    rules = tuple(dict.fromkeys(_wanted(use)))
+    if not rules or len(rules) > MOST:
+        return ()
+    kept = (*guard.rules, *(parse(text, "allow") for text in rules))
+    return rules if judge(replace(guard, rules=kept), use).effect == "allow" else ()
+
+
+def effects(use: Use, cage: Cage | None) -> tuple[str, ...]:
+    """In plain words, what a use does and what holds it back."""
+    touched = (f"{VERBS[access.kind]} {access.target}" for access in use.touched)
+    return (*dict.fromkeys(touched), *_unknown(use), *_walls(use, cage))
+
+
+VERBS = {
+    "read": "reads",
+    "write": "changes",
+    "net": "reaches",
+    "spawn": "starts",
+    "exec": "runs",
+    "leave": "leaves",
+}
+
+
+def _unknown(use: Use) -> Iterator[str]:
+    for plan in use.plans:
+        if plan.unclear:
+            yield f"may do more than it shows: {plan.unclear}"
+        for step in plan.steps:
+            if step.needs != "nothing":
+                yield f"runs {step.name}, which may do more than can be told"
+
+
+def _walls(use: Use, cage: Cage | None) -> Iterator[str]:
+    if not use.plans:
+        return
+    if cage is None:
+        yield "no sandbox: it may touch anything that you may"
+        return
+    reach = {"off": "no network", "listed": "only listed hosts", "on": "the network"}
+    beyond = f" and {', '.join(cage.writable)}" if cage.writable else ""
+    yield f"sandbox: may change only the workspace{beyond}; {reach[cage.network]}"
+
+
+def _wanted(use: Use) -> Iterator[str]:
+    for plan in use.plans:
+        yield from _commands(plan)
+    if not use.plans:
+        yield from (rule for access in use.accesses for rule in _touching(use, access))
+
+
+def _commands(plan: Plan) -> Iterator[str]:
+    if plan.unclear:
+        yield from _exactly(plan.text.strip())
+        return
+    for step in plan.steps:
+        if step.needs == "rule" and (family := _family(step)):
+            yield f"Bash({family}:*)"
+        elif step.needs != "nothing" or step.edits:
+            yield from _exactly(step.texts[0] if step.texts else "")
+
+
+def _exactly(text: str) -> Iterator[str]:
+    """The text itself, where it can be written as a rule that means only this."""
+    if text and "*" not in text and text.isprintable():
+        yield f"Bash({text})"
+
+
+def _family(step: Step) -> str:
+    """The program with its subcommand; a program alone would be too wide."""
+    words = [word.text for word in step.argv[:2] if word.kind == "plain"]
+    if len(words) < 2 or not words[1].replace("-", "").replace(":", "").isalnum():
+        return ""
+    return "" if words[1].startswith("-") else " ".join(words)
+
+
+def _touching(use: Use, access: Access) -> Iterator[str]:
+    match access.kind:
+        case "read":
+            yield f"Read(/{dirname(access.target)}/**)"
+        case "write":
+            yield f"Edit(/{access.target})"
+        case "net":
+            yield f"WebFetch(domain:{urlsplit(access.target).hostname or ''})"
+        case "spawn":
+            yield use.tool
+        case "exec" | "leave":
+            pass
