@@ -139,9 +139,7 @@ def test_a_verdict_says_which_rule_or_mode_it_was() -> None:
     assert asked == Verdict("deny", "mode dont-ask: rule: ask Bash")
     assert verdict(guard("default"), EXEC) == Verdict("ask", "writes /w/proj/x")
     made = verdict(guard("default"), Access("exec", "frob x"))
-    assert made == Verdict(
-        "ask", "runs frob x: frob is not known to only look", doubt=True
-    )
+    assert made == Verdict("ask", "runs frob x: frob is not known to only look", doubt=True)
     looked = verdict(guard("default"), Access("exec", "ls"))
     assert looked == Verdict("allow", "only looks, inside the workspace")
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import aclosing
 
 import anyio
@@ -113,11 +114,17 @@ class Terminal:
     async def decide(self, question: Question) -> Answer:
         """Ask whether a call may run, once all that led to it is on the screen."""
         await self._told(question.call).wait()
-        self.line(f"{question.tool}: {question.summary}\n  {question.args}\n  {question.because}")
-        answer = await self.read("Run it? [y]es / no, and why: ")
-        if answer is not None and answer.strip().lower() in ("y", "yes"):
-            return Answer(allow=True, reason="the user said yes")
-        return Answer(allow=False, reason=f"the user said no{': ' + answer if answer else ''}")
+        for line in shown(question):
+            self.line(line)
+        keys = "[y]es / [a]lways / no, and why: " if question.always else "[y]es / no, and why: "
+        typed = await self.read(f"Run it? {keys}")
+        word = (typed or "").strip()
+        if word.lower() in ("y", "yes"):
+            return Answer(allow=True, reason="the user said yes", digest=question.digest)
+        if question.always and word.lower() in ("a", "always"):
+            said = "the user said always"
+            return Answer(allow=True, reason=said, always=True, digest=question.digest)
+        return Answer(allow=False, reason=f"the user said no{': ' + word if word else ''}")
 
     def _told(self, call: str) -> anyio.Event:
         return self._asked.setdefault(call, anyio.Event())
@@ -129,6 +136,21 @@ class Terminal:
         sys.stdout.flush()
         if plain:
             self._column = 0 if plain.endswith("\n") else 1
+
+
+def shown(question: Question) -> Iterator[str]:
+    """Exactly what will run, what it does, why it is asked about, and what always would mean."""
+    yield f"{question.tool}: {visible(question.summary)}"
+    yield f"  {visible(question.args)}"
+    yield from (f"  · {visible(effect)}" for effect in question.effects)
+    yield f"  asked because it {visible(question.because)}"
+    if question.always:
+        yield f"  always would allow: {visible(', '.join(question.always))}"
+
+
+def visible(text: str) -> str:
+    """The text on one line, with an escape for everything that could not be seen."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _line(event: Event) -> str:

@@ -128,11 +128,9 @@ def _changes_git(use: Use) -> bool:
 
 def _beyond(guard: Guard, use: Use) -> tuple[str, ...]:
     """What the call was allowed to write outside the workspace."""
-    return tuple(
-        access.target
-        for access in use.touched
-        if access.kind == "write" and not any(inside(access.target, f) for f in guard.folders)
-    )
+    written = [access.target for access in use.touched if access.kind == "write"]
+    beyond = [path for path in written if not any(inside(path, f) for f in guard.folders)]
+    return tuple(p for p in beyond if not any(p != other and inside(p, other) for other in beyond))
 
 
 def _network(bounds: Bounds, guard: Guard, use: Use) -> Literal["off", "listed", "on"]:
@@ -155,4 +153,10 @@ def _asks_net(access: Access) -> bool:
 def _reaches(step: Step) -> bool:
     if step.name != "git":
         return step.name in NETWORKED
-    return any(word.text in GIT for word in step.argv[1:4])
+    words = iter(word.text for word in step.argv[1:])
+    for word in words:
+        if word in ("-C", "-c"):
+            next(words, "")
+        elif not word.startswith("-"):
+            return word in GIT
+    return False

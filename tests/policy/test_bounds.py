@@ -1,0 +1,107 @@
+"""Which walls a call gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from travois.policy.access import Access
+from travois.policy.bounds import Bounds, cage, harmless
+from travois.policy.cage import Cage
+from travois.policy.judge import Guard, Mode
+from travois.policy.rules import Use
+from travois.policy.shell import plan
+
+BOUNDS = Bounds(temp="/private", hidden=("/home/u/.ssh",))
+
+
+def use(line: str, *more: Access) -> Use:
+    made = plan(line, cwd="/w", home="/home/u")
+    return Use("Bash", (Access("exec", line), *more), "/w", "/home/u", plans=(made,))
+
+
+def walls(line: str, *more: Access, bounds: Bounds = BOUNDS, mode: Mode = "default") -> Cage:
+    made = cage(bounds, Guard(mode, folders=("/w", "/private")), use(line, *more))
+    assert made is not None
+    return made
+
+
+def test_what_only_looks_can_change_and_reach_nothing() -> None:
+    assert walls("cat a.txt") == Cage("look", ("/w",), "/private", hidden=("/home/u/.ssh",))
+
+
+def test_what_works_may_change_the_workspace_but_not_what_runs_later() -> None:
+    made = walls("make")
+    assert (made.profile, made.network, made.writable) == ("work", "off", ())
+    assert {"/w/.git/hooks", "/w/.git/config", "/w/.travois", "/w/.mcp.json"} <= set(made.pinned)
+
+
+@pytest.mark.parametrize(
+    "line", ["git push", "npm install left-pad", "cd x && curl a.b", "pip list"]
+)
+def test_a_program_that_is_there_to_reach_others_may_once_it_may_run(line: str) -> None:
+    assert walls(line).network == "on"
+
+
+@pytest.mark.parametrize("line", ["make", "git commit -m push", "git log", "./run npm"])
+def test_any_other_program_may_not(line: str) -> None:
+    assert walls(line).network == "off"
+
+
+def test_hosts_that_the_user_listed_may_be_reached_by_all() -> None:
+    made = walls("make", bounds=Bounds(temp="/private", hosts=("a.org",)))
+    assert (made.network, made.hosts) == ("listed", ("a.org",))
+
+
+def test_what_the_user_says_of_the_network_holds_for_every_command() -> None:
+    assert walls("git push", bounds=Bounds(temp="/t", network="off")).network == "off"
+    assert walls("make", bounds=Bounds(temp="/t", network="on")).network == "on"
+
+
+def test_a_call_that_asked_for_the_network_has_it() -> None:
+    assert walls("make", Access("net", "any host")).network == "on"
+
+
+def test_bypass_has_the_network_and_keeps_the_walls() -> None:
+    made = walls("make", mode="bypass")
+    assert (made.profile, made.network) == ("work", "on")
+    assert "/w/.git/hooks" in made.pinned
+
+
+def test_what_was_allowed_to_be_written_outside_can_be() -> None:
+    assert walls("cp a /srv/b").writable == ("/srv/b",)
+
+
+def test_a_pin_gives_way_to_what_was_allowed_by_name() -> None:
+    assert "/w/.mcp.json" not in walls("cp a .mcp.json").pinned
+    assert "/w/.git/config" not in walls("git remote add up there").pinned
+    assert "/w/.git/hooks" in walls("git remote add up there").pinned
+
+
+def test_leaving_is_leaving() -> None:
+    line = "make"
+    assert cage(BOUNDS, Guard(folders=("/w",)), use(line, Access("leave", line))) is None
+
+
+def test_only_a_line_that_is_excluded_as_a_whole_runs_outside() -> None:
+    bounds = Bounds(temp="/t", excluded=("docker", "make deploy"))
+    guard = Guard(folders=("/w",))
+    assert cage(bounds, guard, use("docker ps")) is None
+    assert cage(bounds, guard, use("make deploy")) is None
+    assert cage(bounds, guard, use("docker ps && make")) is not None
+    assert cage(bounds, guard, use("dockerish")) is not None
+    assert cage(bounds, guard, use('docker "$(cat x)" `y`')) is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "may"),
+    [
+        ("./check.sh", True),
+        ("python3 -c 'print(1)'", True),
+        ("make | tee out.txt", False),
+        ("cat /etc/passwd; ./x", False),
+        ("npm test", False),
+        ("./x > out", False),
+    ],
+)
+def test_a_command_is_tried_only_where_the_try_could_succeed(line: str, may: bool) -> None:
+    assert harmless(Guard(folders=("/w",)), use(line)) is may

@@ -1,0 +1,71 @@
+"""What a person is told, and the rules that an answer may leave behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from travois.policy.access import Access
+from travois.policy.cage import Cage
+from travois.policy.judge import Guard, judge
+from travois.policy.narrow import always, effects
+from travois.policy.rules import Use, parse
+from travois.policy.shell import plan
+
+GUARD = Guard(folders=("/w",))
+
+
+def line(text: str) -> Use:
+    made = plan(text, cwd="/w", home="/home/u")
+    return Use("Bash", (Access("exec", text),), "/w", "/home/u", plans=(made,))
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("npm test", ("Bash(npm test:*)",)),
+        ("npm test && cargo build", ("Bash(npm test:*)", "Bash(cargo build:*)")),
+        ("cat a && npm test -s", ("Bash(npm test:*)",)),
+        ("./deploy.sh --now", ("Bash(./deploy.sh --now)",)),
+        ("python3 x.py", ("Bash(python3 x.py)",)),
+        ("pytest -q", ("Bash(pytest -q)",)),
+        ("./run *.txt", ()),
+        ("a; b; c; d; e; f", ()),
+    ],
+)
+def test_always_means_the_narrowest_rules_that_answer(text: str, rules: tuple[str, ...]) -> None:
+    assert always(GUARD, line(text)) == rules
+
+
+@pytest.mark.parametrize("text", ["npm test", "./deploy.sh --now", 'eval "$x"', "cp a /srv/b"])
+def test_what_always_offers_does_answer(text: str) -> None:
+    for rule in always(GUARD, line(text)):
+        assert rule.startswith("Bash(")
+    kept = tuple(parse(rule, "allow") for rule in always(GUARD, line(text)))
+    assert not kept or judge(Guard(folders=("/w",), rules=kept), line(text)).effect == "allow"
+
+
+def test_always_for_a_file_is_that_file_and_for_a_page_its_host() -> None:
+    edit = Use("Edit", (Access("write", "/w/a.py"),), "/w")
+    fetch = Use("WebFetch", (Access("net", "https://docs.example.org/x"),), "/w")
+    assert always(GUARD, edit) == ("Edit(//w/a.py)",)
+    assert always(GUARD, fetch) == ("WebFetch(domain:docs.example.org)",)
+
+
+def test_there_is_no_always_for_what_rules_cannot_allow() -> None:
+    leaving = Use("Bash", (Access("exec", "x"), Access("leave", "x")), "/w")
+    asked = Guard(folders=("/w",), rules=(parse("Bash(npm test:*)", "ask"),))
+    assert always(GUARD, leaving) == ()
+    assert always(asked, line("npm test")) == ()
+
+
+def test_effects_say_what_changes_what_is_unknown_and_what_holds_it_back() -> None:
+    cage = Cage("work", ("/w",), "/t", writable=("/srv/b",), network="off")
+    assert effects(line("rm /srv/b a"), cage) == (
+        "changes /srv/b",
+        "changes /w/a",
+        "sandbox: may change only the workspace and /srv/b; no network",
+    )
+    assert effects(line("./x"), None) == (
+        "runs x, which may do more than can be told",
+        "no sandbox: it may touch anything that you may",
+    )
