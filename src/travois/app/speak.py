@@ -47,6 +47,7 @@ TERMINAL: dict[EndedWhy, str] = {
     "budget": "budget_exhausted",
     "aborted": "aborted_streaming",
     "failed": "api_error",
+    "hook": "hook_stopped",
     "crashed": "turn_setup_failed",
 }
 

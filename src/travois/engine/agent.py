@@ -9,6 +9,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
+from travois.engine.heard import Hooks
 from travois.engine.ports import Blobs, Files, Model, Person, Processes, Web
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
@@ -71,6 +72,11 @@ class Agent(msgspec.Struct):
     """Keeps rules that a person made by an answer, for later sessions."""
     limits: Limits = Limits()
     patience: Patience = Patience()
+    hooks: Hooks | None = None
+    halt: str = ""
+    """Why a hook ends the turn that runs; empty if none does."""
+    sent_back: int = 0
+    """How often in this turn hooks sent the model back to work."""
     inbox: deque[User] = msgspec.field(default_factory=deque[User])
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     chance: Callable[[], float] = lambda: 0.5

@@ -8,7 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
+from travois.engine.amend import suggested
 from travois.engine.ground import home, plain_arguments
+from travois.engine.heard import SILENCE, Heard
+from travois.engine.hooks import arguments, fire, update
+from travois.engine.occasions import PermissionRequest
 from travois.engine.ports import Answer, Question, digest
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call
@@ -50,41 +54,72 @@ class Ruling(msgspec.Struct, frozen=True):
     cage: Cage | None = None
     trial: bool = False
     """Whether it runs where it can do nothing, to be asked about only if that is not enough."""
+    input: str = ""
+    """The input that whoever allowed it gave it instead, as JSON text."""
 
 
-async def decide(agent: Agent, ready: Ready) -> Ruling:
-    """Whether a call may run, and why."""
+async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
+    """Whether a call may run, and why; `heard` is what hooks say of it."""
     wanted = use(agent, ready)
-    verdict = judge(agent.guard, wanted)
+    verdict = _verdict(agent, wanted, heard)
     if verdict.effect == "ask" and _may_try(agent, wanted, verdict):
         assert agent.bounds is not None
-        walls = cage(agent.bounds, agent.guard, wanted, profile="look")
-        return Ruling(Decided(ready.call.id, "allow", TRYING, by="sandbox"), walls, trial=True)
+        around = cage(agent.bounds, agent.guard, wanted, profile="look")
+        return Ruling(Decided(ready.call.id, "allow", TRYING, by="sandbox"), around, trial=True)
     if verdict.effect == "ask":
         return await ask(agent, ready, because=verdict.because)
     decided = Decided(ready.call.id, verdict.effect, verdict.because, by=verdict.by)
     if verdict.effect == "allow" and _unwalled(agent, wanted):
         return Ruling(replace(decided, verdict="deny", because=agent.unwalled))
-    return Ruling(decided, _walls(agent, wanted))
+    return Ruling(decided, walls(agent, wanted))
+
+
+def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
+    """What rules and mode say; a hook may ask all the same, or grant what only the mode asks."""
+    verdict = judge(agent.guard, wanted)
+    because = f"hook: {heard.reason or 'no reason given'}"
+    if heard.decision in ("ask", "defer") and verdict.effect == "allow":
+        return Verdict("ask", because, "hook")
+    if heard.decision == "allow" and verdict.effect == "ask":
+        granted = judge(replace(agent.guard, mode="bypass"), wanted)
+        return Verdict("allow", because, "hook") if granted.effect == "allow" else verdict
+    return verdict
 
 
 async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:
     """Put a call to the person; their answer holds for exactly what they were shown."""
     wanted = use(agent, ready)
-    walls = _walls(agent, wanted)
+    around = walls(agent, wanted)
     question = Question(
         call=ready.call.id,
         tool=ready.call.name,
         args=ready.call.args,
         summary=ready.tool.summary(ready.args),
         because=because,
-        effects=narrow.effects(wanted, walls),
+        effects=narrow.effects(wanted, around),
         always=narrow.always(agent.guard, wanted),
         digest=_digest(agent, ready),
     )
+    if agent.hooks is not None and (decided := await _by_hook(agent, question, wanted)):
+        return replace(decided, cage=around)
     agent.session.append(Asked(question.call, question.summary, question.digest))
     answer = await agent.person.decide(question)
-    return Ruling(_answered(agent, question, answer), walls)
+    return Ruling(_answered(agent, question, answer), around)
+
+
+async def _by_hook(agent: Agent, question: Question, wanted: Use) -> Ruling | None:
+    """The answer of a hook in the person's place, if one has any."""
+    call = Call(question.call, question.tool, question.args)
+    always = suggested(parse(rule, "allow") for rule in question.always)
+    occasion = PermissionRequest(call.name, arguments(call), always)
+    heard = await fire(agent, occasion, call=call.id, use=wanted)
+    if why := heard.block or heard.stop:
+        return Ruling(Decided(call.id, "deny", why, by="hook"))
+    if heard.decision != "allow":
+        return None
+    update(agent, heard.updates)
+    because = f"a hook answered for the person: {question.because}"
+    return Ruling(Decided(call.id, "allow", because, by="hook"), input=heard.input)
 
 
 def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
@@ -111,7 +146,8 @@ def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
     return waits and harmless(agent.guard, wanted)
 
 
-def _walls(agent: Agent, wanted: Use) -> Cage | None:
+def walls(agent: Agent, wanted: Use) -> Cage | None:
+    """What holds a call that runs commands."""
     return cage(agent.bounds, agent.guard, wanted) if agent.bounds and wanted.plans else None
 
 

@@ -6,6 +6,7 @@ import anyio
 
 from travois.engine.agent import Agent
 from travois.engine.dispatch import act
+from travois.engine.hooks import gave_up, sent_back, welcomed
 from travois.engine.session import Session
 from travois.engine.stream import ask
 from travois.kernel.blocks import Opaque, Text, words
@@ -28,20 +29,22 @@ NUDGES = 3
 async def turn(agent: Agent) -> EndedWhy:
     """Run until the last word is the model's. Cancelling it is the way to stop it."""
     session, detail, asked = agent.session, "", 0
+    agent.halt, agent.sent_back = "", 0
     why: EndedWhy = "crashed"
     try:
         answer_open(session, started=UNKNOWN)
-        admit(agent)
-        while waiting(session.view):
+        agent.halt = await admit(agent) or agent.halt
+        while await unfinished(agent):
             if stop := exhausted(agent, asked):
                 why, detail = stop
                 break
             asked += 1
             if failure := await ask(agent):
                 why, detail = "failed", failure
+                await gave_up(agent, failure)
                 break
             await act(agent)
-            admit(agent)
+            await admit(agent)
             nudge(agent)
         else:
             why = _last_word(session.view)
@@ -58,16 +61,34 @@ async def turn(agent: Agent) -> EndedWhy:
     return why
 
 
-def admit(agent: Agent) -> None:
-    """Let in what waits outside: prompts, steering, notes."""
+async def admit(agent: Agent) -> str:
+    """Let in what waits outside: prompts, steering, notes.
+
+    Returns why a hook kept a prompt out, if no other came in.
+    """
+    kept_out = ""
+    prompted = False
     while agent.inbox:
-        agent.session.append(agent.inbox[0])
+        said = agent.inbox[0]
+        why = await welcomed(agent, said)
         agent.inbox.popleft()
+        kept_out = kept_out or why
+        prompted = prompted or (said.origin == "human" and not why)
+    return "" if prompted else kept_out
+
+
+async def unfinished(agent: Agent) -> bool:
+    """Whether there is more to do: the next word is the model's, or a hook has something to say."""
+    if agent.halt or waiting(agent.session.view):
+        return True
+    return await sent_back(agent)
 
 
 def exhausted(agent: Agent, asked: int) -> tuple[EndedWhy, str] | None:
     """Whether a limit forbids one more request."""
     limits, dollars = agent.limits, agent.session.dollars
+    if agent.halt:
+        return "hook", agent.halt
     if limits.turns and asked >= limits.turns:
         return "turns", f"reached the limit of {limits.turns} turns"
     if limits.dollars and dollars >= limits.dollars:

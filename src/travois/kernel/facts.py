@@ -92,7 +92,10 @@ class Offloaded(Fact, frozen=True):
 
 
 class Cleared(Fact, frozen=True):
-    """Old results are shown as this text, by us (`local`) or by the provider (`server`)."""
+    """Old results are shown as this text, by us (`local`) or by the provider (`server`).
+
+    `{call}` in the text stands for the id of each call.
+    """
 
     calls: tuple[str, ...]
     text: str
@@ -106,6 +109,14 @@ class Compacted(Fact, frozen=True):
     last: int
     summary: tuple[AnyBlock, ...]
     by: Literal["notes", "model", "provider", "dropped"]
+    trigger: str = ""
+    before: int = 0
+    """The window in use, in tokens, when it was decided."""
+    after: int = 0
+    """What it was meant to come to; the next reply tells the truth."""
+    seconds: float = 0.0
+    files: tuple[str, ...] = ()
+    """Where the items that gave way can be read."""
 
 
 class Rewound(Fact, frozen=True):
@@ -149,7 +160,7 @@ class Failed(Fact, frozen=True):
     request: str = ""
 
 
-EndedWhy = Literal["end", "failed", "aborted", "turns", "budget", "refusal", "crashed"]
+EndedWhy = Literal["end", "failed", "aborted", "turns", "budget", "refusal", "hook", "crashed"]
 
 
 class Ended(Fact, frozen=True):
@@ -196,10 +207,11 @@ class Spawned(Fact, frozen=True):
 
 
 class Finished(Fact, frozen=True):
-    """A child ended."""
+    """A child ended; `usage` is what it cost us."""
 
     id: str
     outcome: str
+    usage: Usage = Usage()
 
 
 class Changed(Fact, frozen=True):

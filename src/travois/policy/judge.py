@@ -34,7 +34,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     effect: Effect
     because: str
-    by: Literal["rule", "mode"] = "mode"
+    by: Literal["rule", "mode", "hook"] = "mode"
     doubt: bool = False
     """Whether it asks only because not all that a command does is known."""
 

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import anyio
 import msgspec
 
+from travois.engine.hooks import exported
 from travois.engine.ports import Captured, Command, Completed, Env, Job
 from travois.engine.tool import Here, Outcome, Refusal, Tool
 from travois.kernel.blocks import Text
@@ -124,7 +125,7 @@ async def _run(args: BashArgs, env: Env) -> tuple[Completed, Place]:
     """Run the command where the shell stands, or in the workspace if that folder is gone."""
     glimpse = _glimpse(env)
     for place in (Place(env.cwd), Place(env.root, f"{env.cwd} is gone; this ran in {env.root}.")):
-        command = _command(args.command, place.cwd, cage=env.cage)
+        command = _command(args.command, place.cwd, env=env)
         try:
             done = await env.processes.run(command, timeout=args.timeout / 1000, on_output=glimpse)
         except OSError as error:
@@ -135,13 +136,14 @@ async def _run(args: BashArgs, env: Env) -> tuple[Completed, Place]:
     raise AssertionError("the last place returns or raises")
 
 
-def _command(text: str, cwd: str, *, cage: Cage | None, keep: int = KEEP) -> Command:
+def _command(text: str, cwd: str, *, env: Env, keep: int = KEEP) -> Command:
     """The shell that runs this text. A long one is handed over in pieces and put together there."""
     pieces = [text[at : at + ARGUMENT] for at in range(0, len(text), ARGUMENT)] or [""]
     names = "".join(f"${{{number}}}" for number in range(1, len(pieces) + 1))
     shell = next((path for path in SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     argv = (shell, "-c", SCRIPT.replace("@TEXT@", names), os.path.basename(shell), *pieces)
-    return Command(argv, cwd, env={"PWD": cwd}, keep=keep, aside=ASIDE, cage=cage)
+    variables = exported(env.state.get("env", "")) | {"PWD": cwd}
+    return Command(argv, cwd, env=variables, keep=keep, aside=ASIDE, cage=env.cage)
 
 
 def _glimpse(env: Env) -> Callable[[bytes], None]:
@@ -228,7 +230,7 @@ def _signal(number: int) -> str:
 async def _background(args: BashArgs, env: Env) -> Outcome:
     id = _next_id(env)
     try:
-        command = _command(args.command, env.cwd, cage=env.cage, keep=KEEP_JOB)
+        command = _command(args.command, env.cwd, env=env, keep=KEEP_JOB)
         await env.processes.start(command, id=id)
     except OSError as error:
         raise Refusal(f"{error.strerror or error}.") from None

@@ -1,0 +1,162 @@
+"""Hooks as settings write them, and when they listen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Annotated, Literal
+
+import msgspec
+
+from travois.engine.occasions import EVENTS, AnyOccasion
+from travois.policy.rules import Use, matches
+from travois.policy.rules import parse as rule
+
+COMMAND = 600.0
+PROMPTED = 30.0
+LEAVING = 1.5
+LONGEST_LEAVING = 60.0
+"""How many seconds a hook has: in general, before a prompt, and when a session is left."""
+NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
+WORDS = re.compile(r"[A-Za-z0-9_|]*")
+"""Matchers that are lists of names; any other is a regular expression."""
+
+
+class Hook(msgspec.Struct, frozen=True, rename="camel"):
+    """One handler as settings write it, with the event, the matcher and the file around it."""
+
+    type: Literal["command", "http"]
+    command: str = ""
+    args: tuple[str, ...] | None = None
+    shell: Literal["bash", "powershell"] = "bash"
+    url: str = ""
+    headers: dict[str, str] = {}
+    allowed_env_vars: tuple[str, ...] = ()
+    condition: str = msgspec.field(default="", name="if")
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    on_failure: Literal["continue", "block"] = "continue"
+    once: bool = False
+    aside: bool = msgspec.field(default=False, name="async")
+    rewake: bool = msgspec.field(default=False, name="asyncRewake")
+    event: str = ""
+    matcher: str = ""
+    origin: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it runs, for people."""
+        return self.url or " ".join((self.command, *(self.args or ())))
+
+    @property
+    def patience(self) -> float:
+        """How many seconds it has."""
+        if self.event == "SessionEnd":
+            return min(self.timeout or LEAVING, LONGEST_LEAVING)
+        return self.timeout or (PROMPTED if self.event == "UserPromptSubmit" else COMMAND)
+
+    @property
+    def background(self) -> bool:
+        """Whether nobody waits for it; what a notification says changes nothing."""
+        loose = self.aside or self.rewake or self.event == "Notification"
+        return loose and self.type == "command"
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Handlers under one matcher."""
+
+    hooks: tuple[object, ...]
+    matcher: str = ""
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """The hooks of one file, and what the user should know of the rest."""
+
+    hooks: tuple[Hook, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def parse(tree: Mapping[str, object], *, origin: str) -> Parsed:
+    """Read the `hooks` of one settings file; what cannot be used spoils nothing else."""
+    hooks: list[Hook] = []
+    notices: list[str] = []
+    for event, groups in tree.items():
+        if event not in EVENTS:
+            notices.append(f"{origin}: hooks.{event} is ignored: there is no such event here")
+            continue
+        try:
+            told = msgspec.convert(groups, tuple[Group, ...])
+        except msgspec.ValidationError as error:
+            notices.append(f"{origin}: hooks.{event} is ignored: {error}")
+            continue
+        for group in told:
+            _collect(group, event, origin=origin, hooks=hooks, notices=notices)
+    return Parsed(tuple(hooks), tuple(notices))
+
+
+def _collect(
+    group: Group, event: str, *, origin: str, hooks: list[Hook], notices: list[str]
+) -> None:
+    for written in group.hooks:
+        try:
+            hook = msgspec.convert(written, Hook)
+        except msgspec.ValidationError as error:
+            notices.append(f"{origin}: a hook of {event} is ignored: {error}")
+            continue
+        if why := _unusable(hook, group.matcher):
+            notices.append(f"{origin}: a hook of {event} is ignored: {why}")
+            continue
+        around = {"event": event, "matcher": group.matcher, "origin": origin}
+        hooks.append(msgspec.structs.replace(hook, **around))
+
+
+def _unusable(hook: Hook, matcher: str) -> str:
+    if not (hook.command if hook.type == "command" else hook.url):
+        return f"it has no {'command' if hook.type == 'command' else 'url'}"
+    try:
+        re.compile(matcher)
+    except re.error as error:
+        return f"its matcher {matcher!r} is no regular expression: {error}"
+    return ""
+
+
+def listening(hooks: Iterable[Hook], occasion: AnyOccasion, use: Use | None) -> tuple[Hook, ...]:
+    """Those that want to hear of this, each once however many files name it."""
+    found: dict[object, Hook] = {}
+    for hook in hooks:
+        if hook.event != occasion.event or not matching(hook, occasion.subject):
+            continue
+        if hook.condition and not _holds(hook.condition, use):
+            continue
+        found.setdefault(msgspec.json.encode(_bare(hook)), hook)
+    return tuple(found.values())
+
+
+def _bare(hook: Hook) -> Hook:
+    return msgspec.structs.replace(hook, matcher="", origin="")
+
+
+def matching(hook: Hook, subject: str) -> bool:
+    """Whether the hook's matcher means this: one of a list of names, or a regular expression."""
+    matcher = hook.matcher
+    if matcher in ("", "*") or not subject:
+        return True
+    names = WORDS if hook.event == "StopFailure" else NAMES
+    if names.fullmatch(matcher):
+        return subject in (name.strip() for name in re.split(r"[|,]", matcher))
+    return _pattern(matcher).search(subject) is not None
+
+
+@lru_cache(maxsize=256)
+def _pattern(matcher: str) -> re.Pattern[str]:
+    return re.compile(matcher)
+
+
+def _holds(condition: str, use: Use | None) -> bool:
+    """Whether a call is what the rule speaks of; a rule that cannot be read holds."""
+    if use is None:
+        return False
+    try:
+        return matches(rule(condition, "ask"), use)
+    except ValueError:
+        return True

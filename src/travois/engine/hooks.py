@@ -1,0 +1,212 @@
+"""The points of a session at which hooks are heard.
+
+An agent without hooks pays for none of this: every point returns before it builds anything.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from travois.engine import occasions as told
+from travois.engine.agent import Agent
+from travois.engine.amend import Update, amend
+from travois.engine.heard import SILENCE, Around, Heard
+from travois.engine.ports import Warned
+from travois.engine.tool import Outcome
+from travois.kernel.blocks import Call, Text, calls, words
+from travois.kernel.facts import Assistant, Changed, Failed, Noted, Result, User
+from travois.policy.rules import Use
+
+MODES = {"accept-edits": "acceptEdits", "dont-ask": "dontAsk", "bypass": "bypassPermissions"}
+"""Modes by the names that hooks know, where those differ from ours."""
+ERRORS = {
+    "rate": "rate_limit",
+    "overloaded": "overloaded",
+    "auth": "authentication_failed",
+    "quota": "billing_error",
+    "invalid": "invalid_request",
+    "server": "server_error",
+}
+"""Why a provider failed, by the names that hooks know."""
+LONGEST = 10_000
+PREVIEW = 2_000
+"""How many characters of a hook's words the model is shown, and of those that are longer."""
+STOPS = 8
+"""How often in a row hooks may send the model back to work."""
+
+
+async def fire(
+    agent: Agent, occasion: told.AnyOccasion, *, call: str = "", use: Use | None = None
+) -> Heard:
+    """Let hooks hear of this. What they say to the model waits outside till it may come in."""
+    if agent.hooks is None:
+        return SILENCE
+    mode = agent.guard.mode
+    around = Around(_cwd(agent), MODES.get(mode, mode), call, use)
+    heard = await agent.hooks.fire(occasion, around, record=agent.session.append)
+    for message in heard.messages:
+        agent.session.emit(Warned(message))
+    for text in heard.context:
+        agent.inbox.append(User((Text(_bounded(agent, text)),), origin="hook"))
+    if heard.title:
+        agent.session.append(Changed("name", heard.title))
+    if heard.exports:
+        _export(agent, dict(heard.exports))
+    agent.halt = agent.halt or heard.stop
+    return heard
+
+
+def _cwd(agent: Agent) -> str:
+    return agent.session.state.get("cwd", agent.world.root)
+
+
+def _bounded(agent: Agent, text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    last = agent.session.last
+    name = f"hook-{last.seq if last else 0}-{len(agent.inbox)}"
+    path = agent.world.spill(name, text.encode(errors="replace"))
+    return f"{text[:PREVIEW]}\n[{len(text):,} characters in all; the whole text is in {path}]"
+
+
+def _export(agent: Agent, exports: dict[str, str]) -> None:
+    held = exported(agent.session.state.get("env", ""))
+    agent.session.append(Changed("env", msgspec.json.encode(held | exports).decode()))
+
+
+def exported(text: str) -> dict[str, str]:
+    """The variables that hooks have set for commands, out of the session's state."""
+    return msgspec.json.decode(text, type=dict[str, str]) if text else {}
+
+
+def arguments(call: Call) -> object:
+    """A call's arguments as a value; as text if they are no JSON."""
+    try:
+        return msgspec.json.decode(call.args or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return call.args
+
+
+# --- a session and its turns ----------------------------------------------------------------------
+
+
+async def welcomed(agent: Agent, said: User) -> str:
+    """Let a prompt or note in; returns why a hook kept a prompt out, empty if none did."""
+    if agent.hooks is not None and said.origin == "human":
+        heard = await fire(agent, told.UserPromptSubmit(words(said.content)))
+        if heard.block:
+            agent.session.emit(Warned(f"The prompt was not sent; a hook says: {heard.block}"))
+            return heard.block
+    agent.session.append(said)
+    return ""
+
+
+async def sent_back(agent: Agent) -> bool:
+    """Whether a hook sends the model back to work after its last word."""
+    if agent.hooks is None or agent.session.view.replied < 0:
+        return False
+    heard = await fire(agent, told.Stop(agent.sent_back > 0, _last_words(agent), (), ()))
+    if not heard.block or heard.stop:
+        return False
+    if agent.sent_back >= STOPS:
+        agent.session.emit(Warned(f"A Stop hook has blocked {STOPS} times in a row: ending."))
+        return False
+    agent.sent_back += 1
+    agent.session.append(User((Text(_bounded(agent, heard.block)),), origin="hook"))
+    return True
+
+
+async def gave_up(agent: Agent, why: str) -> None:
+    """A turn ended because the provider failed."""
+    last = agent.session.last
+    if agent.hooks is None or last is None:
+        return
+    kind = last.fact.kind if isinstance(last.fact, Failed) else "unknown"
+    await fire(agent, told.StopFailure(ERRORS.get(kind, "unknown"), why, _last_words(agent)))
+
+
+def _last_words(agent: Agent) -> str:
+    view = agent.session.view
+    reply = view.items[view.replied].fact if view.replied >= 0 else None
+    return words(reply.content) if isinstance(reply, Assistant) else ""
+
+
+# --- a call ---------------------------------------------------------------------------------------
+
+
+async def before(agent: Agent, call: Call, use: Use) -> Heard:
+    """What hooks say of a call that neither rules nor the mode deny."""
+    occasion = told.PreToolUse(call.name, arguments(call), call.id)
+    return await fire(agent, occasion, call=call.id, use=use)
+
+
+async def denied(agent: Agent, call: Call, use: Use, *, why: str) -> bool:
+    """Tell hooks that a call was denied; returns whether one lets the model try it again."""
+    occasion = told.PermissionDenied(call.name, arguments(call), call.id, why)
+    return (await fire(agent, occasion, call=call.id, use=use)).retry
+
+
+def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
+    """Change what the session may do, as a hook's answer asks; the change is a fact."""
+    for raw in updates:
+        try:
+            wanted = msgspec.json.decode(raw, type=Update)
+            agent.guard = amend(agent.guard, wanted)
+        except (msgspec.DecodeError, ValueError) as error:
+            agent.session.emit(Warned(f"A hook's change of permissions was ignored: {error}"))
+            continue
+        agent.session.append(Noted("hook changed permissions", bytes(raw).decode()))
+        if wanted.behavior == "allow" and wanted.destination != "session":
+            agent.remember(tuple(spec.text for spec in wanted.rules))
+
+
+async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds: float) -> Outcome:
+    """What a call brought, as hooks let the model see it."""
+    given, lasted = arguments(call), round(seconds * 1000)
+    if outcome.error:
+        occasion = told.PostToolUseFailure(
+            call.name,
+            given,
+            call.id,
+            error=words(outcome.content),
+            is_interrupt=False,
+            duration_ms=lasted,
+        )
+        heard = await fire(agent, occasion, call=call.id, use=use)
+    else:
+        response = response_of(outcome)
+        occasion = told.PostToolUse(call.name, given, response, call.id, lasted)
+        heard = await fire(agent, occasion, call=call.id, use=use)
+    if heard.block:
+        note = f"A hook says of the {call.name} call: {heard.block}"
+        agent.inbox.append(User((Text(_bounded(agent, note)),), origin="hook"))
+    return _rewritten(agent, call, outcome, heard) if heard.output else outcome
+
+
+def response_of(outcome: Outcome) -> object:
+    """A result as programs see it."""
+    return msgspec.json.decode(outcome.detail) if outcome.detail else words(outcome.content)
+
+
+def _rewritten(agent: Agent, call: Call, outcome: Outcome, heard: Heard) -> Outcome:
+    """The output that a hook put in place of a result, which is kept."""
+    blob = agent.world.blobs.put(msgspec.json.encode(outcome))
+    kept = {"call": call.id, "blob": blob}
+    agent.session.append(Noted("hook changed output", msgspec.json.encode(kept).decode()))
+    value: object = msgspec.json.decode(heard.output)
+    text = value if isinstance(value, str) else heard.output
+    return msgspec.structs.replace(outcome, content=(Text(text),), detail=heard.output)
+
+
+async def batch(agent: Agent) -> None:
+    """Tell hooks that all calls of a reply are answered; a block ends the turn."""
+    view = agent.session.view
+    reply, *rest = (item.fact for item in view.items[view.replied :])
+    assert isinstance(reply, Assistant)
+    shown = {fact.call: words(fact.content) for fact in rest if isinstance(fact, Result)}
+    answered = tuple(
+        told.Answered(call.name, arguments(call), call.id, shown.get(call.id, ""))
+        for call in calls(reply.content)
+    )
+    heard = await fire(agent, told.PostToolBatch(answered))
+    agent.halt = agent.halt or heard.block
