@@ -16,6 +16,7 @@ from travois.app.flags import chosen
 from travois.app.sdk import Session
 from travois.app.shapes import Object
 from travois.app.speak import Speaker
+from travois.engine.ports import Warned
 from travois.kernel.blocks import Shown, Text
 from travois.kernel.facts import Ended
 from travois.version import __version__
@@ -42,6 +43,8 @@ async def _once(args: Namespace, prompt: str) -> int:
         if args.input_format == "stream-json":
             await run.listen(session)
         group.cancel_scope.cancel()
+    for notice in session.parting:
+        sys.stderr.write(f"travois: {notice}\n")
     return run.code
 
 
@@ -95,6 +98,8 @@ class Run:
     ) -> None:
         async with aclosing(session.run(prompt)) as events:
             async for event in events:
+                if isinstance(event, Warned) and self._shape != "stream-json":
+                    sys.stderr.write(f"travois: {event.text}\n")
                 for line in speaker.lines(event):
                     self._stream(line)
 

@@ -132,7 +132,10 @@ def _opened(place: Place, id: str, *, parent: str = "", at: int = 0) -> Opened:
 def _leave(log: Log) -> None:
     """A session in which nothing was said leaves nothing behind."""
     said = (entry.fact for entry in log.read())
-    silent = not any(isinstance(fact, User) and fact.origin != "note" for fact in said)
+    silent = not any(
+        isinstance(fact, Ended) or (isinstance(fact, User) and fact.origin == "human")
+        for fact in said
+    )
     log.close()
     if silent:
         from shutil import rmtree

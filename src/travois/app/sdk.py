@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from types import TracebackType
+from typing import Literal
 
 import anyio
 from anyio.abc import TaskGroup
 
+from travois.app import hooking
 from travois.app.compose import Crew, gather
 from travois.app.options import Options
 from travois.engine.loop import turn
@@ -50,6 +52,10 @@ class Session:
         self._group: TaskGroup | None = None
         self._crew: Crew | None = None
         self._scope: anyio.CancelScope | None = None
+        self.leaving: Literal["typed", "other"] = "other"
+        """Why the block will be left: the user typed that they leave, or anything else."""
+        self.parting: tuple[str, ...] = ()
+        """What the user should know once the block is left."""
 
     @property
     def crew(self) -> Crew:
@@ -70,6 +76,8 @@ class Session:
     async def __aenter__(self) -> Session:
         crew = await gather(self._options, model=self._model, person=self._person)
         self._stack.push_async_callback(crew.aclose)
+        crew.notices += await hooking.begin(crew.agent, self._options)
+        self._stack.push_async_callback(self._part)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         self._crew = crew
         return self
@@ -110,6 +118,11 @@ class Session:
             if isinstance(event, Entry) and isinstance(event.fact, Assistant):
                 text = words(event.fact.content)
         return text
+
+    async def _part(self) -> None:
+        """Let hooks hear that the session is left."""
+        typed = self.leaving == "typed"
+        self.parting = await hooking.end(self.crew.agent, typed=typed)
 
     def stop(self) -> None:
         """Stop the turn that runs, if one does."""

@@ -116,6 +116,12 @@ async def sent_back(agent: Agent) -> bool:
     return True
 
 
+async def notify(agent: Agent, kind: str, message: str) -> None:
+    """Tell hooks that a person's attention is wanted."""
+    if agent.hooks is not None:
+        await fire(agent, told.Notification(message, kind, "Travois"))
+
+
 async def gave_up(agent: Agent, why: str) -> None:
     """A turn ended because the provider failed."""
     last = agent.session.last

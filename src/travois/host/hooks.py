@@ -1,0 +1,285 @@
+"""Running hooks: commands through the one spawn function, and requests to URLs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+
+from travois.engine.heard import SILENCE, Around, Heard, Said, merge, understand
+from travois.engine.hooked import Hook, listening
+from travois.engine.occasions import AnyOccasion
+from travois.engine.ports import Captured, Command, Job, Processes
+from travois.host.environment import clean
+from travois.kernel.facts import Hooked
+
+if TYPE_CHECKING:
+    from travois.host.http import Transport
+
+KEEP = 1 << 20
+"""How many bytes of the head and of the tail of a hook's output are kept (each)."""
+SETTING = ("SessionStart", "CwdChanged")
+"""Events at which a hook may set variables for the commands that follow."""
+ROOT = "${CLAUDE_PROJECT_DIR}"
+TAME = re.compile(r"[\w@%+=:,./ -]*")
+"""Paths that mean nothing to a shell but themselves."""
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+Record = Callable[[Hooked], object]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Whose hooks they are, and where its things lie."""
+
+    session: str
+    transcript: str
+    root: str
+    folder: Path
+    """Where files can be put that only this session sees."""
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Which URLs hooks may send to, and which variables with it; none named means any."""
+
+    urls: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+class Background(msgspec.Struct, frozen=True):
+    """A hook that nobody waits for."""
+
+    hook: Hook
+    job: Job
+    call: str
+    deadline: float
+
+
+class LocalHooks:
+    """The hooks of one session on this machine."""
+
+    def __init__(
+        self, hooks: tuple[Hook, ...], processes: Processes, *, place: Place, reach: Reach
+    ) -> None:
+        self._hooks = hooks
+        self._processes = processes
+        self._place = place
+        self._reach = reach
+        self._spent: set[tuple[str, str]] = set()
+        self._background: list[Background] = []
+        self._count = 0
+
+    async def fire(self, occasion: AnyOccasion, around: Around, *, record: Record) -> Heard:
+        """Let all who listen hear of this, side by side; each run is recorded as it ends."""
+        answers = [await self._gathered(late, record) for late in self._over()]
+        chosen = [hook for hook in listening(self._hooks, occasion, around.use) if self._due(hook)]
+        if not chosen:
+            return merge(answers)
+        stdin = self._told(occasion, around)
+        heard: dict[int, Heard] = {}
+        async with anyio.create_task_group() as group:
+            for number, hook in enumerate(chosen):
+
+                async def one(number: int = number, hook: Hook = hook) -> None:
+                    heard[number] = await self._run(hook, around, stdin=stdin, record=record)
+
+                group.start_soon(one)
+        return merge((*answers, *(heard[number] for number in range(len(chosen)))))
+
+    def _due(self, hook: Hook) -> bool:
+        key = (hook.event, hook.name)
+        spent = hook.once and key in self._spent
+        self._spent.add(key)
+        return not spent
+
+    def _told(self, occasion: AnyOccasion, around: Around) -> bytes:
+        told = {
+            "session_id": self._place.session,
+            "transcript_path": self._place.transcript,
+            "cwd": around.cwd,
+            "permission_mode": around.mode,
+            **msgspec.to_builtins(occasion),
+        }
+        try:
+            return msgspec.json.encode(told)
+        except UnicodeEncodeError:  # half a character, which only escapes can say
+            from json import dumps
+
+            return dumps(told).encode()
+
+    async def _run(self, hook: Hook, around: Around, *, stdin: bytes, record: Record) -> Heard:
+        outcome = "stopped"
+        exports: tuple[tuple[str, str], ...] = ()
+        try:
+            if hook.background:
+                outcome = await self._leave(hook, around, stdin=stdin)
+                return SILENCE
+            if hook.type == "http":
+                said = await self._post(hook, stdin)
+            else:
+                said, exports = await self._execute(hook, around, stdin=stdin)
+            heard, outcome = understand(hook, said)
+        except OSError as error:
+            why = f"could not start: {error.strerror or error}"
+            heard, outcome = understand(hook, Said(failure=why))
+        except Exception as error:  # noqa: BLE001 - a hook we cannot run must not end the session
+            heard, outcome = understand(hook, Said(failure=f"broke: {error!r}"))
+        finally:
+            if outcome:
+                record(Hooked(hook.event, hook.name, outcome, around.call))
+        return msgspec.structs.replace(heard, exports=exports)
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    async def _execute(
+        self, hook: Hook, around: Around, *, stdin: bytes
+    ) -> tuple[Said, tuple[tuple[str, str], ...]]:
+        command = self._command(hook, around, stdin)
+        if hook.event not in SETTING:
+            return await self._done(hook, command), ()
+        self._count += 1
+        file = self._place.folder / f"hook-env-{self._count}"
+        file.touch(mode=0o600)
+        variables = {**command.env, "CLAUDE_ENV_FILE": str(file)}
+        try:
+            said = await self._done(hook, msgspec.structs.replace(command, env=variables))
+            return said, tuple(exports(file.read_bytes().decode(errors="replace"), os.environ))
+        finally:
+            file.unlink(missing_ok=True)
+
+    async def _done(self, hook: Hook, command: Command) -> Said:
+        done = await self._processes.run(command, timeout=hook.patience)
+        if done.timed_out:
+            return Said(failure=f"timed out after {hook.patience:g} s")
+        return Said(_text(done.output), _text(done.errors), done.status)
+
+    def _command(self, hook: Hook, around: Around, stdin: bytes) -> Command:
+        root = self._place.root
+        return Command(
+            _argv(hook, root),
+            around.cwd if os.path.isdir(around.cwd) else root,
+            env={"CLAUDE_PROJECT_DIR": root, "CLAUDE_CODE_SESSION_ID": self._place.session},
+            stdin=stdin,
+            keep=KEEP,
+            stderr="merge" if hook.rewake else "apart",
+        )
+
+    async def _leave(self, hook: Hook, around: Around, *, stdin: bytes) -> str:
+        """Start a hook in the background; it is recorded when it has ended."""
+        self._count += 1
+        command = self._command(hook, around, stdin)
+        job = await self._processes.start(command, id=f"hook-{self._count}")
+        deadline = anyio.current_time() + hook.patience
+        self._background.append(Background(hook, job, around.call, deadline))
+        return ""
+
+    def _over(self) -> list[Background]:
+        """Hooks in the background whose time is over, one way or the other."""
+        now = anyio.current_time()
+        over = [b for b in self._background if b.job.status is not None or now > b.deadline]
+        self._background = [b for b in self._background if b not in over]
+        return over
+
+    async def _gathered(self, over: Background, record: Record) -> Heard:
+        """What a hook in the background has said; it can no longer block anything."""
+        hook, job = over.hook, over.job
+        if job.status is None:
+            await job.kill()
+            said = Said(failure=f"timed out after {hook.patience:g} s")
+        else:
+            out = _text(job.fresh())
+            said = Said(out, out if hook.rewake else "", await job.wait())
+        heard, outcome = understand(hook, said)
+        record(Hooked(hook.event, hook.name, outcome, over.call))
+        woken = (said.error,) if hook.rewake and said.status == 2 else ()
+        return Heard(context=(*heard.context, *woken), messages=heard.messages)
+
+    # --- URLs -------------------------------------------------------------------------------------
+
+    async def _post(self, hook: Hook, body: bytes) -> Said:
+        if self._reach.urls and not any(_like(url, hook.url) for url in self._reach.urls):
+            return Said(failure="was not sent: allowedHttpHookUrls does not name its URL")
+        from travois.host.transport import transport
+        from travois.wire.replies import Problem
+
+        travel = transport(hook.url, os.environ)
+        try:
+            with anyio.move_on_after(hook.patience):
+                return await _exchange(travel, hook.url, headers=self._headers(hook), body=body)
+            return Said(failure=f"timed out after {hook.patience:g} s")
+        except Problem as problem:
+            return Said(failure=f"could not be reached: {problem.message}")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await travel.aclose()
+
+    def _headers(self, hook: Hook) -> tuple[tuple[str, str], ...]:
+        """The headers, with the variables filled in that both hook and settings allow."""
+        names = set(hook.allowed_env_vars)
+        if self._reach.variables:
+            names &= set(self._reach.variables)
+        known = {name: os.environ.get(name, "") for name in names}
+        filled = ((name, expand(value, known)) for name, value in hook.headers.items())
+        plain = tuple((name, re.sub(r"[\r\n\0]", "", value)) for name, value in filled)
+        return (("content-type", "application/json"), *plain)
+
+
+async def _exchange(
+    travel: Transport, url: str, *, headers: tuple[tuple[str, str], ...], body: bytes
+) -> Said:
+    async with travel.post(url, headers=headers, body=body) as response:
+        if not 200 <= response.status < 300:
+            return Said(failure=f"was answered with status {response.status}")
+        told = bytearray()
+        async for chunk in response.chunks:
+            told += chunk
+            if len(told) > KEEP:
+                return Said(failure=f"was answered with more than {KEEP:,} bytes")
+        return Said(told.decode(errors="replace"))
+
+
+def _argv(hook: Hook, root: str) -> tuple[str, ...]:
+    """Arguments make it a program of its own; without them it is a line for a shell."""
+    if hook.args is not None:
+        return tuple(word.replace(ROOT, root) for word in (hook.command, *hook.args))
+    line = hook.command.replace(ROOT, root) if TAME.fullmatch(root) else hook.command
+    if hook.shell == "powershell":
+        return ("pwsh", "-NoProfile", "-NonInteractive", "-Command", line)
+    return ("bash", "-c", line)
+
+
+def _text(captured: Captured) -> str:
+    head, tail = (part.decode(errors="replace") for part in (captured.head, captured.tail))
+    if not captured.missing:
+        return captured.joined().decode(errors="replace")
+    return f"{head}\n[{captured.missing:,} bytes were not kept]\n{tail}"
+
+
+def _like(pattern: str, url: str) -> bool:
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), url) is not None
+
+
+def expand(text: str, known: Mapping[str, str]) -> str:
+    """The text with variables filled in; those that are not known are empty."""
+    return VARIABLE.sub(lambda found: known.get(found[1] or found[2], ""), text)
+
+
+def exports(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The variables that lines such as `export NAME=value` set; nothing is run."""
+    import shlex
+
+    known = clean(environ)
+    for line in text.splitlines():
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue
+        for word in words[words[:1] == ["export"] :]:
+            name, equals, value = word.partition("=")
+            if equals and name.isidentifier():
+                known[name] = value if "'" in line else expand(value, known)
+                yield name, known[name]
