@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from travois.host.cage.fence import read_report
 from travois.host.capture import Capture, Drain
+from travois.host.reaper import gone
 from travois.host.spawn import Started
 
 if TYPE_CHECKING:
@@ -46,7 +48,13 @@ class Child:
         self.exited = anyio.Event()
         self.done = anyio.Event()
         self.output, self.errors, self.aside = Capture(keep), Capture(keep), Capture(ASIDE)
+        self.fenced = started.fence.report >= 0
+        """Whether it is not the program itself but what holds the walls around it."""
+        self.failed = False
+        """Whether the walls could not be built, so that nothing ran."""
         self._popen = started.popen
+        self._started = started
+        self._inner = 0
         self._watch = watch
         self._linger: TimerHandle | None = None
         drain = partial(Drain, ended=self._settle, buffer=buffer)
@@ -73,6 +81,16 @@ class Child:
         for drain in self._drains:
             drain.sink = _forget
 
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Whom it tried to reach and may not."""
+        door = self._started.fence.door
+        return door.refused if door else ()
+
+    def unfence(self) -> None:
+        """Tidy up what its walls stood on; it is over."""
+        self._started.after.close()
+
     def close(self) -> None:
         """Let go of everything that is open."""
         self.done.set()
@@ -83,6 +101,7 @@ class Child:
             self._whisper.close()
         for drain in self._drains:
             drain.close()
+        self.unfence()
 
     def _heard(self, chunk: memoryview) -> None:
         self.output.add(chunk)
@@ -93,6 +112,8 @@ class Child:
         self.status = self._popen.poll()
         if self.status is None:
             return False
+        if self.fenced:
+            self._unfenced(self.status)
         self.exited.set()
         if self._whisper is not None:
             self._whisper.pull()
@@ -102,8 +123,25 @@ class Child:
         self._settle()
         return True
 
+    def _unfenced(self, code: int) -> None:
+        """Learn how it ended; what is left inside the walls is dying, and that is waited for."""
+        report = read_report(self._started.fence.report)
+        self.failed = code > 0 and not report.ran
+        self.status = report.status(code)
+        self._inner = report.inner
+        if self._inner and not self._vanished():
+            self._exit.close()
+            self._exit = Exit(self._inner, self._vanished)
+
+    def _vanished(self) -> bool:
+        if self._inner and not gone(self._inner):
+            return False
+        self._inner = 0
+        self._settle()
+        return True
+
     def _settle(self) -> None:
-        if self.status is None or self.done.is_set():
+        if self.status is None or self._inner or self.done.is_set():
             return
         if self.silent:
             self.done.set()

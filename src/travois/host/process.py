@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from signal import SIGKILL
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
+from msgspec.structs import replace
 
 from travois.engine.ports import Captured, Command, Completed
 from travois.host.capture import CHUNK
 from travois.host.child import Child
 from travois.host.environment import clean
 from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, tree
-from travois.host.spawn import spawn
+from travois.host.spawn import Surroundings, spawn
 from travois.host.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from travois.host.cage.network import Network
+    from travois.host.cage.overlay import Overlay
+    from travois.host.cage.probe import Walls
 
 GRACE = 0.4
 """How long a program may take to end by itself once it is told to."""
@@ -63,6 +72,7 @@ class LocalProcesses:
         passed: Collection[str] = (),
         extra: Mapping[str, str] | None = None,
         grace: float = GRACE,
+        walls: Walls | None = None,
     ) -> None:
         self._environ = clean(os.environ, passed=passed) | dict(extra or {})
         self._outer = os.environ.get(MARK, "")
@@ -74,6 +84,8 @@ class LocalProcesses:
         self._jobs: dict[str, LocalJob] = {}
         self._orphans = Orphans(self._mark)
         self._watchdog = Watchdog(self._mark)
+        self._walls = walls
+        self._network: Network | None = None
 
     async def run(
         self,
@@ -86,7 +98,24 @@ class LocalProcesses:
 
         `on_output` sees output as it comes; of a flood it sees only the newest part.
         """
-        child = self._begin(command, watch=on_output)
+        return await self._run(self._begin(command, watch=on_output), timeout=timeout)
+
+    async def attempt(self, command: Command, *, timeout: float) -> Overlay:
+        """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
+        from travois.host.cage import layers, overlay
+
+        assert command.cage is not None, "an attempt needs a cage"
+        copy = await anyio.to_thread.run_sync(layers.prepare, command.cage)
+        try:
+            inside = replace(command, cage=overlay.inner(command.cage, copy))
+            child = self._begin(inside, around=copy.around())
+            completed = await self._run(child, timeout=timeout)
+            return overlay.Overlay(completed, command.cage, copy)
+        except BaseException:
+            copy.remove()
+            raise
+
+    async def _run(self, child: Child, *, timeout: float) -> Completed:
         ended = False
         try:
             with anyio.move_on_after(timeout):
@@ -96,6 +125,8 @@ class LocalProcesses:
             late = child.status is None
             if not ended:
                 await self._end(child)
+        if child.failed:
+            raise _unbuilt(child)
         return Completed(
             status=_status(child),
             output=child.output.taken(),
@@ -103,6 +134,7 @@ class LocalProcesses:
             timed_out=late,
             left_running=self._leave(child),
             aside=child.aside.taken().joined(),
+            refused=child.refused,
         )
 
     async def start(self, command: Command, *, id: str) -> LocalJob:
@@ -125,25 +157,41 @@ class LocalProcesses:
             if self._count:
                 await self._fell()
         self._watchdog.dismiss()
+        if self._network is not None:
+            await anyio.to_thread.run_sync(self._network.close)
 
-    def _begin(self, command: Command, *, watch: Callable[[bytes], None] | None = None) -> Child:
+    def _begin(
+        self,
+        command: Command,
+        *,
+        watch: Callable[[bytes], None] | None = None,
+        around: tuple[str, ...] = (),
+    ) -> Child:
         self._children = {c for c in self._children if c.status is None or not c.silent}
         self._watchdog.wake()
         self._count += 1
         mark = f"{self._mark}-{self._count}-"
         marked = {**self._environ, MARK: self._outer + mark}
-        child = Child(
-            spawn(command, marked), mark, keep=command.keep, buffer=self._buffer, watch=watch
-        )
+        surroundings = Surroundings(marked, self._walls, self._net, around)
+        started = spawn(command, surroundings)
+        child = Child(started, mark, keep=command.keep, buffer=self._buffer, watch=watch)
         self._children.add(child)
         if not self._orphans.sessions:
             adopt_orphans()
         self._orphans.sessions.add(child.pid)
         return child
 
+    def _net(self) -> Network:
+        """The way out for those that may reach some hosts; there is none until one asks."""
+        from travois.host.cage.network import Network
+
+        self._network = self._network or Network()
+        return self._network
+
     def _leave(self, child: Child) -> tuple[int, ...]:
         """Let go of a program that has ended; returns what it left running."""
         left = self._roots(child)
+        child.unfence()
         if not child.silent:
             child.leave()
         else:
@@ -160,7 +208,8 @@ class LocalProcesses:
         """End one program, or all, with everything that it started."""
         children = {only} if only else set(self._children)
         mark = only.mark if only else self._mark
-        found = await fell(lambda: tree(mark, self._roots(only)), grace=self._grace)
+        holders = {child.pid for child in children if child.fenced}
+        found = await fell(lambda: tree(mark, self._roots(only)), grace=self._grace, spared=holders)
         for child in children:
             with anyio.move_on_after(1):
                 await child.exited.wait()
@@ -179,6 +228,12 @@ class LocalProcesses:
         return (running & {only.pid}) | {
             pid for pid, session in orphans.items() if session == only.pid or bears(pid, only.mark)
         }
+
+
+def _unbuilt(child: Child) -> OSError:
+    said = child.errors.taken().joined() or child.output.taken().joined()
+    why = said.decode(errors="replace").strip().rpartition("\n")[2]
+    return OSError(errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}")
 
 
 def _status(child: Child) -> int:

@@ -69,24 +69,43 @@ def send(pid: int, sign: int) -> bool:
     return True
 
 
-async def fell(find: Callable[[], dict[int, int]], *, grace: float) -> dict[int, int]:
-    """End everything that `find` finds, politely first; returns all that was found."""
+def gone(pid: int) -> bool:
+    """Whether an orphan that may have become ours has ended; it is buried then."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return not send(pid, 0)
+
+
+async def fell(
+    find: Callable[[], dict[int, int]], *, grace: float, spared: Collection[int] = ()
+) -> dict[int, int]:
+    """End everything that `find` finds, politely first; returns all that was found.
+
+    Those `spared` at first are what would take the others with it before they could say goodbye.
+    """
     seen: dict[int, int] = {}
     with anyio.move_on_after(grace):
-        await _signal(find, signal.SIGTERM, seen=seen)
+        await _signal(find, signal.SIGTERM, seen=seen, spared=spared)
         return seen
     with anyio.move_on_after(PATIENCE):
         await _signal(find, signal.SIGKILL, seen=seen)
     return seen
 
 
-async def _signal(find: Callable[[], dict[int, int]], sign: int, *, seen: dict[int, int]) -> None:
+async def _signal(
+    find: Callable[[], dict[int, int]],
+    sign: int,
+    *,
+    seen: dict[int, int],
+    spared: Collection[int] = (),
+) -> None:
     """Signal whatever is found until two looks in a row find nothing.
 
     One look takes time: it could miss a child born after it began of a parent dead before it
     came there, and a process that is just becoming another program shows no environment.
     """
-    told: set[int] = set()
+    told = set(spared)
     pause, empty = 0.001, 0
     while empty < 2:
         found = find()

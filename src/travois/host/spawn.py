@@ -5,16 +5,23 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+
+import msgspec
 
 from travois.engine.ports import Command
+from travois.host.cage.fence import Fence, Ground, Unfenced, enclose
+from travois.host.cage.landlock import apart
+from travois.host.cage.probe import Walls
 from travois.host.capture import CHUNK
 from travois.host.ripgrep import resolve
 
 if TYPE_CHECKING:
     from subprocess import Popen
+
+    from travois.host.cage.network import Network
 
 HIGH = 240
 """Descriptors that scripts pick for themselves are lower; the smallest usual limit is 256."""
@@ -35,11 +42,35 @@ class Started(NamedTuple):
     output: int
     errors: int
     aside: int
+    fence: Fence
+    after: ExitStack
+    """What is to be closed when the program and all that it started inside its walls are gone."""
 
 
-def spawn(command: Command, environ: Mapping[str, str]) -> Started:
+class How(TypedDict):
+    """The rest of what a program is started with."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    cwd: str
+    env: Mapping[str, str]
+    pass_fds: tuple[int, ...]
+    start_new_session: bool
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What all programs that we start have in common; `around` goes before the walls of one."""
+
+    environ: Mapping[str, str]
+    walls: Walls | None = None
+    network: Callable[[], Network] | None = None
+    around: tuple[str, ...] = ()
+
+
+def spawn(command: Command, surroundings: Surroundings) -> Started:
     """Start a program in a session of its own. Raises OSError that says why it could not be."""
-    from subprocess import STDOUT, Popen
+    from subprocess import STDOUT
 
     with ExitStack() as theirs, ExitStack() as ours:
         stdin = _input(command.stdin, theirs)
@@ -50,21 +81,48 @@ def spawn(command: Command, environ: Mapping[str, str]) -> Started:
         if said >= 0:
             said = _raised(said, theirs)
             told = {command.aside: str(said)}
+        after = ours.enter_context(ExitStack())
         try:
-            popen = Popen(
-                (resolve(command.argv[0]), *command.argv[1:]),
+            fence = _fenced(command, surroundings, theirs=theirs, after=after)
+            popen = _start(
+                fence,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                cwd=command.cwd,
-                env={**environ, **command.env, **told},
-                pass_fds=(said,) if told else (),
+                cwd=fence.cwd,
+                env={**surroundings.environ, **command.env, **told, **fence.env},
+                pass_fds=(*fence.fds, said) if told else fence.fds,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
             raise _failure(command, error) from error
         ours.pop_all()
-        return Started(popen, output, errors, aside)
+        return Started(popen, output, errors, aside, fence, after)
+
+
+def _fenced(
+    command: Command, surroundings: Surroundings, *, theirs: ExitStack, after: ExitStack
+) -> Fence:
+    argv = (resolve(command.argv[0]), *command.argv[1:])
+    if command.cage is None:
+        return Fence(argv, command.cwd)
+    # The walls are built by another program: what it would find missing is better said by us.
+    for path, need in ((argv[0], os.X_OK), (command.cwd, os.F_OK)):
+        if not os.path.exists(path):
+            raise FileNotFoundError(errno.ENOENT, path)
+        if os.path.isdir(path) is (need == os.X_OK) or not os.access(path, need):
+            raise PermissionError(errno.EACCES, path)
+    ground = Ground(surroundings.walls, surroundings.network, theirs=theirs, after=after)
+    fence = enclose(argv, command.cwd, cage=command.cage, ground=ground)
+    return msgspec.structs.replace(fence, argv=(*surroundings.around, *fence.argv))
+
+
+def _start(fence: Fence, **how: Unpack[How]) -> Popen[bytes]:
+    from subprocess import Popen
+
+    if fence.confine is None:
+        return Popen(fence.argv, **how)
+    return apart(fence.confine, lambda: Popen(fence.argv, **how))
 
 
 def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
@@ -104,6 +162,8 @@ def _raised(fd: int, theirs: ExitStack) -> int:
 
 def _failure(command: Command, error: OSError | ValueError) -> OSError:
     program = command.argv[0]
+    if isinstance(error, Unfenced):
+        return OSError(error.errno, f"cannot start {program} in a sandbox: {error.strerror}")
     if not isinstance(error, OSError):
         why = "its arguments hold a NUL character or half a character"
         return OSError(errno.EINVAL, f"cannot start {program}: {why}")

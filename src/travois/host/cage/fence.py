@@ -1,0 +1,147 @@
+"""A program to start, made into one that starts it behind walls."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from travois.host.cage import bwrap, landlock, seccomp, standin
+from travois.host.cage.probe import Walls
+from travois.policy.cage import Cage
+
+if TYPE_CHECKING:
+    from travois.host.cage.network import Door, Network
+
+NONE = "there is no sandbox here; `travois doctor` says why"
+KILLERS = (2, 4, 5, 6, 7, 8, 9, 11, 13, 14, 15, 24, 25, 31)
+"""Signals that bwrap tells as 128 and their number; programs exit with few of these by choice."""
+
+
+class Unfenced(OSError):
+    """There can be no walls; nothing was started."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """How to start a program so that it is behind walls from its first moment."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str] = {}
+    fds: tuple[int, ...] = ()
+    confine: Callable[[], None] | None = None
+    """To be called in the thread that starts the program, and in no other."""
+    report: int = -1
+    """Where bwrap tells how it went; -1 where there is no bwrap."""
+    door: Door | None = None
+    """The program's way out to the hosts on its list."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What bwrap told."""
+
+    inner: int
+    """The first process of the namespace, by our numbers; 0 if there was none."""
+    ran: bool
+    """Whether the program itself was started."""
+
+    def status(self, code: int) -> int:
+        """The exit status of the program, by that of bwrap."""
+        return 128 - code if code - 128 in KILLERS else code
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What walls stand on: what this machine can do, the way out, and what is to be tidied up."""
+
+    walls: Walls | None
+    network: Callable[[], Network] | None
+    theirs: ExitStack
+    """To be closed once the program is started."""
+    after: ExitStack
+    """To be closed once the program and all that it started are gone."""
+
+
+def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
+    """The fence for one program. Raises `Unfenced` if there can be none."""
+    walls = ground.walls
+    if walls is None or walls.kind == "none":
+        raise Unfenced(errno.ENOTSUP, NONE)
+    if cage.profile == "try":
+        raise Unfenced(errno.ENOTSUP, "a copy to try it in was not made")
+    try:
+        if walls.kind == "full":
+            return _walled(argv, cwd, cage=cage, ground=ground)
+        confine = landlock.confinement(cage, ground.theirs)
+    except OSError as error:
+        raise Unfenced(error.errno, error.strerror) from error
+    return Fence(argv, cwd, {"TMPDIR": cage.temp}, confine=confine)
+
+
+def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
+    assert ground.walls is not None
+    refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
+    for path in bwrap.pins(cage):
+        with suppress(OSError):
+            if (gap := bwrap.gap(path)) and (vacate := standin.occupy(gap)):
+                ground.after.callback(vacate)
+    door = _door(cage, ground)
+    report, told = os.pipe()
+    ground.after.callback(os.close, report)
+    ground.theirs.callback(os.close, told)
+    os.set_blocking(report, False)
+    filtered = _file(seccomp.program(seccomp.families(cage.network, own_net=True)), ground)
+    words = bwrap.arguments(cage, cwd=cwd, known=ground.walls.options)
+    words += ("--json-status-fd", str(told))
+    listed = _file(b"\0".join(map(os.fsencode, [*words, "--seccomp", str(filtered)])), ground)
+    start = (ground.walls.bwrap, "--args", str(listed), "--")
+    fds = (told, filtered, listed)
+    if door is None:
+        return Fence((*start, *argv), "/", {}, fds, report=report)
+    argv = (*start, *door.argv(argv))
+    return Fence(argv, "/", _proxies(), (*fds, door.fd), report=report, door=door)
+
+
+def _door(cage: Cage, ground: Ground) -> Door | None:
+    """The way out to the hosts on a list, where there is one."""
+    if cage.network != "listed" or ground.network is None:
+        return None
+    door = ground.network().open(cage.hosts)
+    ground.theirs.callback(door.passed)
+    ground.after.callback(door.close)
+    return door
+
+
+def _proxies() -> Mapping[str, str]:
+    from travois.host.cage.network import ENVIRON
+
+    return ENVIRON
+
+
+def refuse_own(program: str, folders: tuple[str, ...]) -> None:
+    """A workspace does not choose what builds the walls around it."""
+    place = os.path.realpath(program)
+    if any(place.startswith(os.path.realpath(folder).rstrip("/") + "/") for folder in folders):
+        raise OSError(errno.EPERM, f"{program} lies where programs can write; it is not used")
+
+
+def read_report(fd: int) -> Report:
+    """What bwrap told by the time of its end."""
+    told = b""
+    with suppress(BlockingIOError):
+        told = os.read(fd, 4096)
+    documents = [msgspec.json.decode(line, type=dict[str, int]) for line in told.splitlines()]
+    merged = {key: value for document in documents for key, value in document.items()}
+    return Report(merged.get("child-pid", 0), "exit-code" in merged)
+
+
+def _file(data: bytes, ground: Ground) -> int:
+    """A descriptor that reads as these bytes."""
+    fd = os.memfd_create("cage", os.MFD_CLOEXEC)
+    ground.theirs.callback(os.close, fd)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

@@ -1,0 +1,112 @@
+"""Walls for machines that give us no namespaces: rules on files, and a filter on calls.
+
+Rules only ever allow, and hold for everything below a path. What is pinned or hidden is therefore
+left out by allowing its siblings one by one: beside it nothing can be made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+from travois.host.cage import kernel, seccomp
+from travois.policy.cage import Cage
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+LEAST = 3
+"""Earlier versions let anyone truncate anything."""
+READ = 0b1101
+LIST = 0b1000
+WRITE = 0b0111_0111_1011_0010
+"""All but making devices."""
+OF_FILES = 0b1100_0000_0000_0111
+"""What can be allowed of a file; the rest is about folders."""
+ALL = 0b1111_1111_1111_1111
+ALONE = 0b11
+"""No signal to, and no abstract socket of, anyone outside."""
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+def confinement(cage: Cage, ours: ExitStack) -> Callable[[], None]:
+    """What binds the thread that calls it, and all that it starts, for ever.
+
+    No code of ours runs between fork and exec: it would run in a copy of a process whose other
+    threads are gone. Instead a thread binds itself and then starts the program as ever.
+    """
+    version = kernel.landlock_version()
+    known = ALL if version >= 5 else ALL >> 1
+    attributes = struct.pack("<QQQ", known, 0, ALONE)[: 24 if version >= 6 else 8]
+    ruleset = kernel.landlock_ruleset(attributes)
+    ours.callback(os.close, ruleset)
+    for path, rights in grants(cage):
+        with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
+            _grant(ruleset, path, rights & known)
+    filtered = seccomp.program(seccomp.families(cage.network, own_net=False))
+    return lambda: kernel.confine_thread(ruleset, filtered)
+
+
+def grants(cage: Cage) -> Iterator[tuple[str, int]]:
+    """Which paths may be used how; names may be listed everywhere."""
+    hidden = {os.path.realpath(path) for path in cage.hidden}
+    yield "/", LIST
+    for path in _beside("/", {*hidden, "/dev"}):  # for root, the raw disks are in there
+        yield path, READ
+    for name in DEVICES:
+        yield f"/dev/{name}", READ | WRITE
+    yield os.path.realpath(cage.temp), READ | WRITE
+    if cage.profile == "look":
+        return
+    kept = hidden | {os.path.realpath(path) for path in cage.pinned} | set(cage.pinned)
+    for folder in (*cage.folders, *cage.writable):
+        for path in _beside(folder, kept):
+            yield path, READ | WRITE
+
+
+def _beside(path: str, kept: Collection[str]) -> Iterator[str]:
+    """The path, or as much of what lies in it as leaves out what is kept."""
+    if path in kept:
+        return
+    if not any(one.startswith(path.rstrip("/") + "/") for one in kept):
+        yield path
+        return
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if not entry.is_symlink():
+                yield from _beside(entry.path, kept)
+
+
+def _grant(ruleset: int, path: str, rights: int) -> None:
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            rights &= OF_FILES
+        kernel.landlock_add(ruleset, struct.pack("<Qi", rights, fd))
+    finally:
+        os.close(fd)
+
+
+def apart(confine: Callable[[], None], start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+    """Start a program from a thread that is confined and then ends."""
+    from threading import Thread
+
+    outcome: list[Popen[bytes] | OSError | ValueError] = []
+
+    def body() -> None:
+        try:
+            confine()
+            outcome.append(start())
+        except (OSError, ValueError) as error:
+            outcome.append(error)
+
+    thread = Thread(target=body, name="travois-confined")
+    thread.start()
+    thread.join()
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]

@@ -1,0 +1,131 @@
+"""Calls into the kernel that no program in a cage has a use for, refused by a filter.
+
+The filter is a program for the kernel's own little machine: it sees the number of a call and its
+plain arguments, never what a pointer leads to. So a call whose arguments hide behind a pointer
+(`clone3`, `openat2`) is said not to exist, and programs take the older call that can be judged.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Iterable, Iterator
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+LOAD, SAME, LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+ALLOW, ERROR = 0x7FFF0000, 0x00050000
+NUMBER, MACHINE, ARGUMENTS = 0, 4, 16
+SETUID, CREATE = 0o4000, 0o100
+NAMESPACES = 0x7E020000
+"""The flags of `clone` that open a namespace."""
+TERMINAL_TRICKS = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX: typing into a terminal."""
+MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+FOREIGN = 0x40000000
+"""Calls of x86_64 from here on are those of another set, x32."""
+
+REFUSED = """
+ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272,
+pidfd_getfd 438 438, io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427,
+bpf 321 280, userfaultfd 323 282, perf_event_open 298 241, add_key 248 217, request_key 249 218,
+keyctl 250 219, mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, unshare 272 97,
+setns 308 268, open_tree 428 428, move_mount 429 429, fsopen 430 430, fsconfig 431 431,
+fsmount 432 432, fspick 433 433, mount_setattr 442 442, open_by_handle_at 304 265,
+init_module 175 105, finit_module 313 273, delete_module 176 106, kexec_load 246 104,
+kexec_file_load 320 294, reboot 169 142, swapon 167 224, swapoff 168 225, acct 163 89,
+settimeofday 164 170, clock_settime 227 112, syslog 103 116, fanotify_init 300 262
+"""
+ABSENT = "clone3 435 435, openat2 437 437"
+BITS = f"""
+clone 56 220 0 {NAMESPACES}, chmod 90 - 1 {SETUID}, fchmod 91 52 1 {SETUID},
+fchmodat 268 53 2 {SETUID}, fchmodat2 452 452 2 {SETUID}, mknod 133 - 1 {SETUID},
+mknodat 259 33 2 {SETUID}, creat 85 - 1 {SETUID}
+"""
+"""Refused if an argument has one of these bits: name, numbers, which argument, bits."""
+OPENS = "open 2 - 1 2, openat 257 56 2 3"
+"""Make files: name, numbers, which argument has the flags, which the mode."""
+IOCTL, SOCKET = "ioctl 16 29", "socket 41 198"
+
+Step = tuple[int, int, int, int]
+
+
+def families(network: str, *, own_net: bool) -> tuple[int, ...]:
+    """The kinds of sockets that a program may open.
+
+    A net of its own has nobody to talk to but the program itself, so it may; path names lead to
+    sockets of others unless mounts hide them, so without mounts those are closed.
+    """
+    if own_net:
+        return (AF_UNIX, AF_INET, AF_INET6)
+    return (AF_INET, AF_INET6) if network == "on" else ()
+
+
+def program(sockets: Iterable[int]) -> bytes:
+    """The filter for this machine; raises OSError on one that we know no numbers of."""
+    machine = os.uname().machine
+    if machine not in MACHINES:
+        raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
+    return b"".join(struct.pack("<HBBI", *step) for step in _steps(machine, tuple(sockets)))
+
+
+def _steps(machine: str, sockets: tuple[int, ...]) -> Iterator[Step]:
+    yield (LOAD, 0, 0, MACHINE)
+    yield from _unless(SAME, MACHINES[machine], _refuse(errno.ENOSYS))
+    yield (LOAD, 0, 0, NUMBER)
+    if machine == "x86_64":
+        yield from _when(LEAST, FOREIGN, _refuse(errno.ENOSYS))
+    for number, *_ in _table(REFUSED, machine):
+        yield from _when(SAME, number, _refuse())
+    for number, *_ in _table(ABSENT, machine):
+        yield from _when(SAME, number, _refuse(errno.ENOSYS))
+    for number, which, bits in _table(BITS, machine):
+        yield from _when(SAME, number, [_argument(which), *_when(ANY_BIT, bits, _refuse()), _end()])
+    for number, flags, mode in _table(OPENS, machine):
+        made = [_argument(mode), *_when(ANY_BIT, SETUID, _refuse())]
+        yield from _when(SAME, number, [_argument(flags), *_when(ANY_BIT, CREATE, made), _end()])
+    for number, *_ in _table(IOCTL, machine):
+        tricks = [step for trick in TERMINAL_TRICKS for step in _when(SAME, trick, _refuse())]
+        yield from _when(SAME, number, [_argument(1), *tricks, _end()])
+    for number, *_ in _table(SOCKET, machine):
+        yield from _when(SAME, number, [*_sockets(sockets), *_refuse()])
+    yield _end()
+
+
+def _sockets(kinds: tuple[int, ...]) -> Iterator[Step]:
+    yield _argument(0)
+    for kind in kinds:
+        yield from _when(SAME, kind, [_end()])
+    if AF_INET in kinds:  # libc asks the kernel by NETLINK_ROUTE which addresses there are
+        route = [_argument(2), *_when(SAME, 0, [_end()])]
+        yield from _when(SAME, AF_NETLINK, route)
+
+
+def _table(text: str, machine: str) -> Iterator[list[int]]:
+    """The numbers of calls on this machine, each with what else its row says."""
+    column = list(MACHINES).index(machine) + 1
+    for row in text.split(","):
+        words = row.split()
+        if words[column] != "-":
+            yield [int(words[column]), *map(int, words[3:])]
+
+
+def _when(test: int, value: int, then: list[Step]) -> list[Step]:
+    return [(test, 0, len(then), value), *then]
+
+
+def _unless(test: int, value: int, then: list[Step]) -> list[Step]:
+    return [(test, len(then), 0, value), *then]
+
+
+def _argument(which: int) -> Step:
+    """The low half of an argument, which is all that the kernel itself looks at here."""
+    return (LOAD, 0, 0, ARGUMENTS + 8 * which)
+
+
+def _refuse(number: int = errno.EPERM) -> list[Step]:
+    return [(RETURN, 0, 0, ERROR | number)]
+
+
+def _end() -> Step:
+    return (RETURN, 0, 0, ALLOW)
