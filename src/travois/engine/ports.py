@@ -5,7 +5,7 @@ Concrete classes live in `host` and `store`; only `app.compose` knows both sides
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
@@ -70,7 +70,7 @@ class Stat(msgspec.Struct, frozen=True):
     size: int
     modified: float
     link: str = ""
-    """Where it really is, if the path itself is a link."""
+    """Where it really is, if links lead elsewhere than the path says."""
 
 
 class Stale(Exception):
@@ -78,7 +78,10 @@ class Stale(Exception):
 
 
 class Files(Protocol):
-    """Files as bytes, by absolute path. Errors are OSError, with the path."""
+    """Files as bytes, by absolute path. Errors are OSError, with the path.
+
+    The disk follows no links: a call opens the paths that were judged, which have none.
+    """
 
     async def stat(self, path: str) -> Stat | None:
         """What the path is; None if nothing is there."""
@@ -160,6 +163,8 @@ class Completed(msgspec.Struct, frozen=True):
     """Processes that it started and left behind."""
     aside: bytes = b""
     """What it said to us alone: the last few kilobytes of it."""
+    refused: tuple[str, ...] = ()
+    """Whom it tried to reach over the network and may not, and why, in words."""
 
 
 class Job(Protocol):
@@ -186,6 +191,39 @@ class Job(Protocol):
         ...
 
 
+class Change(msgspec.Struct, frozen=True):
+    """One path that an attempt left different; `size` is what it has there."""
+
+    path: str
+    kind: Literal["added", "changed", "deleted", "renamed"]
+    size: int
+    was: str = ""
+    """Its path before, if it was renamed."""
+
+
+class Attempt(Protocol):
+    """A program that ran in a copy of the workspace, until what it did is kept or dropped."""
+
+    completed: Completed
+    changes: tuple[Change, ...]
+
+    async def read(self, path: str) -> bytes:
+        """The bytes that a path has in the copy."""
+        ...
+
+    async def keep(self, *, named: Collection[str] = ()) -> tuple[Change, ...]:
+        """Make it real, each file at once; returns what was not kept.
+
+        What is pinned or has a protected name is kept only if it, or a folder above it, is named.
+        Raises `Stale`, with nothing kept, if the real files changed since the attempt began.
+        """
+        ...
+
+    async def drop(self) -> None:
+        """Forget the copy; nothing of it stays."""
+        ...
+
+
 class Processes(Protocol):
     """The only way in which anything is ever started."""
 
@@ -197,6 +235,10 @@ class Processes(Protocol):
         on_output: Callable[[bytes], None] | None = None,
     ) -> Completed:
         """Run to the end. On timeout or cancellation the whole process tree is killed first."""
+        ...
+
+    async def attempt(self, command: Command, *, timeout: float) -> Attempt:
+        """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
         ...
 
     async def start(self, command: Command, *, id: str) -> Job:
@@ -284,6 +326,11 @@ class Env(Protocol):
 
     @property
     def blobs(self) -> Blobs: ...
+
+    @property
+    def hidden(self) -> Callable[[str], bool]:
+        """Says of a path whether a rule keeps it from being shown in what the call finds."""
+        ...
 
     def spill(self, call: str, data: bytes) -> str:
         """Keep a large output in the session's folder; returns the path that Read can open."""
