@@ -9,3 +9,4 @@ from hypothesis import settings
 settings.register_profile("build", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("build")
+os.environ["CLAUDE_CONFIG_DIR"] = os.devnull  # the settings of whoever runs the tests are theirs

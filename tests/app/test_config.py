@@ -35,7 +35,7 @@ def test_each_value_is_told_with_the_place_that_decided_it(
     assert ["permissions.deny", "WebFetch", str(user)] in rows
     assert ["permissions.deny", "Bash(rm:*)", str(project)] in rows
     assert ["timeouts.idle", "90.0", "default"] in rows
-    assert "permissions.allow is ignored" in told.err
+    assert "is not trusted with 1 of its settings" in told.err
 
 
 def test_one_key_or_one_group_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

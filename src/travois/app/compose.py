@@ -69,14 +69,7 @@ async def gather(
     options: Options, *, model: Model | None = None, person: Person | None = None
 ) -> Crew:
     """Everything that a session needs, open and ready for its first turn."""
-    place = _place(options)
-    loaded = load(
-        place.home,
-        place.project.root,
-        environ=os.environ,
-        given=options.settings,
-        chosen=_flags(options),
-    )
+    place, loaded = prepare(options)
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
         session = Session(opened.log)
@@ -101,14 +94,25 @@ async def gather(
             patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
             chance=random,
         )
-        notices = (*loaded.notices, *rights.remarks(loaded), *damage(opened.log))
+        notices = (*loaded.notices, *rights.remarks(loaded, place.cwd), *damage(opened.log))
         return Crew(opened.id, agent, key_source, notices, stack.pop_all())
 
 
-def _place(options: Options) -> Place:
+def prepare(options: Options) -> tuple[Place, Loaded]:
+    """Where a session will be, and the settings that hold there."""
     cwd = os.path.realpath(options.cwd or os.getcwd())
     home = homes.locate(os.environ).prepare()
-    return Place(home, projects.identify(home, cwd), cwd)
+    place = Place(home, projects.identify(home, cwd), cwd)
+    loaded = load(
+        home,
+        place.project.root,
+        cwd=cwd,
+        environ=os.environ,
+        given=options.settings,
+        chosen=_flags(options),
+        sources=options.sources,
+    )
+    return place, loaded
 
 
 def _flags(options: Options) -> dict[str, Value]:

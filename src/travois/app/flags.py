@@ -14,6 +14,7 @@ COMMANDS = {
     "audit": "prove from its log what a session sent",
     "permissions": "why something may run or not; dry runs of rules",
     "config": "settings, and which file decided them",
+    "trust": "let a folder's own settings hold, or no longer",
     "lab": "a local API simulator to test agents with",
 }
 """Commands and the module of `app.commands` that has them."""
@@ -71,6 +72,7 @@ def _talking(top: ArgumentParser) -> None:
     add("--system-prompt", default="", metavar="TEXT", help="replace the system prompt")
     add("--append-system-prompt", default="", metavar="TEXT", help="add to the system prompt")
     add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
+    add("--setting-sources", default="", metavar="LIST", help="of user, project, local")
     add("--verbose", action="store_true", help=SUPPRESS)
 
 
@@ -114,6 +116,7 @@ def chosen(args: Namespace) -> Options:
         disallowed=tuple(r for word in flat(args.disallowedTools) for r in split(word)),
         folders=tuple(flat(args.add_dir)),
         settings=args.settings,
+        sources=args.setting_sources,
         system=args.system_prompt,
         append_system=args.append_system_prompt,
         max_turns=args.max_turns,

@@ -15,6 +15,7 @@ class Options(msgspec.Struct, frozen=True):
     disallowed: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     settings: str = ""
+    sources: str = ""
     system: str = ""
     append_system: str = ""
     max_turns: int = 0

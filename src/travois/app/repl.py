@@ -11,6 +11,8 @@ from contextlib import aclosing
 
 import anyio
 
+from travois.app import trusting
+from travois.app.compose import prepare
 from travois.app.flags import chosen
 from travois.app.sdk import Session
 from travois.engine.ports import Answer, Event, Question, Retrying, Running, Warned
@@ -35,6 +37,8 @@ def talk(args: Namespace) -> int:
 
 async def _talk(args: Namespace) -> int:
     terminal = Terminal()
+    place, loaded = prepare(chosen(args))
+    await trusting.ask(place.home, loaded, terminal)
     async with Session(chosen(args), person=terminal) as session:
         crew = session.crew
         terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")

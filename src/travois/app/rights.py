@@ -6,38 +6,31 @@ import os
 
 from travois.kernel.faults import Fault
 from travois.policy.judge import Guard
-from travois.policy.rules import EFFECTS, Effect, Rule, idle, parse
+from travois.store.layers import FLAGS
 from travois.store.settings import Loaded
+
+FOLDERS = "permissions.additionalDirectories"
 
 
 def guard(loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ()) -> Guard:
     """The mode, rules and folders that these settings give a session in this folder."""
-    rights = loaded.settings.permissions
-    folders = [cwd]
-    for folder in rights.additional_directories:
-        path = os.path.realpath(os.path.expanduser(folder))
-        if not os.path.isdir(path):
-            raise Fault(f"{folder} is not a folder", fix="--add-dir takes folders that exist.")
-        folders.append(path)
-    return Guard(rights.mode, rules(loaded), tuple(folders), readable=readable, own=own)
+    mode = loaded.settings.permissions.mode
+    folders = tuple(path for path in _folders(loaded, cwd).values() if path)
+    return Guard(mode, loaded.rules, (cwd, *folders), readable=readable, own=own)
 
 
-def rules(loaded: Loaded) -> tuple[Rule, ...]:
-    """All rules, each with the place that it came from."""
-    rights = loaded.settings.permissions
-    texts: dict[Effect, tuple[str, ...]] = {
-        "deny": rights.deny,
-        "ask": rights.ask,
-        "allow": rights.allow,
-    }
-    return tuple(
-        parse(text, effect, origin=loaded.origin(f"permissions.{effect}", text))
-        for effect in EFFECTS
-        for text in texts[effect]
-    )
+def remarks(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
+    """What the user should know of folders that are not there."""
+    missing = (name for name, path in _folders(loaded, cwd).items() if not path)
+    return tuple(f"{loaded.origin(FOLDERS, each)}: {each} is not a folder" for each in missing)
 
 
-def remarks(loaded: Loaded) -> tuple[str, ...]:
-    """What the user should know of rules that can never match."""
-    found = ((rule, idle(rule)) for rule in rules(loaded))
-    return tuple(f"{rule.origin}: {rule.tool} is ignored: {why}" for rule, why in found if why)
+def _folders(loaded: Loaded, cwd: str) -> dict[str, str]:
+    """More folders to work in, by name; empty for those that are not there."""
+    found: dict[str, str] = {}
+    for name in loaded.settings.permissions.additional_directories:
+        path = os.path.realpath(os.path.join(cwd, os.path.expanduser(name)))
+        found[name] = path if os.path.isdir(path) else ""
+        if not found[name] and loaded.origin(FOLDERS, name) == FLAGS:
+            raise Fault(f"{name} is not a folder", fix="--add-dir takes folders that exist.")
+    return found

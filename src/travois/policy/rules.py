@@ -34,9 +34,13 @@ class Rule(msgspec.Struct, frozen=True):
     base: str = ""
     """The folder that `/path` counts from; empty means the workspace."""
 
+    @property
+    def text(self) -> str:
+        """The rule as it is written."""
+        return f"{self.tool}({self.what})" if self.what else self.tool
+
     def __str__(self) -> str:
-        text = f"{self.tool}({self.what})" if self.what else self.tool
-        return f"{self.effect} {text}" + (f" ({self.origin})" if self.origin else "")
+        return f"{self.effect} {self.text}" + (f" ({self.origin})" if self.origin else "")
 
 
 def parse(text: str, effect: Effect, *, origin: str = "", base: str = "") -> Rule:

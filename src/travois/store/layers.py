@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeGuard
 
 import msgspec
 
 from travois.kernel.faults import Fault
-from travois.policy import rules
+from travois.policy.flaws import remark
+from travois.policy.rules import EFFECTS, Rule
+from travois.store import foreign, trust
 from travois.store.home import Home
-from travois.store.settings import Loaded, Settings
+from travois.store.origins import Where, files, levels, read, run
+from travois.store.reading import (
+    DEFAULTS,
+    UNITED,
+    Layer,
+    Level,
+    checked,
+    known,
+    nearest,
+    nested,
+    parsed_rules,
+    words,
+)
+from travois.store.settings import Json, Loaded, Settings
+from travois.store.wants import scripts, sift
 
-MANAGED = Path("/etc/travois/settings.json")
-PREFIX = "TRAVOIS_"
-SPOKEN_FOR = frozenset(("TRAVOIS_HOME", "TRAVOIS_JOB"))
-"""Variables of ours that are no settings."""
-UNITED = frozenset(
-    (
-        "permissions.allow",
-        "permissions.ask",
-        "permissions.deny",
-        "permissions.additionalDirectories",
-        "permissions.examples",
-        "envPassthrough",
-    )
-)
-"""Lists to which every layer adds; anything else is taken whole from the last layer that has it."""
-TIGHT = frozenset(("default", "plan", "dont-ask", "dontAsk"))
-"""Modes that give no right that was not there before."""
-WIDENING = frozenset(
-    ("permissions.allow", "permissions.additionalDirectories", "envPassthrough", "maxBudgetUsd")
-)
+ETC = Path("/etc")
+FLAGS = "command line"
+BYPASS = "permissions.disableBypassPermissionsMode"
 
 Value = str | int | float | bool | tuple[str, ...]
-Tree = dict[str, object]
-
-
-class Layer(msgspec.Struct, frozen=True):
-    """The settings of one place, by key; `text` is what the user wrote there."""
-
-    where: str
-    values: Tree
-    text: str = ""
-    ours: bool = True
-    """Whether the user wrote it; what comes with a workspace may only tighten."""
 
 
 def load(
@@ -53,255 +41,159 @@ def load(
     root: str,
     *,
     environ: Mapping[str, str],
+    cwd: str = "",
     given: str = "",
     chosen: Mapping[str, Value] | None = None,
-    managed: Path = MANAGED,
+    sources: str = "",
+    etc: Path = ETC,
 ) -> Loaded:
     """The settings in force in a workspace.
 
-    `given` is a file or a JSON object for this run; `chosen` are flags, by key. What the machine's
-    administrator wrote is laid on last: nothing overrides it.
+    `given` is a file or a JSON object for this run; `chosen` are flags, by key; `sources` names
+    the files that count, if not all do. What the machine's administrator wrote is laid on last:
+    nothing overrides it.
     """
-    stack = _Stack()
-    own = Path(root) / ".travois"
-    stack.read(home.settings)
-    stack.read(own / "settings.json", ours=False)
-    stack.read(own / "settings.local.json", ours=False)
-    if given:
-        stack.lay(_given(given))
-    for layer in _environment(environ, stack.notices):
+    where = Where(home, root, cwd or root, trust.root(root))
+    stack = _Stack(where)
+    for level in levels(sources):
+        for layer in files(where, level, environ):
+            stack.lay(layer)
+        if level == "user":
+            stack.settle()
+    for layer in run(where, given, environ, notices=stack.notices):
         stack.lay(layer)
     for key, value in (chosen or {}).items():
-        stack.lay(Layer("command line", {key: value}))
-    stack.read(managed)
+        stack.lay(Layer(FLAGS, {key: value}, base=where.cwd))
+    for path in (*foreign.managed(etc), etc / "travois" / "settings.json"):
+        own = path.parent.name == "travois"
+        for layer in read(path, level="managed", own=own):
+            stack.lay(layer)
     return stack.loaded()
 
 
 class _Stack:
     """Layers, merged as they are laid on."""
 
-    def __init__(self) -> None:
-        self.values: Tree = dict(DEFAULTS)
+    def __init__(self, where: Where) -> None:
+        self.where = where
+        self.values: Json = dict(DEFAULTS)
         self.origins: dict[str, str] = dict.fromkeys(DEFAULTS, "default")
         self.notices: list[str] = []
+        self.rules: dict[tuple[str, ...], Rule] = {}
+        self.hooks: list[tuple[Level, str, Json]] = []
+        self.wanted: list[str] = []
+        self.agreed = trust.agreed(where.home, where.trusted)
+        self.held: Json = dict(DEFAULTS)
 
-    def read(self, path: Path, *, ours: bool = True) -> None:
-        """Lay on a file, if it is there."""
-        try:
-            text = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            raise Fault(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
-        self.lay(_parsed(text, where=str(path), ours=ours))
+    def settle(self) -> None:
+        """Hold what the user's own files say against what comes with the workspace."""
+        self.held = dict(self.values)
 
     def lay(self, layer: Layer) -> None:
         """Put one more layer on top."""
-        _check(layer)
+        layer = checked(foreign.adapted(layer))
+        self.notices += layer.notices
+        self.notices += [_stray(layer, key) for key in layer.values if not known(key)]
+        values = {key: value for key, value in layer.values.items() if known(key)}
+        layer = msgspec.structs.replace(layer, values=values)
+        if not layer.ours:
+            layer = self._sifted(layer)
         for key, value in layer.values.items():
-            if not _known(key):
-                self.notices.append(f"{layer.where}: {_stray(key)}")
-            elif not layer.ours and _widens(key, value):
-                self.notices.append(
-                    f"{layer.where}: {key} is ignored: files of a workspace may only tighten"
-                )
-            else:
-                self._set(key, value, where=layer.where)
+            self._set(key, value, where=layer.where)
+        for rule in (rule for effect in EFFECTS for rule in parsed_rules(layer, effect)):
+            self._rule(rule, layer)
+        if layer.hooks:
+            self.hooks.append((layer.level, layer.where, layer.hooks))
+
+    def _sifted(self, layer: Layer) -> Layer:
+        found = sift(layer, self.held, agreed=self.agreed, places=self.where.places)
+        self.wanted += (text for text in found.wanted if text not in self.wanted)
+        self.notices += [
+            f"{layer.at(key)} is ignored: files of a workspace may not say that"
+            for key in found.never
+        ]
+        return msgspec.structs.replace(layer, values=found.values, hooks=found.hooks)
 
     def _set(self, key: str, value: object, *, where: str) -> None:
         if key not in UNITED:
             self.values[key], self.origins[key] = value, where
             return
-        held = _words(self.values[key])
-        fresh = [word for word in dict.fromkeys(_words(value)) if word not in held]
+        held = words(self.values[key])
+        fresh = [word for word in dict.fromkeys(words(value)) if word not in held]
         self.values[key] = [*held, *fresh]
         self.origins |= {f"{key}[{word}]": where for word in fresh}
         if fresh:
             earlier = self.origins[key] if held else ""
             self.origins[key] = f"{earlier}, {where}" if earlier else where
 
+    def _rule(self, rule: Rule, layer: Layer) -> None:
+        """Add a rule, unless the very same is there: `/path` means another in each place."""
+        anchored = rule.what.startswith("/") and not rule.what.startswith("//")
+        same = (rule.effect, rule.tool, rule.what, rule.base if anchored else "")
+        if same in self.rules:
+            return
+        self.rules[same] = rule
+        if why := remark(rule) or (anchored and _astray(rule)):
+            place = layer.at(f"permissions.{rule.effect}", rule.text)
+            self.notices.append(f"{place}: {rule.text} {why}")
+
     def loaded(self) -> Loaded:
         """What they come to."""
-        settings = msgspec.convert(_nested(self.values), Settings)
-        return Loaded(settings, self.origins, tuple(self.notices))
+        self._forbid_bypass()
+        hooks = tuple((where, tree) for _, where, tree in self._running())
+        run = (path for _, tree in hooks for path in scripts(tree, self.where.places))
+        files = tuple(dict.fromkeys(run))
+        status = trust.status(self.where.home, self.where.trusted, self.wanted)
+        found = [
+            rule for effect in EFFECTS for rule in self.rules.values() if rule.effect == effect
+        ]
+        return Loaded(
+            settings=msgspec.convert(nested(self.values), Settings),
+            origins=self.origins,
+            notices=(*self.notices, *self._left_out()),
+            rules=(*(Rule("Edit", f"/{f}", "ask", "a hook runs it") for f in files), *found),
+            hooks=hooks,
+            scripts=files,
+            trust=status,
+            root=self.where.trusted,
+            wanted=tuple(self.wanted),
+        )
+
+    def _running(self) -> list[tuple[Level, str, Json]]:
+        """The hooks that are not switched off; an administrator's are so only by themselves."""
+        if not self.values["disableAllHooks"]:
+            return self.hooks
+        by = self.origins["disableAllHooks"]
+        return [hook for hook in self.hooks if hook[0] == "managed" and hook[1] != by]
+
+    def _left_out(self) -> Iterator[str]:
+        fresh = [text for text in self.wanted if trust.digest(text) not in self.agreed]
+        if fresh:
+            kinds = ", ".join(dict.fromkeys(text.partition(":")[0] for text in fresh))
+            yield (
+                f"{self.where.trusted} is not trusted with {len(fresh)} of its settings, "
+                f"which are left out ({kinds}); `travois trust` shows and allows them"
+            )
+
+    def _forbid_bypass(self) -> None:
+        mode, by = "permissions.defaultMode", self.origins[BYPASS]
+        if not self.values[BYPASS] or self.values[mode] not in ("bypass", "bypassPermissions"):
+            return
+        if self.origins[mode] == FLAGS:
+            raise Fault("Mode bypass is switched off here", why=f"{BYPASS} in {by}")
+        self.notices.append(f"{self.origins[mode]}: mode bypass is switched off by {by}")
+        self._set(mode, "default", where=by)
 
 
-# --- where layers come from ----------------------------------------------------------------------
-
-
-def _given(text: str) -> Layer:
-    if text.lstrip().startswith("{"):
-        return _parsed(text.encode(errors="replace"), where="--settings")
-    try:
-        return _parsed(Path(text).expanduser().read_bytes(), where=text)
-    except OSError as error:
-        raise Fault(
-            f"--settings {text} cannot be read",
-            why=str(error.strerror),
-            fix="Give a file, or a JSON object that begins with {.",
-        ) from error
-
-
-def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Layer]:
-    """Variables such as TRAVOIS_TIMEOUTS_IDLE, one for each setting that is a single value."""
-    names = {_variable(key): key for key in DEFAULTS if key not in UNITED}
-    for name, text in environ.items():
-        if key := names.get(name):
-            yield Layer(name, {key: _typed(text, key=key)})
-        elif name.startswith(PREFIX) and name not in SPOKEN_FOR:
-            near = nearest(name.removeprefix(PREFIX), (n.removeprefix(PREFIX) for n in names))
-            if near:
-                notices.append(f"{name} is not a setting; did you mean {PREFIX}{near}?")
-
-
-def _variable(key: str) -> str:
-    spaced = "".join(f"_{c}" if c.isupper() else c for c in key)
-    return PREFIX + spaced.replace(".", "_").upper()
-
-
-def _typed(text: str, *, key: str) -> object:
-    if isinstance(DEFAULTS[key], str):
-        return text
-    try:
-        return msgspec.json.decode(text.lower())
-    except ValueError:
-        return text
-
-
-# --- reading one layer ---------------------------------------------------------------------------
-
-
-def _parsed(data: bytes, *, where: str, ours: bool = True) -> Layer:
-    text = data.decode("utf-8-sig", errors="replace")
-    try:
-        tree: object = msgspec.json.decode(text) if text.strip() else {}
-    except msgspec.DecodeError as error:
-        raise Fault(
-            f"{where} is not valid JSON",
-            why=_flaw(text) or str(error),
-            fix="Settings are one JSON object, without comments or trailing commas.",
-        ) from None
-    if not _is_tree(tree):
-        raise Fault(f"{where} is not a JSON object", fix='It should look like {"model": "..."}.')
-    return Layer(where, _flat(tree), text, ours)
-
-
-def _flaw(text: str) -> str:
-    """Where a text stops being JSON, and what should have stood there."""
-    import json
-
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        return f"line {error.lineno}, column {error.colno}: {error.msg}"
-    return ""
-
-
-def _check(layer: Layer) -> None:
-    """See that every value is of the kind that its key asks for."""
-    known = {key: value for key, value in layer.values.items() if _known(key)}
-    try:
-        settings = msgspec.convert(_nested(known), Settings)
-    except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at `$.")
-        key = place.rstrip("`").partition("[")[0]
-        spot = _spot(layer.text, key)
-        raise Fault(f"{layer.where}: {key or 'a key'}{spot} is wrong", why=problem) from None
-    for effect in ("allow", "ask", "deny"):
-        for rule in getattr(settings.permissions, effect):
-            _check_rule(rule, where=f"{layer.where}: permissions.{effect}")
-    if settings.permissions.examples:
-        _check_examples(settings, where=layer.where)
-
-
-def _check_examples(settings: Settings, *, where: str) -> None:
-    """See that the rules of this layer mean what their examples say."""
-    from travois.policy.examples import wrong
-
-    rights = settings.permissions
-    texts = {"deny": rights.deny, "ask": rights.ask, "allow": rights.allow}
-    known = tuple(rules.parse(text, effect) for effect in rules.EFFECTS for text in texts[effect])
-    for example in rights.examples:
-        if why := wrong(example, known):
-            fix = "Change the rule or the example; `travois permissions why` explains decisions."
-            raise Fault(f"{where}: permissions.examples", why=why, fix=fix)
-
-
-def _check_rule(rule: str, *, where: str) -> None:
-    try:
-        rules.parse(rule, "deny")
-    except ValueError as error:
-        raise Fault(
-            f"{where} has a rule that cannot be understood",
-            why=str(error),
-            fix="Rules look like Bash, Bash(git diff:*) or Read(~/.ssh/**).",
-        ) from None
-
-
-def _spot(text: str, key: str) -> str:
-    """The line of a key, as far as looking for its name tells."""
-    found = text.find(f'"{key.rpartition(".")[2]}"')
-    return f" (line {text.count(chr(10), 0, found) + 1})" if found >= 0 else ""
-
-
-def _flat(tree: Tree) -> Tree:
-    """By key, as in `timeouts.idle`."""
-    flat: Tree = {}
-    for name, value in tree.items():
-        if name in BRANCHES and _is_tree(value):
-            flat |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            flat[name] = value
-    return flat
-
-
-def _nested(flat: Tree) -> Tree:
-    tree: Tree = {}
-    for key, value in flat.items():
-        head, dot, rest = key.partition(".")
-        branch = tree.setdefault(head, {}) if dot else None
-        if _is_tree(branch):
-            branch[rest] = value
-        else:
-            tree[head] = value
-    return tree
-
-
-def flatten(settings: Settings) -> Tree:
-    """All settings by key."""
-    return _flat(msgspec.to_builtins(settings))
-
-
-def _is_tree(value: object) -> TypeGuard[Tree]:
-    return isinstance(value, dict)
-
-
-def _words(value: object) -> tuple[str, ...]:
-    return msgspec.convert(value, tuple[str, ...])
-
-
-def _known(key: str) -> bool:
-    return key in DEFAULTS or key in BRANCHES or key.startswith("env.")
-
-
-def _widens(key: str, value: object) -> bool:
-    if key == "permissions.defaultMode":
-        return value not in TIGHT
-    return key in WIDENING or key.startswith("env.")
-
-
-def _stray(key: str) -> str:
+def _stray(layer: Layer, key: str) -> str:
     near = nearest(key, DEFAULTS)
-    return f"{key} is not a setting" + (f"; did you mean {near}?" if near else "")
+    return f"{layer.at(key)} is not a setting" + (f"; did you mean {near}?" if near else "")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant; empty if none is like it."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.75)), "")
-
-
-_TREE: Tree = msgspec.to_builtins(Settings())
-BRANCHES = frozenset(name for name, value in _TREE.items() if _is_tree(value))
-DEFAULTS = flatten(Settings())
+def _astray(rule: Rule) -> str:
+    """Why a deny or ask rule probably does not mean what it says: `/etc` is below its base."""
+    top = rule.what.strip("/").partition("/")[0]
+    there = os.path.exists(os.path.join("/", top)) and "*" not in top
+    if rule.effect == "allow" or not there or os.path.exists(os.path.join(rule.base, top)):
+        return ""
+    return f"means a path below {rule.base}; write /{rule.what} for one from / on"

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.policy.judge import ALIASES, MODES, Mode
+from travois.policy.rules import Rule
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -23,6 +24,9 @@ ModeName = Literal[
     "bypassPermissions",
     "manual",
 ]
+Status = Literal["trusted", "changed", "unknown", "refused"]
+"""Whether the user trusts what a folder asks for; only the first lets any of it happen."""
+Json = dict[str, object]
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -37,6 +41,7 @@ class Permissions(Part, frozen=True):
     deny: tuple[str, ...] = ()
     default_mode: ModeName = "default"
     additional_directories: tuple[str, ...] = ()
+    disable_bypass_permissions_mode: Literal["", "disable"] = ""
     examples: tuple[str, ...] = ()
     """`RULE matches TEXT` or `RULE does not match TEXT`, checked when the file is loaded."""
 
@@ -67,6 +72,38 @@ class Retry(Part, frozen=True):
     max_wait: Seconds = 60.0
 
 
+class Network(Part, frozen=True):
+    """Whom commands in the sandbox may reach."""
+
+    mode: Literal["", "off", "listed", "on"] = ""
+    """Empty means that it depends on the command."""
+    allowed_domains: tuple[str, ...] = ()
+    denied_domains: tuple[str, ...] = ()
+
+
+class Filesystem(Part, frozen=True):
+    """What commands in the sandbox may write and read, besides the workspace."""
+
+    allow_write: tuple[str, ...] = ()
+    deny_write: tuple[str, ...] = ()
+    deny_read: tuple[str, ...] = ()
+
+
+class Sandbox(Part, frozen=True):
+    """The walls around commands."""
+
+    enabled: bool = True
+    required: bool = False
+    """Whether not to start at all where there can be none."""
+    look_first: bool = True
+    """Whether an unproven command is first run where it can change nothing."""
+    allow_unsandboxed_commands: bool = False
+    """Whether the model may ask for a command to run outside."""
+    excluded_commands: tuple[str, ...] = ()
+    network: Network = Network()
+    filesystem: Filesystem = Filesystem()
+
+
 class Settings(Part, frozen=True):
     """All settings; zero means that there is no limit, empty that nothing was chosen."""
 
@@ -81,6 +118,11 @@ class Settings(Part, frozen=True):
     """Names of our own variables that those programs may see besides the harmless ones."""
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
+    sandbox: Sandbox = Sandbox()
+    disable_all_hooks: bool = False
+    """But those of the machine's administrator."""
+    allowed_http_hook_urls: tuple[str, ...] = ()
+    http_hook_allowed_env_vars: tuple[str, ...] = ()
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -90,6 +132,17 @@ class Loaded(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     """By key, as in `timeouts.idle`; for one rule of a list, as in `permissions.deny[Bash]`."""
     notices: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    """All rules, each with its origin and the folder that its paths count from."""
+    hooks: tuple[tuple[str, Json], ...] = ()
+    """The hooks that may run: each place that names some, with its events as they were written."""
+    scripts: tuple[str, ...] = ()
+    """Files of the workspace that those hooks run: to change one is to change the hook."""
+    trust: Status = "unknown"
+    root: str = ""
+    """The folder that trust is about."""
+    wanted: tuple[str, ...] = ()
+    """What the workspace asks for and only trust gives, a line each."""
 
     def origin(self, key: str, item: str = "") -> str:
         """Which file, variable or flag decided this."""

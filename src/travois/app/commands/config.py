@@ -10,20 +10,22 @@ import msgspec
 from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.kernel.faults import Fault
 from travois.store.home import locate
-from travois.store.layers import flatten, load, nearest
+from travois.store.layers import load
 from travois.store.project import identify
+from travois.store.reading import flatten, nearest
 from travois.store.settings import Loaded
 
 MORE = """\
 Later ones win, but what any of them denies stays denied:
   defaults
-  /etc/travois/settings.json             of this machine
-  settings.json in your Travois home     yours
-  .travois/settings.json                 of a workspace; may only tighten
+  settings.json in your Travois home     yours; before it ~/.claude/settings.json
+  .travois/settings.json                 of a workspace; until you trust it, may only tighten
   .travois/settings.local.json           likewise, not to be committed
   --settings FILE or JSON                of one run
   TRAVOIS_MODEL, TRAVOIS_MAX_TURNS, ...  the environment
   flags                                  the command line
+  /etc/travois/settings.json             of this machine
+Beside each file, the one in .claude (or /etc/claude-code) is read; ours wins.
 """
 
 
@@ -43,9 +45,12 @@ def register(commands: Commands) -> None:
 def run_explain(args: Namespace) -> int:
     """Print settings and their origins."""
     home = locate(os.environ)
-    root = identify(home, os.getcwd()).root
-    loaded = load(home, root, environ=os.environ, given=args.settings)
-    values = flatten(loaded.settings)
+    cwd = os.path.realpath(os.getcwd())
+    root = identify(home, cwd).root
+    loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
+    values = flatten(loaded.settings) | {
+        f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
+    }
     keys = [key for key in values if args.key in (key, key.partition(".")[0]) or not args.key]
     if not keys:
         near = nearest(args.key, values)
@@ -54,7 +59,7 @@ def run_explain(args: Namespace) -> int:
     for notice in loaded.notices:
         warn(notice)
     if args.json:
-        told = {key: {"value": values[key], "origin": loaded.origin(key)} for key in keys}
+        told = {key: {"value": values[key], "origin": _origin(key, loaded)} for key in keys}
         say(msgspec.json.encode(told).decode())
         return 0
     rows = [row for key in keys for row in _rows(key, values[key], loaded)]
@@ -64,7 +69,14 @@ def run_explain(args: Namespace) -> int:
 
 def _rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, str, str]]:
     """One line for a value; for a list one line for each of its items."""
-    if isinstance(value, list | tuple) and value:
+    if isinstance(value, list | tuple) and value and not key.startswith("hooks."):
         items = msgspec.convert(value, tuple[str, ...])
         return [(key, clean(item, lines="show"), loaded.origin(key, item)) for item in items]
-    return [(key, clean(msgspec.json.encode(value).decode()), loaded.origin(key))]
+    return [(key, clean(msgspec.json.encode(value).decode()), _origin(key, loaded))]
+
+
+def _origin(key: str, loaded: Loaded) -> str:
+    """The place that decided a setting; for hooks, all places that name some."""
+    event = key.removeprefix("hooks.")
+    named = [where for where, tree in loaded.hooks if event != key and event in tree]
+    return ", ".join(named) or loaded.origin(key)

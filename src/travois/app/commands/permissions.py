@@ -24,6 +24,7 @@ from travois.policy.examples import wrong
 from travois.policy.judge import Guard
 from travois.policy.plan import Step
 from travois.policy.rules import Rule
+from travois.store import trust
 from travois.store.home import Home, locate
 from travois.store.layers import load
 from travois.store.log import Skipped, history
@@ -78,6 +79,11 @@ def register(commands: Commands) -> None:
     check = command(below, "check", what="judge cases from standard input", more=CHECK)
     check.add_argument("--json", action="store_true", help="JSON lines (the only form there is)")
     check.set_defaults(run=run_check)
+    kept = command(below, "list", what="list the rules in force here, and who said so")
+    kept.set_defaults(run=run_list)
+    forget = command(below, "forget", what="no longer allow what you once always allowed here")
+    forget.add_argument("rule", metavar="RULE", help="as `travois permissions list` prints it")
+    forget.set_defaults(run=run_forget)
     test = command(below, "test", what="try rules on their examples and on the past", more=TEST)
     test.add_argument("rules", metavar="RULES", help="a file")
     test.add_argument("--history", action="store_true", help="replay the recorded sessions")
@@ -90,8 +96,9 @@ def register(commands: Commands) -> None:
 def run_why(args: Namespace) -> int:
     """Explain one decision; exit code 0 if it is to allow, 1 if not."""
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
-    loaded = load(home, identify(home, cwd).root, environ=os.environ, given=args.settings)
-    for notice in (*loaded.notices, *rights.remarks(loaded)):
+    root = identify(home, cwd).root
+    loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
+    for notice in (*loaded.notices, *rights.remarks(loaded, cwd)):
         warn(notice)
     guard = rights.guard(loaded, cwd, own=str(home.path))
     guard = replace(guard, mode=_mode(args.mode)) if args.mode else guard
@@ -141,6 +148,24 @@ def _needs(step: Step) -> str:
 
 def _touches(step: Step) -> str:
     return clean(", ".join(f"{access.kind} {access.target}" for access in step.accesses))
+
+
+def run_list(args: Namespace) -> int:
+    """Print the rules in force here."""
+    home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
+    loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
+    rows = [(rule.effect, clean(rule.text, lines="show"), rule.origin) for rule in loaded.rules]
+    say(table([("EFFECT", "RULE", "SAID BY"), *rows]) if rows else "There are no rules here.")
+    return 0
+
+
+def run_forget(args: Namespace) -> int:
+    """Drop a rule that an answer made."""
+    home, root = locate(os.environ).prepare(), trust.root(os.getcwd())
+    if not trust.forget(home, root, args.rule):
+        fix = "`travois permissions list` prints them; rules of files are to be changed there."
+        raise Fault(f"No answer of yours here allows {args.rule!r}", fix=fix)
+    return 0
 
 
 def run_check(args: Namespace) -> int:

@@ -1,0 +1,53 @@
+"""`travois trust`: let what a folder brings with it hold, or no longer."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+
+from travois.app.commands.plain import Commands, command, say, table
+from travois.app.trusting import shown, told
+from travois.kernel.faults import Fault
+from travois.store import trust
+from travois.store.home import locate
+from travois.store.layers import load
+from travois.store.project import identify
+
+MORE = """\
+Settings that come with a folder (.travois, .claude) may tighten at once. What they want beyond
+that (hooks, variables, allow rules, more folders, a model) holds once you trust the folder with
+it. Trust is bound to what was shown: whatever changes later is asked about again. It covers the
+whole repository and its worktrees.
+"""
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "trust", what="trust a folder with its own settings", more=MORE)
+    top.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this one")
+    top.add_argument("--revoke", action="store_true", help="trust it no longer")
+    top.add_argument("--list", action="store_true", help="list trusted folders")
+    top.set_defaults(run=run_trust)
+
+
+def run_trust(args: Namespace) -> int:
+    """Trust a folder, or not; exit code 1 if there was nothing to revoke."""
+    home = locate(os.environ)
+    if args.list:
+        found = [(str(len(each.agreed)), each.path) for each in trust.known(home) if each.trusted]
+        say(table([("SETTINGS", "FOLDER"), *found]) if found else "No folder is trusted.")
+        return 0
+    folder = os.path.realpath(args.folder)
+    if args.revoke:
+        gone, root = trust.revoke(home.prepare(), trust.root(folder)), trust.root(folder)
+        say(f"{shown(root)} is no longer trusted." if gone else f"{shown(root)} was not trusted.")
+        return 0 if gone else 1
+    if not os.path.isdir(folder):
+        raise Fault(f"{args.folder} is not a folder")
+    home.prepare()
+    loaded = load(home, identify(home, folder).root, cwd=folder, environ=os.environ)
+    if loaded.trust != "trusted" and loaded.wanted:
+        say(told(home, loaded))
+    trust.trust(home, loaded.root, loaded.wanted)
+    say(f"{shown(loaded.root)} is trusted.")
+    return 0

@@ -1,0 +1,63 @@
+"""The question whether a folder is trusted, and what exactly would be trusted."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from travois.policy.glyphs import UNSEEN
+from travois.store import trust
+from travois.store.home import Home
+from travois.store.settings import Loaded
+
+ODD = re.compile(f"{UNSEEN.pattern}|[\t\n]")
+FIRST = "brings settings that run programs or give rights"
+LATER = "asks for more than you trusted it with"
+ASK = "Trust this folder with them? [y]es / no, work without them: "
+
+
+class Reader(Protocol):
+    """Somebody who can be shown lines and asked for one."""
+
+    def line(self, text: str) -> None:
+        """Show a line."""
+        ...
+
+    async def read(self, prompt: str) -> str | None:
+        """Ask for a line; None when they leave."""
+        ...
+
+
+async def ask(home: Home, loaded: Loaded, reader: Reader) -> None:
+    """Ask about what a folder wants and the user has not answered yet, and keep the answer."""
+    if loaded.trust in ("trusted", "refused") or not loaded.wanted:
+        return
+    reader.line(told(home, loaded))
+    _drop_typed()
+    answer = await reader.read(ASK)
+    if answer is None:
+        return
+    say = trust.trust if answer.strip().lower() in ("y", "yes") else trust.refuse
+    say(home, loaded.root, loaded.wanted)
+
+
+def told(home: Home, loaded: Loaded) -> str:
+    """Everything that trust would let happen, a line each, with nothing hidden."""
+    agreed = trust.agreed(home, loaded.root)
+    fresh = [text for text in loaded.wanted if trust.digest(text) not in agreed]
+    what = LATER if loaded.trust == "changed" else FIRST
+    return "\n".join((f"{shown(loaded.root)} {what}:", *(f"  {shown(text)}" for text in fresh)))
+
+
+def shown(text: str) -> str:
+    """A text in which every character can be seen."""
+    return ODD.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _drop_typed() -> None:
+    """Forget what was typed before the question could be read: it is no answer."""
+    import termios
+    from contextlib import suppress
+
+    with suppress(termios.error):
+        termios.tcflush(0, termios.TCIFLUSH)

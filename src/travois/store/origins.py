@@ -1,0 +1,124 @@
+"""Where settings come from: files of ours and of other agents, variables, one run's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.store import foreign, trust
+from travois.store.home import Home
+from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parsed
+
+PREFIX = "TRAVOIS_"
+SPOKEN_FOR = frozenset(("TRAVOIS_HOME", "TRAVOIS_JOB"))
+"""Variables of ours that are no settings."""
+SOURCES: tuple[Level, ...] = ("user", "project", "local")
+ANSWERS = "your answers in this folder"
+
+
+class Where(msgspec.Struct, frozen=True):
+    """The places that settings of a session come from."""
+
+    home: Home
+    root: str
+    cwd: str
+    trusted: str
+    """The folder that trust is about."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The folders of the workspace."""
+        return tuple(dict.fromkeys((self.root, self.cwd)))
+
+
+def levels(named: str) -> tuple[Level, ...]:
+    """Which of the files count, weakest first."""
+    picked = [word.strip() for word in named.split(",") if word.strip()]
+    if strange := [word for word in picked if word not in SOURCES]:
+        fix = "It takes user, project and local, parted by commas."
+        raise Fault(f"--setting-sources does not know {strange[0]!r}", fix=fix)
+    return tuple(level for level in SOURCES if level in picked or not picked)
+
+
+def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[Layer]:
+    """The files of a level: the other agent's, then our own."""
+    theirs = foreign.user(environ)
+    if level == "user":
+        if theirs is not None:
+            yield from read(theirs, level=level, own=False, base=str(theirs.parent))
+        yield from read(where.home.settings, level=level, base=str(where.home.path))
+        allow = trust.remembered(where.home, where.trusted)
+        if allow:
+            yield Layer(ANSWERS, {"permissions.allow": allow}, level=level, base=where.trusted)
+        return
+    name = "settings.json" if level == "project" else "settings.local.json"
+    path = Path(where.cwd if level == "project" else where.trusted, ".claude", name)
+    if theirs is None or os.path.realpath(path) != os.path.realpath(theirs):
+        yield from read(path, level=level, own=False, base=where.cwd)
+    base = where.root if level == "project" else where.cwd
+    yield from read(Path(where.root, ".travois", name), level=level, base=base)
+
+
+def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Iterator[Layer]:
+    """The layer of a file, if it is there."""
+    try:
+        if not path.exists():
+            return
+        if not path.is_file():
+            raise Fault(f"Settings cannot be read: {path}", why="it is not a plain file")
+        data = path.read_bytes()
+    except OSError as error:
+        raise Fault(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
+    yield parsed(data, where=str(path), level=level, foreign=not own, base=base)
+
+
+def run(
+    where: Where, given: str, environ: Mapping[str, str], *, notices: list[str]
+) -> Iterator[Layer]:
+    """What was said for this run: --settings, and variables."""
+    if given.lstrip().startswith("{"):
+        yield parsed(given.encode(errors="replace"), where="--settings", base=where.cwd)
+    elif given:
+        yield _given(Path(given).expanduser(), given)
+    yield from _environment(environ, notices)
+
+
+def _given(path: Path, text: str) -> Layer:
+    try:
+        return parsed(path.read_bytes(), where=text, base=str(path.absolute().parent))
+    except OSError as error:
+        raise Fault(
+            f"--settings {text} cannot be read",
+            why=str(error.strerror),
+            fix="Give a file, or a JSON object that begins with {.",
+        ) from error
+
+
+def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Layer]:
+    """Variables such as TRAVOIS_TIMEOUTS_IDLE, one for each setting that is a single value."""
+    names = {_variable(key): key for key in DEFAULTS if key not in UNITED}
+    for name, text in environ.items():
+        if key := names.get(name):
+            yield Layer(name, {key: _typed(text, key=key)})
+        elif name.startswith(PREFIX) and name not in SPOKEN_FOR:
+            near = nearest(name.removeprefix(PREFIX), (n.removeprefix(PREFIX) for n in names))
+            if near:
+                notices.append(f"{name} is not a setting; did you mean {PREFIX}{near}?")
+
+
+def _variable(key: str) -> str:
+    spaced = "".join(f"_{c}" if c.isupper() else c for c in key)
+    return PREFIX + spaced.replace(".", "_").upper()
+
+
+def _typed(text: str, *, key: str) -> object:
+    if isinstance(DEFAULTS[key], str):
+        return text
+    try:
+        return msgspec.json.decode(text.lower())
+    except ValueError:
+        return text

@@ -1,0 +1,246 @@
+"""One place of settings, read and checked: what is wrong is told with its file, line and cure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Literal, TypeGuard
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.kernel.faults import Fault
+from travois.policy import rules
+from travois.policy.flaws import flaw
+from travois.policy.rules import EFFECTS, Effect, Rule
+from travois.store.settings import Json, Settings
+
+Level = Literal["user", "project", "local", "run", "managed"]
+ALIASES = {"sandbox.failIfUnavailable": "sandbox.required"}
+UNLIKE = frozenset("*?[")
+"""What makes a path a pattern, which walls cannot be built around."""
+WALLS = tuple(f"sandbox.filesystem.{name}" for name in ("allowWrite", "denyWrite", "denyRead"))
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """The settings of one place, by key; `text` is what was written there."""
+
+    where: str
+    values: Json
+    text: str = ""
+    level: Level = "run"
+    foreign: bool = False
+    """Whether it was written for another agent, which knows keys that we do not."""
+    base: str = ""
+    """The folder that paths in its rules count from."""
+    hooks: Json = {}
+    notices: tuple[str, ...] = ()
+
+    @property
+    def ours(self) -> bool:
+        """Whether the user wrote it, and not whoever made the workspace."""
+        return self.level not in ("project", "local")
+
+    def at(self, key: str, item: str = "") -> str:
+        """A key of this place, for people: file, key and line."""
+        line = _line(self.text, key, item)
+        return f"{self.where}: {key}" + (f" (line {line})" if line else "")
+
+
+def parsed(
+    data: bytes, *, where: str, level: Level = "run", foreign: bool = False, base: str = ""
+) -> Layer:
+    """The layer that a text of settings makes."""
+    text = data.decode("utf-8-sig", errors="replace")
+    try:
+        tree: object = msgspec.json.decode(text) if text.strip() else {}
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Fault(
+            f"{where} is not valid JSON",
+            why=_broken(text) or str(error),
+            fix="Settings are one JSON object, without comments or trailing commas.",
+        ) from None
+    if not is_tree(tree):
+        raise Fault(f"{where} is not a JSON object", fix='It should look like {"model": "..."}.')
+    hooks = tree.pop("hooks", {})
+    values = {ALIASES.get(key, key): value for key, value in flat(tree).items()}
+    layer = Layer(where, values, text, level, foreign, base)
+    if not is_tree(hooks):
+        why, fix = "it is no object", 'It should look like {"PreToolUse": [...]}.'
+        raise Fault(f"{layer.at('hooks')} is wrong", why=why, fix=fix)
+    return replace(layer, hooks=hooks)
+
+
+def checked(layer: Layer) -> Layer:
+    """The same layer, once every value is of the kind that its key asks for.
+
+    What another agent's file allows in words that we do not understand is left out of it.
+    """
+    fine = {key: value for key, value in layer.values.items() if known(key)}
+    try:
+        settings = msgspec.convert(nested(fine), Settings)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`").partition("[")[0]
+        raise Fault(f"{layer.at(key or 'a key')} is wrong", why=problem) from None
+    layer = _with_rules(layer, settings)
+    for key in WALLS:
+        layer = _with_walls(layer, key)
+    if settings.permissions.examples:
+        _check_examples(layer, settings)
+    return layer
+
+
+def parsed_rules(layer: Layer, effect: Effect) -> tuple[Rule, ...]:
+    """The rules of a layer that was checked."""
+    texts = words(layer.values.get(f"permissions.{effect}", ()))
+    return tuple(rules.parse(t, effect, origin=layer.where, base=layer.base) for t in texts)
+
+
+def _with_rules(layer: Layer, settings: Settings) -> Layer:
+    rights = settings.permissions
+    for effect in EFFECTS:
+        key, texts = f"permissions.{effect}", {"deny": rights.deny, "ask": rights.ask}
+        for text in texts.get(effect, rights.allow):
+            verdict, why = _sense(text, effect)
+            if why:
+                what = f"{layer.at(key, text)} has a rule that cannot be {verdict}"
+                fix = "Rules look like Bash, Bash(git diff:*) or Read(~/.ssh/**)."
+                layer = _without(layer, key, text, fault=Fault(what, why=why, fix=fix))
+    return layer
+
+
+def _sense(text: str, effect: Effect) -> tuple[str, str]:
+    """What is not possible with a rule, and why."""
+    try:
+        why = flaw(rules.parse(text, effect))
+    except ValueError as error:
+        return "understood", str(error)
+    return "enforced", f"{text!r}: {why}" if why else ""
+
+
+def _with_walls(layer: Layer, key: str) -> Layer:
+    """See that walls can be built around what is named; a folder may end in `/**`."""
+    paths = [path.removesuffix("/**") for path in words(layer.values.get(key, ()))]
+    if not paths:
+        return layer
+    plain = [path for path in paths if not UNLIKE.intersection(path)]
+    layer = replace(layer, values={**layer.values, key: plain})
+    for path in paths:
+        if path not in plain:
+            what = f"{layer.at(key, path)} has a pattern that cannot be enforced"
+            fix = "Name a file or a folder; a rule such as Read(**/*.pem) may have patterns."
+            layer = _without(layer, key, path, fault=Fault(what, why=repr(path), fix=fix))
+    return layer
+
+
+def _without(layer: Layer, key: str, item: str, *, fault: Fault) -> Layer:
+    """Leave out what gives a right in words of another agent; anything else stops the start."""
+    if not layer.foreign or key not in ("permissions.allow", WALLS[0]):
+        raise fault
+    left = [word for word in words(layer.values[key]) if word != item]
+    notice = f"{fault.what}: {fault.why}; it is left out"
+    values = {**layer.values, key: left}
+    return replace(layer, values=values, notices=(*layer.notices, notice))
+
+
+def _check_examples(layer: Layer, settings: Settings) -> None:
+    """See that the rules of this layer mean what their examples say."""
+    from travois.policy.examples import wrong
+
+    found = tuple(rule for effect in EFFECTS for rule in parsed_rules(layer, effect))
+    for example in settings.permissions.examples:
+        if why := wrong(example, tuple(replace(rule, base="") for rule in found)):
+            fix = "Change the rule or the example; `travois permissions why` explains decisions."
+            raise Fault(layer.at("permissions.examples", example), why=why, fix=fix)
+
+
+def _broken(text: str) -> str:
+    """Where a text stops being JSON, and what should have stood there."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f"line {error.lineno}, column {error.colno}: {error.msg}"
+    except RecursionError:
+        return "it is nested too deeply"
+    return ""
+
+
+def _line(text: str, key: str, item: str) -> int:
+    """The line of a key, or of one item of its list, as far as looking for them tells."""
+    at = 0
+    for name in key.split("."):
+        at = max(text.find(f'"{name}"', at), at)
+    found = at if text.startswith('"', at) else -1
+    for spelling in (json.dumps(item, ensure_ascii=False), json.dumps(item)) if item else ():
+        found = max(found, text.find(spelling, at))
+    return text.count("\n", 0, found) + 1 if found >= 0 else 0
+
+
+def flat(tree: Json, shape: Json | None = None) -> Json:
+    """By key, as in `timeouts.idle`."""
+    shape, found = _SHAPE if shape is None else shape, Json()
+    for name, value in tree.items():
+        inner = shape.get(name)
+        if is_tree(inner) and is_tree(value):
+            found |= {f"{name}.{key}": each for key, each in flat(value, inner).items()}
+        else:
+            found[f'"{name}"' if shape and "." in name else name] = value
+    return found
+
+
+def nested(values: Json) -> Json:
+    """The tree that these keys make."""
+    tree: Json = {}
+    for key, value in values.items():
+        branch, names = tree, _names(key)
+        for name in names[:-1]:
+            inner = branch.setdefault(name, {})
+            assert is_tree(inner)
+            branch = inner
+        branch[names[-1]] = value
+    return tree
+
+
+def _names(key: str) -> list[str]:
+    """The words of a key; the name of a variable may have dots."""
+    return key.split(".", 1) if key.startswith("env.") else key.split(".")
+
+
+def flatten(settings: Settings) -> Json:
+    """All settings by key."""
+    return flat(msgspec.to_builtins(settings))
+
+
+def is_tree(value: object) -> TypeGuard[Json]:
+    """Whether this is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """Whether this is a JSON array."""
+    return isinstance(value, list)
+
+
+def words(value: object) -> tuple[str, ...]:
+    """A list of texts."""
+    return msgspec.convert(value, tuple[str, ...])
+
+
+def known(key: str) -> bool:
+    """Whether there is such a setting, or a group of settings."""
+    group = any(name.startswith(f"{key}.") for name in DEFAULTS)
+    return key in DEFAULTS or group or key == "env" or key.startswith("env.")
+
+
+def nearest(word: str, among: Iterable[str]) -> str:
+    """The word that was probably meant; empty if none is like it."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(among), n=1, cutoff=0.75)), "")
+
+
+_SHAPE: Json = msgspec.to_builtins(Settings())
+DEFAULTS = flatten(Settings())
+UNITED = frozenset(key for key, value in DEFAULTS.items() if isinstance(value, tuple))
+"""Lists to which every layer adds; anything else is taken whole from the last layer that has it."""

@@ -1,0 +1,126 @@
+"""What comes with a workspace: it may tighten at once; anything else only by the user's trust."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from travois.policy.paths import inside
+from travois.store.reading import UNITED, Layer, is_list, words
+from travois.store.settings import Json, Permissions
+from travois.store.trust import digest
+
+STRICT = ("plan", "dont-ask", "default", "accept-edits", "auto", "bypass")
+"""Modes, the strictest first."""
+TIGHT = frozenset(
+    (
+        "permissions.deny",
+        "permissions.ask",
+        "permissions.examples",
+        "permissions.disableBypassPermissionsMode",
+        "sandbox.network.deniedDomains",
+        "sandbox.filesystem.denyWrite",
+        "sandbox.filesystem.denyRead",
+    )
+)
+SAFE: Json = {
+    "sandbox.enabled": True,
+    "sandbox.required": True,
+    "sandbox.lookFirst": False,
+    "sandbox.allowUnsandboxedCommands": False,
+    "sandbox.network.mode": "off",
+}
+LIMITS = frozenset(("maxTurns", "maxBudgetUsd", "maxOutputTokens"))
+NEVER = frozenset((*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"))
+STEERING = re.compile(
+    r"env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)", re.IGNORECASE
+)
+"""Variables that say where requests go, with whose key, or what we ourselves do."""
+PLACE = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?(\\?[\"'])?/")
+COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
+
+
+class Sifted(msgspec.Struct):
+    """A workspace's layer: what of it holds, what it wants, and what no trust would give."""
+
+    values: Json
+    hooks: Json
+    wanted: list[str]
+    never: list[str]
+
+
+def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str, ...]) -> Sifted:
+    """Part what a workspace may say from what it may not; `held` is what the user's files say."""
+    found = Sifted({}, {}, [], [])
+    for key, value in layer.values.items():
+        if tightens(key, value, held.get(key)):
+            found.values[key] = value
+        elif key in NEVER or STEERING.fullmatch(key) or _mode(key, value) == "bypass":
+            found.never.append(key)
+        elif key in UNITED:
+            found.values[key] = [w for w in words(value) if _wish(found, f"{key}: {w}", agreed)]
+        elif _wish(found, f"{key}: {msgspec.json.encode(value).decode()}", agreed):
+            found.values[key] = value
+    for event, group in _groups(layer.hooks):
+        if _wish(found, _told(event, group, places), agreed):
+            kept = found.hooks.get(event, [])
+            found.hooks[event] = [*(kept if is_list(kept) else ()), group]
+    return found
+
+
+def tightens(key: str, value: object, held: object) -> bool:
+    """Whether a value gives no right that was not there before."""
+    if key in TIGHT or value == held:
+        return True
+    if mode := _mode(key, value):
+        return STRICT.index(mode) <= STRICT.index(_mode(key, held) or "default")
+    if key in LIMITS and isinstance(value, int | float) and isinstance(held, int | float):
+        return 0 < value < (held or float("inf"))
+    return key in SAFE and value == SAFE[key]
+
+
+def scripts(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
+    """The files of a workspace that hooks name: to change one is to change the hook."""
+    text = PLACE.sub("./", msgspec.json.encode(hooks).decode())
+    for word in COMMANDS.findall(text):
+        for place in places:
+            path = os.path.realpath(os.path.join(place, word))
+            if inside(path, place) and os.path.isfile(path):
+                yield path
+
+
+def _wish(found: Sifted, text: str, agreed: frozenset[str]) -> bool:
+    found.wanted.append(text)
+    return digest(text) in agreed
+
+
+def _mode(key: str, value: object) -> str:
+    """The mode that a value of this key names; empty for other keys."""
+    if key != "permissions.defaultMode":
+        return ""
+    return msgspec.convert({"defaultMode": value}, Permissions).mode
+
+
+def _groups(hooks: Json) -> Iterator[tuple[str, object]]:
+    for event, groups in hooks.items():
+        yield from ((event, group) for group in (groups if is_list(groups) else (groups,)))
+
+
+def _told(event: str, group: object, places: tuple[str, ...]) -> str:
+    """A group of hooks as it is written, with the digests of the files that it runs."""
+    files = dict.fromkeys(scripts({event: group}, places))
+    known = (f" [{os.path.relpath(path, places[0])} is {_content(path)}]" for path in files)
+    return f"hook {event}: {msgspec.json.encode(group).decode()}" + "".join(known)
+
+
+def _content(path: str) -> str:
+    from hashlib import file_digest
+
+    try:
+        with open(path, "rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "unreadable"
