@@ -186,7 +186,7 @@ def test_binary_files_are_skipped(world: Local):
     world.write("data.bin", b"needle\0needle\n")
     assert world.say(GREP, pattern="needle").startswith("No match")
     named = world.say(GREP, pattern="needle", path="data.bin", output_mode="content")
-    assert named == 'data.bin: binary file matches (found "\\0" byte around offset 6)'
+    assert named == 'data.bin\nbinary file matches (found "\\0" byte around offset 6)'
 
 
 def test_a_long_line_is_cut_with_a_mark(world: Local):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
 
+from travois.engine.ground import resolved
+from travois.engine.judged import JudgedFiles
 from travois.engine.ports import digest
 from travois.engine.tool import AnyTool, Here, Outcome
 from travois.host.files import DiskFiles
@@ -41,11 +44,12 @@ class World:
         home.mkdir(exist_ok=True)
         self.folder = home
         self.spilled = tmp_path / "spilled"
+        self.kept = str(self.spilled)
         self.root = str(home)
         self.cwd = str(home)
         self.state: dict[str, str] = {}
         self.cage: Any = None
-        self.files = DiskFiles()
+        self.files: Any = DiskFiles()
         self.processes: Any = None
         self.web: Any = None
         self.blobs = MemoryBlobs()
@@ -57,11 +61,17 @@ class World:
         path.write_bytes(data)
         return str(path)
 
+    def hidden(self, path: str) -> bool:
+        return False
+
     def progress(self, text: str) -> None:
         self.shown.append(text)
 
     async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Outcome:
-        outcome = await tool.run(msgspec.convert(args, tool.args), self, call_id)
+        judged = resolved(self.access(tool, **args))
+        seen = copy(self)
+        seen.files = JudgedFiles(self.files, judged, self.hidden)
+        outcome = await tool.run(msgspec.convert(args, tool.args), seen, call_id)
         self.state.update({change.what: change.value for change in outcome.changes})
         if "cwd" in self.state:
             self.cwd = self.state["cwd"]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from travois.engine.agent import Agent, World
 from travois.engine.consent import Ready, Ruling, ask, decide
 from travois.engine.ground import resolved, understood
+from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.ports import Progress, Running
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
@@ -149,7 +150,7 @@ def _remarked(outcome: Outcome, remark: str) -> Outcome:
 
 
 async def _carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
-    env = CallEnv(agent.session, agent.world, call=ready.call.id, cage=cage)
+    env = CallEnv(agent, ready, cage)
     try:
         return await ready.tool.run(ready.args, env, ready.call.id)
     except Refusal as refusal:
@@ -184,13 +185,14 @@ def _cwd(session: Session, world: World) -> str:
 class CallEnv:
     """The world as one call sees it."""
 
-    def __init__(self, session: Session, world: World, *, call: str, cage: Cage | None) -> None:
-        self._session = session
-        self._world = world
-        self._call = call
+    def __init__(self, agent: Agent, ready: Ready, cage: Cage | None) -> None:
+        self._session = agent.session
+        self._world = world = agent.world
+        self._call = ready.call.id
         self.cage = cage
         self.root = world.root
-        self.files = world.files
+        self.hidden = hiding(agent.guard, ready.call.name, root=world.root)
+        self.files = JudgedFiles(world.files, ready.accesses, self.hidden)
         self.processes = world.processes
         self.web = world.web
         self.blobs = world.blobs

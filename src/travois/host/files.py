@@ -1,4 +1,4 @@
-"""Files on this machine's disk."""
+"""Files on this machine's disk, by real paths: a link in one is an error, not a way."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from travois.engine.ports import Stale, Stat, digest
+from travois.engine.ports import Stat, digest
 from travois.host import swap
+from travois.host.beneath import spot
+from travois.host.drafts import sweep
 
 INLINE = 64 * 1024
 """Up to this many bytes, a read costs less than the way to a thread."""
@@ -33,33 +35,36 @@ class DiskFiles:
 
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
+        self._swept: set[str] = set()
 
     async def stat(self, path: str) -> Stat | None:
         """What the path is; None if nothing is there."""
         _check(path)
         try:
-            found = os.stat(path)
+            with spot(path) as place:
+                found = place.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        link = os.path.realpath(path) if os.path.islink(path) else ""
-        return Stat(_kind(found.st_mode), found.st_size, found.st_mtime, link)
+        return Stat(_kind(found.st_mode), found.st_size, found.st_mtime)
 
     async def names(self, folder: str, *, limit: int) -> list[str]:
         """The first names in a folder, in order; those of folders end with a slash."""
-        _check(folder)
-        with os.scandir(folder) as entries:
-            found = [
-                entry.name + ("/" if entry.is_dir() else "") for entry in islice(entries, limit)
-            ]
+        fd = _opened(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(fd) as entries:
+                found = [
+                    entry.name + ("/" if entry.is_dir() else "") for entry in islice(entries, limit)
+                ]
+        finally:
+            os.close(fd)
         return sorted(found)
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
         """Bytes of the file from an offset on."""
-        _check(path)
-        fd = os.open(path, swap.READING)
+        fd = _opened(path, swap.READING)
         try:
             found = os.fstat(fd)
-            _check_regular(path, found.st_mode)
+            swap.check_regular(path, found.st_mode)
             size = max(found.st_size - offset, 0)
             if min(size, limit if limit >= 0 else size) <= INLINE:
                 return swap.read(fd, offset, limit)
@@ -70,20 +75,21 @@ class DiskFiles:
     async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
         """Replace the whole file at once, iff the digest of its content is `expect`.
 
-        A link stays: the file that it leads to is replaced. Mode, owner and attributes stay too.
-        The work is not abandoned when cancelled, so that it leaves nothing half done.
+        Mode, owner and attributes stay. The work is not abandoned when cancelled, so that it
+        leaves nothing half done.
         """
         _check(path)
-        target = os.path.realpath(path)
-        await to_thread.run_sync(_put, target, data, expect)
+        folder = os.path.dirname(path)
+        if folder not in self._swept:
+            await to_thread.run_sync(sweep, folder)
+            self._swept.add(folder)
+        await to_thread.run_sync(_put, path, data, expect)
         return digest(data)
 
     @asynccontextmanager
     async def queue(self, path: str) -> AsyncGenerator[None]:
-        """One at a time for each file, whichever path leads to it."""
-        _check(path)
-        key = os.path.realpath(path)
-        turn = self._turns.setdefault(key, Turn(anyio.Lock()))
+        """One at a time for each file."""
+        turn = self._turns.setdefault(path, Turn(anyio.Lock()))
         turn.wanted += 1
         try:
             async with turn.lock:
@@ -91,21 +97,14 @@ class DiskFiles:
         finally:
             turn.wanted -= 1
             if not turn.wanted:
-                del self._turns[key]
+                del self._turns[path]
 
 
 def _put(target: str, data: bytes, expect: str | None) -> None:
     if expect is None:
         swap.create(target, data)
-        return
-    try:
-        mode = os.lstat(target).st_mode
-    except FileNotFoundError as error:
-        raise Stale(f"{target} is gone") from error
-    _check_regular(target, mode)
-    if not mode & 0o222 or not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, "the file is read-only", target)
-    swap.replace(target, data, expect=expect)
+    else:
+        swap.replace(target, data, expect=expect)
 
 
 def _kind(mode: int) -> Literal["file", "folder", "other"]:
@@ -114,12 +113,10 @@ def _kind(mode: int) -> Literal["file", "folder", "other"]:
     return "folder" if stat.S_ISDIR(mode) else "other"
 
 
-def _check_regular(path: str, mode: int) -> None:
-    """A pipe would keep us waiting and a device might never end."""
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+def _opened(path: str, flags: int) -> int:
+    _check(path)
+    with spot(path) as place:
+        return place.open(flags)
 
 
 def _check(path: str) -> None:

@@ -7,6 +7,9 @@ is seen. If what comes out of the trade is not what was expected, it is put back
 Where a disk cannot trade names, the file is compared once more and then replaced: between the two
 steps a writer could slip in. Where leases do not exist, one that has the file open could write into
 what was just replaced. Other hard links of a replaced file keep the old content.
+
+All of it happens in one open folder, by names without links: nothing that is renamed or linked
+meanwhile leads elsewhere.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.engine.ports import Stale, digest
+from travois.host.beneath import Spot, spot
 
 if TYPE_CHECKING:
     from ctypes import CDLL
@@ -34,30 +38,49 @@ READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 PAUSES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
 """How long we wait for a program that has the file open for writing."""
 NOREPLACE, EXCHANGE = 1, 2
-AT_FDCWD = -100
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 
 
 def create(target: str, data: bytes) -> None:
     """Make a file where nothing may be yet; raises `Stale` if something is."""
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    with _draft(target, data, mode=0o666) as draft:
+    with spot(target, missing="make") as place, _draft(place, data, mode=0o666) as draft:
         try:
-            _place(draft, target)
+            _place(draft, place)
         except FileExistsError as error:
             raise Stale(f"{target} is there already") from error
 
 
 def replace(target: str, data: bytes, *, expect: str) -> None:
     """Put `data` in the place of content with the digest `expect`; raises `Stale` if it differs."""
-    with _draft(target, data, mode=0o600) as draft, _turn(target), _hold(target, draft) as hold:
-        if digest(read(hold.fd)) != expect or not _unwanted(hold):
-            raise Stale(f"{target} has changed")
-        if not _trade(draft, target):
-            os.replace(draft, target)
-        elif not _undisturbed(hold, draft, expect=expect):
-            _put_back(target, draft, ours=digest(data))
-            raise Stale(f"{target} is being changed by another program")
+    with spot(target) as place:
+        check_writable(place)
+        with _draft(place, data, mode=0o600) as draft, _turn(place), _hold(place, draft) as hold:
+            if digest(read(hold.fd)) != expect or not _unwanted(hold):
+                raise Stale(f"{target} has changed")
+            if not _trade(draft, place):
+                _rename_over(draft, place)
+            elif not _undisturbed(hold, draft, expect=expect):
+                _put_back(place, draft, ours=digest(data))
+                raise Stale(f"{target} is being changed by another program")
+
+
+def check_writable(place: Spot) -> None:
+    """Whether there is a regular file that may be written to, also where we are root."""
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError as error:
+        raise Stale(f"{place.path} is gone") from error
+    check_regular(place.path, mode)
+    if not mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=place.folder):
+        raise PermissionError(errno.EACCES, "the file is read-only", place.path)
+
+
+def check_regular(path: str, mode: int) -> None:
+    """A pipe would keep us waiting and a device might never end."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no regular file", path)
 
 
 def read(fd: int, offset: int = 0, limit: int = -1) -> bytes:
@@ -79,11 +102,11 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _hold(target: str, draft: str) -> Generator[Hold]:
+def _hold(target: Spot, draft: Spot) -> Generator[Hold]:
     try:
-        fd = os.open(target, READING | os.O_NOFOLLOW)
+        fd = target.open(READING)
     except FileNotFoundError as error:
-        raise Stale(f"{target} is gone") from error
+        raise Stale(f"{target.path} is gone") from error
     try:
         _adopt(draft, fd)
         yield Hold(fd, leased=_lease(fd, target, draft=draft))
@@ -92,10 +115,10 @@ def _hold(target: str, draft: str) -> Generator[Hold]:
 
 
 @contextmanager
-def _turn(target: str) -> Generator[None]:
+def _turn(target: Spot) -> Generator[None]:
     """One of us at a time in a folder, of all processes; a stranger's lock is not waited out."""
     try:
-        fd = os.open(os.path.dirname(target), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=target.folder)
     except PermissionError:
         yield
         return
@@ -110,7 +133,7 @@ def _turn(target: str) -> Generator[None]:
         os.close(fd)
 
 
-def _lease(fd: int, target: str, *, draft: str) -> bool:
+def _lease(fd: int, target: Spot, *, draft: Spot) -> bool:
     """Make writers wait until `fd` is closed; False where that cannot be had."""
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
@@ -125,7 +148,7 @@ def _lease(fd: int, target: str, *, draft: str) -> bool:
             return False
         else:
             return True
-    raise OSError(errno.EBUSY, "another program has it open for writing", target)
+    raise OSError(errno.EBUSY, "another program has it open for writing", target.path)
 
 
 def _take_lease(fd: int) -> None:
@@ -134,9 +157,9 @@ def _take_lease(fd: int) -> None:
     fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
-def _can_lease(path: str) -> bool:
+def _can_lease(place: Spot) -> bool:
     """Whether this disk has leases: some say "busy" when they mean "never"."""
-    fd = os.open(path, READING)
+    fd = place.open(READING)
     try:
         _take_lease(fd)
     except OSError:
@@ -147,11 +170,11 @@ def _can_lease(path: str) -> bool:
         os.close(fd)
 
 
-def _undisturbed(hold: Hold, taken: str, *, expect: str) -> bool:
+def _undisturbed(hold: Hold, taken: Spot, *, expect: str) -> bool:
     """Whether what was taken out is what we held, with no writer waiting for it."""
     if not hold.leased:
         return _digest_of(taken) == expect
-    return os.path.samestat(os.fstat(hold.fd), os.lstat(taken)) and _unwanted(hold)
+    return os.path.samestat(os.fstat(hold.fd), taken.stat()) and _unwanted(hold)
 
 
 def _unwanted(hold: Hold) -> bool:
@@ -159,21 +182,21 @@ def _unwanted(hold: Hold) -> bool:
     return not hold.leased or fcntl.fcntl(hold.fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
 
 
-def _put_back(target: str, draft: str, *, ours: str) -> None:
+def _put_back(target: Spot, draft: Spot, *, ours: str) -> None:
     """Undo the trade. If someone has built on ours by then, theirs stays and the other is kept."""
     _trade(draft, target)
     with suppress(OSError, Stale), _hold(draft, draft):
         if _digest_of(draft) == ours:
             return
     _trade(draft, target)
-    kept = f"{target}.kept-{os.urandom(4).hex()}"
-    os.rename(draft, kept)
-    words = f"others wrote to it at the same time; read it again. A version is kept in {kept}"
-    raise OSError(errno.EBUSY, words, target)
+    kept = target.beside(f"{target.name}.kept-{os.urandom(4).hex()}")
+    _rename_over(draft, kept)
+    words = f"others wrote to it at the same time; read it again. A version is kept in {kept.path}"
+    raise OSError(errno.EBUSY, words, target.path)
 
 
-def _digest_of(path: str) -> str:
-    fd = os.open(path, READING | os.O_NOFOLLOW)
+def _digest_of(place: Spot) -> str:
+    fd = place.open(READING)
     try:
         return digest(read(fd))
     finally:
@@ -181,23 +204,22 @@ def _digest_of(path: str) -> str:
 
 
 @contextmanager
-def _draft(target: str, data: bytes, *, mode: int) -> Generator[str]:
+def _draft(target: Spot, data: bytes, *, mode: int) -> Generator[Spot]:
     """A synced file beside the target; whatever has its name in the end is removed."""
-    name = f".travois-{os.getpid()}-{os.urandom(6).hex()}"
-    draft = os.path.join(os.path.dirname(target), name)
+    draft = target.beside(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         try:
             _write(draft, data, mode=mode)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, target) from error
+            raise OSError(error.errno, error.strerror, target.path) from error
         yield draft
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(draft)
+            os.unlink(draft.name, dir_fd=draft.folder)
 
 
-def _write(path: str, data: bytes, *, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+def _write(draft: Spot, data: bytes, *, mode: int) -> None:
+    fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         left = memoryview(data)
         while left:
@@ -207,20 +229,24 @@ def _write(path: str, data: bytes, *, mode: int) -> None:
         os.close(fd)
 
 
-def _adopt(draft: str, source: int) -> None:
+def _adopt(draft: Spot, source: int) -> None:
     """Give the draft the owner, the extended attributes and the mode of what it will replace."""
-    model, mine = os.fstat(source), os.stat(draft)
-    mode = stat.S_IMODE(model.st_mode)
-    if (mine.st_uid, mine.st_gid) != (model.st_uid, model.st_gid):
-        try:
-            os.chown(draft, model.st_uid, model.st_gid)
-        except PermissionError:
-            mode &= ~(stat.S_ISUID | stat.S_ISGID)
-    _copy_attributes(source, draft)
-    os.chmod(draft, mode)
+    fd = draft.open(READING)
+    try:
+        model, mine = os.fstat(source), os.fstat(fd)
+        mode = stat.S_IMODE(model.st_mode)
+        if (mine.st_uid, mine.st_gid) != (model.st_uid, model.st_gid):
+            try:
+                os.fchown(fd, model.st_uid, model.st_gid)
+            except PermissionError:
+                mode &= ~(stat.S_ISUID | stat.S_ISGID)
+        _copy_attributes(source, fd)
+        os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
 
 
-def _copy_attributes(source: int, draft: str) -> None:
+def _copy_attributes(source: int, draft: int) -> None:
     if not hasattr(os, "listxattr"):
         return
     with suppress(OSError):
@@ -229,22 +255,22 @@ def _copy_attributes(source: int, draft: str) -> None:
                 os.setxattr(draft, name, os.getxattr(source, name))
 
 
-def _place(draft: str, target: str) -> None:
+def _place(draft: Spot, target: Spot) -> None:
     """Give the draft its final name, which nothing may have."""
     try:
         _rename(draft, target, flag=NOREPLACE)
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise
-        os.link(draft, target)
+        os.link(draft.name, target.name, src_dir_fd=draft.folder, dst_dir_fd=target.folder)
 
 
-def _trade(draft: str, target: str) -> bool:
+def _trade(draft: Spot, target: Spot) -> bool:
     """Let two files trade names; False where the disk cannot."""
     try:
         _rename(draft, target, flag=EXCHANGE)
     except FileNotFoundError as error:
-        raise Stale(f"{target} is gone") from error
+        raise Stale(f"{target.path} is gone") from error
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise
@@ -252,16 +278,21 @@ def _trade(draft: str, target: str) -> bool:
     return True
 
 
-def _rename(source: str, target: str, *, flag: int) -> None:
+def _rename_over(draft: Spot, target: Spot) -> None:
+    os.replace(draft.name, target.name, src_dir_fd=draft.folder, dst_dir_fd=target.folder)
+
+
+def _rename(source: Spot, target: Spot, *, flag: int) -> None:
     call = getattr(_libc(), "renameat2", None)
     if call is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target)
-    if call(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), flag) == 0:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target.path)
+    old, new = os.fsencode(source.name), os.fsencode(target.name)
+    if call(source.folder, old, target.folder, new, flag) == 0:
         return
     import ctypes
 
     number = ctypes.get_errno()
-    raise OSError(number, os.strerror(number), target)
+    raise OSError(number, os.strerror(number), target.path)
 
 
 @cache

@@ -25,7 +25,8 @@ WIDTH = 500
 BYTES = 20_000
 LINES = 250
 FILES = 100
-BINARY = re.compile(r"byte around offset \d+\)$")
+BINARY = re.compile(r"(.*?): (?:WARNING: stopped|binary file matches).* byte around offset \d+\)")
+KEPT_BACK = "\n(files that a rule keeps from being read are left out)"
 
 
 class GrepArgs(msgspec.Struct, frozen=True):
@@ -64,11 +65,13 @@ async def _grep(args: GrepArgs, env: Env, call: str) -> Outcome:
     place, _ = await _place(env, args.path)
     argv = (*RG, *_options(args), "--regexp", args.pattern, "--", place)
     done = await _search(env, argv)
-    rows = _narrowed(_rows(args, _head(done)), args.glob, place)
+    found = _narrowed(_rows(args, _head(done)), args.glob, place)
+    rows = _seen(found, env)
     rows.sort(key=lambda row: row.path)
+    remark = KEPT_BACK if len(rows) < len(found) else ""
     if not rows and not done.timed_out:
-        return said(f"No match for {args.pattern!r}{_in(args.path)}.")
-    return said(_page(args, rows) + _unfinished(done))
+        return said(f"No match for {args.pattern!r}{_in(args.path)}.{remark}")
+    return said(_page(args, rows) + _unfinished(done) + remark)
 
 
 async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
@@ -77,13 +80,15 @@ async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
     if stat.kind != "folder":
         raise Refusal(f"{folder} is not a folder; leave path out to search the working folder.")
     done = await _search(env, (*RG, "--files", "--null", "--sortr=modified", "--", place))
-    found = _narrowed([Row(path) for path in _paths(_head(done))], pattern, place)
+    every = _narrowed([Row(path) for path in _paths(_head(done))], pattern, place)
+    found = _seen(every, env)
+    remark = KEPT_BACK if len(found) < len(every) else ""
     if not found and not done.timed_out:
-        return said(f"No file matches {args.pattern!r}{_in(args.path)}.")
+        return said(f"No file matches {args.pattern!r}{_in(args.path)}.{remark}")
     lines = [plain(row.path) for row in found[:FILES]]
     if len(found) > FILES:
         lines.append(f"({FILES} of {len(found)}, newest first; narrow the pattern or path)")
-    return said("\n".join(lines) + _unfinished(done))
+    return said("\n".join(lines) + _unfinished(done) + remark)
 
 
 def _options(args: GrepArgs) -> Iterable[str]:
@@ -127,11 +132,15 @@ def _kinds(args: GrepArgs) -> Iterable[str]:
 
 
 async def _place(env: Env, path: str) -> tuple[str, Stat]:
-    """A path as ripgrep and the model should see it (short inside the working folder)."""
+    """A path as ripgrep and the model should see it (short inside the working folder).
+
+    Ripgrep follows no links but one that it is given by name, so it is given where that led.
+    """
     full = absolute(path, env.cwd)
     stat = await env.files.stat(full)
     if stat is None:
         raise Refusal(f"{full} does not exist; paths are relative to {env.cwd}.")
+    full = stat.link or full
     inside = full == env.cwd or full.startswith(env.cwd.rstrip("/") + "/")
     return (os.path.relpath(full, env.cwd) if inside else full), stat
 
@@ -173,8 +182,8 @@ def _rows(args: GrepArgs, text: str) -> list[Row]:
         if found:
             rows.append(Row(path.removeprefix("./"), rest.removesuffix("\r")))
             name = ""
-        elif BINARY.search(line):
-            rows.append(Row("", line))
+        elif binary := BINARY.fullmatch(line):
+            rows.append(Row(binary[1].removeprefix("./"), line.removeprefix(binary[1] + ": ")))
         else:
             name += line + "\n"
     return rows
@@ -202,6 +211,12 @@ def _narrowed(rows: list[Row], patterns: str, place: str) -> list[Row]:
         )
 
     return [row for row in rows if fits(row.path)]
+
+
+def _seen(rows: list[Row], env: Env) -> list[Row]:
+    """The rows of files that no rule hides."""
+    hidden = {path: env.hidden(absolute(path, env.cwd)) for path in {row.path for row in rows}}
+    return [row for row in rows if not hidden[row.path]]
 
 
 def _page(args: GrepArgs, rows: list[Row]) -> str:

@@ -1,0 +1,94 @@
+"""Opening exactly the path that was judged: no link on the way is followed, whoever put it there.
+
+Each part of the path is opened in the folder before it, so what is renamed or replaced meanwhile
+leads nowhere else. A path that was judged has no links; one that has some was changed since.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Literal
+
+import msgspec
+
+FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LONGEST = 4095
+"""How many bytes a path may have, also where it is walked part by part."""
+CHANGED = "the path changed while it was being opened, or its links go in a circle"
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """A name in an open folder; `path` is only for words."""
+
+    folder: int
+    name: str
+    path: str
+
+    def beside(self, name: str) -> Spot:
+        """Another name in the same folder."""
+        return Spot(self.folder, name, os.path.join(os.path.dirname(self.path), name))
+
+    def open(self, flags: int, mode: int = 0o600) -> int:
+        """A descriptor of what has the name; a link is an error."""
+        try:
+            return os.open(
+                self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=self.folder
+            )
+        except OSError as error:
+            raise _told(error, self) from error
+
+    def stat(self) -> os.stat_result:
+        """What has the name; a link is an error."""
+        try:
+            found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+        except OSError as error:
+            raise _told(error, self) from error
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, CHANGED, self.path)
+        return found
+
+
+@contextmanager
+def spot(path: str, *, missing: Literal["fail", "make"] = "fail") -> Generator[Spot]:
+    """The last name of an absolute path in its folder; missing folders can be made."""
+    if len(os.fsencode(path)) > LONGEST:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+    if "/../" in f"{path}/":
+        raise OSError(errno.EINVAL, "a path that climbs was never judged", path)
+    *folders, name = [part for part in path.split("/") if part] or ["."]
+    found = Spot(os.open("/", FOLDER), name, path)
+    try:
+        for part in folders:
+            inner = _entered(Spot(found.folder, part, path), missing=missing)
+            os.close(found.folder)
+            found = Spot(inner, name, path)
+        yield found
+    finally:
+        os.close(found.folder)
+
+
+def _entered(place: Spot, *, missing: Literal["fail", "make"]) -> int:
+    try:
+        return place.open(FOLDER)
+    except FileNotFoundError:
+        if missing == "fail":
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(place.name, dir_fd=place.folder)
+    return place.open(FOLDER)
+
+
+def _told(error: OSError, place: Spot) -> OSError:
+    """The same error with the whole path, or with the word that a link is in the way."""
+    if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _linked(place)):
+        return OSError(errno.ELOOP, CHANGED, place.path)
+    return OSError(error.errno, error.strerror, place.path)
+
+
+def _linked(place: Spot) -> bool:
+    found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    return stat.S_ISLNK(found.st_mode)
