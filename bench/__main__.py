@@ -1,14 +1,22 @@
-"""`python -m bench [NAME …]`: run benchmarks and print what they found."""
+"""`python -m bench [NAME …]`: run benchmarks and print what they found.
+
+`python -m bench tokens|fidelity SESSIONS_DIR [OPTION …]` runs one over recorded sessions.
+"""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
 
-NAMES = ("start", "turns", "resume", "output", "transport", "lab", "permissions")
+NAMES = ("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage")
+
+RECORDED = ("tokens", "fidelity")
 
 
 def main() -> int:
+    if sys.argv[1:2] and sys.argv[1] in RECORDED:
+        import_module(f"bench.{sys.argv[1]}").main(sys.argv[2:])
+        return 0
     names = [word for word in sys.argv[1:] if not word.startswith("-")] or list(NAMES)
     for name in names:
         if name not in NAMES:

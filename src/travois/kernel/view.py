@@ -62,6 +62,8 @@ class View(msgspec.Struct):
     """Where the last reply stands among the items."""
     counted: int = -1
     """Where the last reply stands whose own count of tokens still holds."""
+    since: int = 0
+    """The number of the entry with which the present model began: it counts in its own way."""
     cleared: tuple[str, ...] = ()
     """Calls whose results the provider clears for us."""
 
@@ -77,7 +79,7 @@ class View(msgspec.Struct):
             case Sent() as fact:
                 self.sent, self.sent_moves, self.seen = fact, self.moves, len(self.items)
             case Epoch() as fact:
-                self._begin(fact)
+                self._begin(fact, entry.seq)
             case Offloaded() as fact:
                 self._show(fact.call, fact.preview)
             case Cleared() as fact:
@@ -89,8 +91,10 @@ class View(msgspec.Struct):
             case _:
                 pass
 
-    def _begin(self, epoch: Epoch) -> None:
+    def _begin(self, epoch: Epoch, seq: int) -> None:
         old = self.epoch
+        if old is None or old.model.name != epoch.model.name:
+            self.since, self.counted = seq, -1
         if old and (epoch.unbind or old.system != epoch.system or old.tools != epoch.tools):
             self._unbind()
         self.epoch, self.moves, self.anchor = epoch, self.moves + 1, 0
@@ -135,7 +139,7 @@ class View(msgspec.Struct):
         self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         self._unbind()
         for call in fact.calls:
-            self._show(call, fact.text)
+            self._show(call, fact.text.replace("{call}", call))
 
     def _show(self, call: str, text: str) -> None:
         """Show another text in place of a result's content."""
