@@ -112,7 +112,7 @@ def prepare(options: Options) -> tuple[Place, Loaded]:
         chosen=_flags(options),
         sources=options.sources,
     )
-    return place, loaded
+    return place, rights.usable(loaded, os.environ)
 
 
 def _flags(options: Options) -> dict[str, Value]:

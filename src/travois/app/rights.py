@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from travois.kernel.faults import Fault
 from travois.policy.judge import Guard
@@ -23,6 +26,31 @@ def remarks(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
     """What the user should know of folders that are not there."""
     missing = (name for name, path in _folders(loaded, cwd).items() if not path)
     return tuple(f"{loaded.origin(FOLDERS, each)}: {each} is not a folder" for each in missing)
+
+
+def usable(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
+    """The same without what was said for another agent and does not work or belong here.
+
+    Its keys are not for the programs that we start, and its model may be one that we cannot reach.
+    """
+    from travois.host import catalog
+    from travois.host.environment import secret
+
+    def kept(name: str) -> bool:
+        return not secret(name) or f"env.{name}" not in loaded.borrowed
+
+    settings = loaded.settings
+    env = {name: value for name, value in settings.env.items() if kept(name)}
+    loaded = replace(loaded, settings=replace(settings, env=env))
+    if "model" not in loaded.borrowed:
+        return loaded
+    try:
+        catalog.endpoint(catalog.resolve(settings.model, environ), environ)
+    except Fault as fault:
+        why = f"{loaded.origin('model')}: model {settings.model} is left out: {fault.what}"
+        settings = replace(loaded.settings, model="")
+        return replace(loaded, settings=settings, notices=(*loaded.notices, why))
+    return loaded
 
 
 def _folders(loaded: Loaded, cwd: str) -> dict[str, str]:

@@ -12,9 +12,9 @@ TOOLS = listed(
     Agent AskUserQuestion Bash BashOutput Cd CronCreate CronDelete CronList Edit EnterPlanMode
     EnterWorktree ExitPlanMode ExitWorktree GitBlame GitDiff GitLog GitShow GitStatus Glob Grep
     KillBash KillShell ListMcpResources LS LSP Monitor MultiEdit NotebookEdit NotebookRead
-    PowerShell Read ReadMcpResource SendMessage SendUserMessage Skill SlashCommand StructuredOutput
-    Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate TeamDelete TodoRead
-    TodoWrite ToolSearch WebFetch WebSearch Workflow Write
+    PowerShell Read ReadMcpResource Recall SendMessage SendUserMessage Skill SlashCommand
+    StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate
+    TeamDelete TodoRead TodoWrite ToolSearch WebFetch WebSearch Workflow Write
     """
 )
 """The tools that rules may speak of: ours, and those of other agents whose settings we read."""

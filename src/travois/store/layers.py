@@ -82,6 +82,7 @@ class _Stack:
         self.rules: dict[tuple[str, ...], Rule] = {}
         self.hooks: list[tuple[Level, str, Json]] = []
         self.wanted: list[str] = []
+        self.theirs: set[str] = set()
         self.agreed = trust.agreed(where.home, where.trusted)
         self.held: Json = dict(DEFAULTS)
 
@@ -92,6 +93,7 @@ class _Stack:
     def lay(self, layer: Layer) -> None:
         """Put one more layer on top."""
         layer = checked(foreign.adapted(layer))
+        self.theirs |= {layer.where} if layer.foreign else set()
         self.notices += layer.notices
         self.notices += [_stray(layer, key) for key in layer.values if not known(key)]
         values = {key: value for key, value in layer.values.items() if known(key)}
@@ -151,6 +153,7 @@ class _Stack:
             settings=msgspec.convert(nested(self.values), Settings),
             origins=self.origins,
             notices=(*self.notices, *self._left_out()),
+            borrowed=frozenset(k for k, where in self.origins.items() if where in self.theirs),
             rules=(*(Rule("Edit", f"/{f}", "ask", "a hook runs it") for f in files), *found),
             hooks=hooks,
             scripts=files,

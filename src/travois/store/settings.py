@@ -132,6 +132,8 @@ class Loaded(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     """By key, as in `timeouts.idle`; for one rule of a list, as in `permissions.deny[Bash]`."""
     notices: tuple[str, ...] = ()
+    borrowed: frozenset[str] = frozenset()
+    """Keys that files of another agent decided."""
     rules: tuple[Rule, ...] = ()
     """All rules, each with its origin and the folder that its paths count from."""
     hooks: tuple[tuple[str, Json], ...] = ()

@@ -40,6 +40,7 @@ STEERING = re.compile(
 )
 """Variables that say where requests go, with whose key, or what we ourselves do."""
 PLACE = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?(\\?[\"'])?/")
+SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
 COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
 
 
@@ -83,13 +84,18 @@ def tightens(key: str, value: object, held: object) -> bool:
 
 
 def scripts(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
-    """The files of a workspace that hooks name: to change one is to change the hook."""
+    """The programs of a workspace that hooks name: to change one is to change the hook."""
     text = PLACE.sub("./", msgspec.json.encode(hooks).decode())
     for word in COMMANDS.findall(text):
         for place in places:
             path = os.path.realpath(os.path.join(place, word))
-            if inside(path, place) and os.path.isfile(path):
+            if inside(path, place) and os.path.isfile(path) and _runs(path):
                 yield path
+
+
+def _runs(path: str) -> bool:
+    """Whether a file is a program, and not one that a program writes to."""
+    return path.endswith(SCRIPTS) or os.access(path, os.X_OK)
 
 
 def _wish(found: Sifted, text: str, agreed: frozenset[str]) -> bool:
