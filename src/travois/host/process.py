@@ -105,12 +105,14 @@ class LocalProcesses:
         from travois.host.cage import layers, overlay
 
         assert command.cage is not None, "an attempt needs a cage"
+        if self._walls is None or self._walls.kind != "full":
+            raise OSError(errno.ENOTSUP, "there can be no copy to try this in without namespaces")
         copy = await anyio.to_thread.run_sync(layers.prepare, command.cage)
         try:
             inside = replace(command, cage=overlay.inner(command.cage, copy))
             child = self._begin(inside, around=copy.around())
             completed = await self._run(child, timeout=timeout)
-            return overlay.Overlay(completed, command.cage, copy)
+            return await anyio.to_thread.run_sync(overlay.Overlay, completed, command.cage, copy)
         except BaseException:
             copy.remove()
             raise
