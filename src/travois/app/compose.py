@@ -13,7 +13,7 @@ from travois.app import rights
 from travois.app.opening import Place, damage, open_log, settle
 from travois.app.options import Options
 from travois.engine.agent import Agent, Limits, Patience, World
-from travois.engine.ports import Answer, Model, Person, Question
+from travois.engine.ports import Answer, Model, Person, Question, Warned
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.host import catalog
@@ -29,6 +29,7 @@ from travois.store import project as projects
 from travois.store.blobs import Blobs
 from travois.store.layers import Value, load
 from travois.store.settings import Loaded
+from travois.store.snapshots import Snapshots
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
 
@@ -94,6 +95,7 @@ async def gather(
             patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
             chance=random,
         )
+        agent.keeper = _keeper(place, options, agent)
         notices = (*loaded.notices, *rights.remarks(loaded, place.cwd), *damage(opened.log))
         return Crew(opened.id, agent, key_source, notices, stack.pop_all())
 
@@ -113,6 +115,18 @@ def prepare(options: Options) -> tuple[Place, Loaded]:
         sources=options.sources,
     )
     return place, rights.usable(loaded, os.environ)
+
+
+def _keeper(place: Place, options: Options, agent: Agent) -> Snapshots | None:
+    """Snapshots of the folders that may be changed; none for a session that leaves no trace."""
+    if not options.persist:
+        return None
+    return Snapshots(
+        place.home.path,
+        place.project.key,
+        folders=agent.guard.folders,
+        tell=lambda text: agent.session.emit(Warned(text)),
+    )
 
 
 def _flags(options: Options) -> dict[str, Value]:

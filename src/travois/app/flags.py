@@ -12,6 +12,7 @@ from travois.version import __version__
 COMMANDS = {
     "sessions": "list, show, export, rename, measure and prune sessions",
     "audit": "prove from its log what a session sent",
+    "rewind": "take files and conversation back to an earlier turn",
     "permissions": "why something may run or not; dry runs of rules",
     "config": "settings, and which file decided them",
     "trust": "let a folder's own settings hold, or no longer",

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from travois.engine.heard import Hooks
-from travois.engine.ports import Blobs, Files, Model, Person, Processes, Web
+from travois.engine.ports import Blobs, Files, Keeper, Model, Person, Processes, Web
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.kernel.facts import User
@@ -72,6 +72,9 @@ class Agent(msgspec.Struct):
     """Keeps rules that a person made by an answer, for later sessions."""
     limits: Limits = Limits()
     patience: Patience = Patience()
+    keeper: Keeper | None = None
+    kept: int = -1
+    """The last message for which the workspace was kept; none while no turn has changed it."""
     hooks: Hooks | None = None
     halt: str = ""
     """Why a hook ends the turn that runs; empty if none does."""

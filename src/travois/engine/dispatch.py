@@ -12,6 +12,7 @@ from travois.engine.agent import Agent, World
 from travois.engine.consent import Ready, Ruling, ask, decide
 from travois.engine.ground import resolved, understood
 from travois.engine.judged import JudgedFiles, hiding
+from travois.engine.keeping import keep
 from travois.engine.ports import Progress, Running
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
@@ -48,6 +49,7 @@ async def act(agent: Agent) -> None:
         allowed = [(ready, ruling) for ready, ruling in rulings if ruling is not None]
         if any(access.kind != "read" for ready, _ in allowed for access in ready.touching):
             agent.session.sync()
+        await keep(agent, [ready for ready, ruling in allowed if not ruling.trial])
         await _run(agent, allowed)
 
 
@@ -142,6 +144,7 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     if ruling.decided.verdict == "deny":
         return _remarked(outcome, f"{LOOKED} More was not permitted: {ruling.decided.because}")
     agent.session.sync()
+    await keep(agent, [ready])
     return await _carry_out(agent, ready, ruling.cage)
 
 

@@ -7,6 +7,7 @@ import anyio
 from travois.engine.agent import Agent
 from travois.engine.dispatch import act
 from travois.engine.hooks import gave_up, sent_back, welcomed
+from travois.engine.keeping import settle
 from travois.engine.session import Session
 from travois.engine.stream import ask
 from travois.kernel.blocks import Opaque, Text, words
@@ -56,6 +57,8 @@ async def turn(agent: Agent) -> EndedWhy:
         raise
     finally:  # appends are synchronous: this works while being cancelled
         answer_open(session, started=STOPPED)
+        with anyio.CancelScope(shield=True):
+            await settle(agent)
         session.append(Ended(why, detail))
         session.sync()
     return why

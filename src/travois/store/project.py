@@ -43,7 +43,7 @@ class Record(msgspec.Struct, frozen=True):
 def identify(home: Home, cwd: str) -> Project:
     """The project of a folder. Starts git only for a repository that was never seen before."""
     folder = os.path.realpath(cwd)
-    root, common = _repository(folder)
+    root, common = repository(folder)
     if not common:
         return Project(_by_path(home, folder), folder)
     key = _by_history(home, root, common=common)
@@ -54,7 +54,7 @@ def identify(home: Home, cwd: str) -> Project:
     return Project(key, root, also)
 
 
-def _repository(folder: str) -> tuple[str, str]:
+def repository(folder: str) -> tuple[str, str]:
     """The top of the repository around a folder and its common git folder; empty if none."""
     while True:
         git = os.path.join(folder, ".git")

@@ -1,0 +1,181 @@
+"""`travois rewind`: take files and conversation back to where they were."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from travois.app import rewinding
+from travois.app.commands.plain import Commands, ago, clean, command, say, table, warn
+from travois.app.commands.sessions import here
+from travois.app.rewinding import Way
+from travois.engine.session import Session
+from travois.kernel.facts import Entry, Opened
+from travois.kernel.faults import Fault
+from travois.store.home import Home
+from travois.store.log import Log, history
+from travois.store.sessions import Summary, find, newest
+from travois.store.snapshot.node import Change
+from travois.store.snapshot.timeline import marks, turns
+from travois.store.snapshots import Snapshots
+
+MORE = """\
+examples:
+  travois rewind                 take the last turn back, after a question
+  travois rewind --list          the turns and snapshots that can be gone back to
+  travois rewind --to 2          go back to how things stood at the end of turn 2 (0: the start)
+  travois rewind --to 2 --dry-run
+  travois rewind --undo          take the last rewind back
+
+What you have changed since is left as it is and listed; --overwrite takes that back too. A snapshot
+is taken first, so that a rewind can be undone. What can be made again (node_modules, caches) and
+files over 64 MB are covered only where a command was about to destroy them.
+"""
+SHOWN = 20
+LINES = 1 << 20
+"""Files over this many bytes are not compared line by line."""
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "rewind", what="take files and conversation back", more=MORE)
+    about = "id, beginning of an id, or name; default: the last one of this folder"
+    top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
+    _where(top)
+    only = top.add_mutually_exclusive_group()
+    only.add_argument("--files-only", action="store_true", help="leave the conversation as it is")
+    only.add_argument(
+        "--conversation-only", action="store_true", help="leave the files as they are"
+    )
+    top.add_argument("--dry-run", action="store_true", help="only say what would happen")
+    top.add_argument("--yes", action="store_true", help="do not ask; what you changed stays")
+    top.add_argument("--overwrite", action="store_true", help="take back what you changed, too")
+    top.set_defaults(run=run_rewind)
+
+
+def _where(top: ArgumentParser) -> None:
+    group = top.add_mutually_exclusive_group()
+    group.add_argument("--to", default="", metavar="N", help="the end of this turn, or a snapshot")
+    group.add_argument("--undo", action="store_true", help="take the last rewind back")
+    group.add_argument("--list", action="store_true", help="what can be gone back to")
+
+
+def run_rewind(args: Namespace) -> int:
+    """Go back."""
+    home, project = here()
+    summary = (
+        find(home, args.session, project=project)
+        if args.session
+        else newest(home, project, cwd=os.path.realpath(os.getcwd()))
+    )
+    folder = home.session(summary.project, summary.id)
+    if args.list:
+        _list(list(history(folder, [])))
+        return 0
+    with Log.open(folder) as log:
+        session = Session(log)
+        entries = list(log.read())
+        keeper = _keeper(home, summary, entries)
+        way = _narrowed(args, _way(args, entries, keeper))
+        _tell(way, keeper, diffs=args.dry_run)
+        if args.dry_run or not _sure(args, way):
+            return 0 if args.dry_run else 1
+        outcome = rewinding.go(session, keeper, way)
+    for trouble in outcome.failed:
+        warn(f"not restored: {clean(trouble, lines='show')}")
+    kept = f", {len(way.theirs)} kept" if way.theirs else ""
+    say(f"{outcome.restored} restored, {outcome.deleted} deleted{kept}.")
+    return 1 if outcome.failed else 0
+
+
+def _keeper(home: Home, summary: Summary, entries: Iterable[Entry]) -> Snapshots:
+    """The snapshots of the project that the session began in, with the folders it worked in."""
+    opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
+    folder = opened.cwd if opened else summary.cwd
+    return Snapshots(home.path, summary.project, folders=(folder,), tell=warn)
+
+
+def _way(args: Namespace, entries: list[Entry], keeper: Snapshots) -> Way:
+    if args.undo:
+        return rewinding.before_rewind(entries, keeper)
+    if args.to and not args.to.isdecimal():
+        return rewinding.at_snapshot(entries, keeper, name=args.to)
+    number = int(args.to) if args.to else len(turns(entries)) - 1
+    return rewinding.before_turn(entries, keeper, number=number)
+
+
+def _narrowed(args: Namespace, way: Way) -> Way:
+    """The part of the way that was asked for."""
+    if args.files_only:
+        way = replace(way, to=0)
+    if args.conversation_only:
+        way = replace(way, changes=(), theirs=())
+    if args.overwrite:
+        way = replace(way, changes=(*way.changes, *way.theirs), theirs=())
+    return way
+
+
+def _sure(args: Namespace, way: Way) -> bool:
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise Fault("Nobody is there to ask", fix="Say --yes, or see --dry-run first.")
+    sys.stdout.write("Go back? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _list(entries: list[Entry]) -> None:
+    found, now = marks(entries), time.time()
+    rows = [("TURN", "WHEN", "SNAPSHOT", "WHAT")]
+    for turn in turns(entries):
+        text = clean(" ".join(turn.text.split())[:200])
+        rows.append((str(turn.number), ago(now - turn.at), "", text))
+        after = [t.before for t in turns(entries) if t.number == turn.number + 1] or [1 << 62]
+        inside = (mark for mark in found if turn.before < mark.seq <= after[0])
+        rows += [("", "", mark.name, clean(mark.why, lines="show")) for mark in inside]
+    say(table(rows, right=(0,)))
+
+
+def _tell(way: Way, keeper: Snapshots, *, diffs: bool) -> None:
+    """What would happen: the first few paths, or all of them with how many lines change."""
+    if way.to:
+        say("The conversation goes back to before that was said.")
+    shown = way.changes if diffs else way.changes[:SHOWN]
+    for change in shown:
+        size = _lines(change, keeper) if diffs else ""
+        say(f"  {_verb(change)}  {clean(os.fsdecode(change.path), lines='show')}{size}")
+    if len(shown) < len(way.changes):
+        say(f"  … and {len(way.changes) - len(shown)} more")
+    if not way.changes:
+        say("No file changes.")
+    if way.theirs:
+        warn(f"{len(way.theirs)} paths were changed by others since, and stay (see --overwrite):")
+        for change in way.theirs[:SHOWN]:
+            warn(f"  {clean(os.fsdecode(change.path), lines='show')}")
+
+
+def _verb(change: Change) -> str:
+    if change.new is None:
+        return "delete "
+    return "restore" if change.old is None else "revert "
+
+
+def _lines(change: Change, keeper: Snapshots) -> str:
+    """How many lines would come and go."""
+    from difflib import SequenceMatcher
+
+    nodes = (change.old, change.new)
+    if any(node is not None and (node.folder or node.size > LINES) for node in nodes):
+        return ""
+    old, new = (keeper.content(node) for node in nodes)
+    if b"\0" in old + new:
+        return "  (binary)"
+    before, after = old.splitlines(), new.splitlines()
+    same = sum(b.size for b in SequenceMatcher(None, before, after).get_matching_blocks())
+    return f"  +{len(after) - same} -{len(before) - same}"

@@ -1,0 +1,138 @@
+"""Bringing paths back to what they were, never through a link and never half a file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from travois.store.snapshot.node import Change, Node
+from travois.store.snapshot.scan import DRAFT
+from travois.store.snapshot.shelf import Shelf
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of it: how many paths were brought back or taken away, and what could not be."""
+
+    restored: int = 0
+    deleted: int = 0
+    failed: tuple[str, ...] = ()
+
+
+def restore(shelf: Shelf, changes: list[Change]) -> Outcome:
+    """Take away from the inside out, then bring back from the outside in."""
+    going = [change for change in reversed(changes) if _goes(change)]
+    coming = [change for change in changes if change.new is not None]
+    failed: list[str] = []
+    for change in going:
+        _try(_take, change, failed)
+    for change in coming:
+        _try(lambda change: _bring(shelf, change), change, failed)
+    for change in reversed(coming):  # a folder that may not be written to is filled first
+        _try(_finish, change, failed)
+    gone = sum(change.new is None for change in going)
+    return Outcome(len(coming), gone, tuple(dict.fromkeys(failed)))
+
+
+def _try(act: Callable[[Change], None], change: Change, failed: list[str]) -> None:
+    try:
+        act(change)
+    except OSError as error:
+        failed.append(f"{os.fsdecode(change.path)}: {error.strerror}")
+    except KeyError:
+        failed.append(f"{os.fsdecode(change.path)}: its content is not in the snapshots")
+
+
+def _goes(change: Change) -> bool:
+    """Whether what is there must go, rather than be replaced at once."""
+    old, new = change.old, change.new
+    return old is not None and (new is None or old.folder != new.folder)
+
+
+def _take(change: Change) -> None:
+    assert change.old is not None
+    with _parent(change.path) as (fd, name), suppress(FileNotFoundError):
+        if change.old.folder:
+            os.rmdir(name, dir_fd=fd)
+        else:
+            os.unlink(name, dir_fd=fd)
+
+
+def _bring(shelf: Shelf, change: Change) -> None:
+    old, new = change.old, change.new
+    assert new is not None
+    with _parent(change.path) as (fd, name):
+        if new.folder:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=fd)
+            return
+        if old is not None and _same_content(old, new):
+            return
+        draft = DRAFT + os.urandom(6).hex().encode()
+        try:
+            if new.link:
+                os.symlink(new.parts[0], draft, dir_fd=fd)
+            else:
+                _write(shelf, new, draft, folder=fd)
+            os.rename(draft, name, src_dir_fd=fd, dst_dir_fd=fd)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=fd)
+
+
+def _same_content(one: Node, other: Node) -> bool:
+    return (stat.S_IFMT(one.mode), one.parts) == (stat.S_IFMT(other.mode), other.parts)
+
+
+def _write(shelf: Shelf, node: Node, draft: bytes, *, folder: int) -> None:
+    if len(node.parts) == 1 and shelf.pack(node.parts[0]).exists():
+        with suppress(OSError):
+            os.link(shelf.pack(node.parts[0]), draft, dst_dir_fd=folder)
+            return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
+        for part in node.parts:
+            file.write(shelf.get(part))
+        os.fchmod(file.fileno(), stat.S_IMODE(node.mode))
+
+
+def _finish(change: Change) -> None:
+    """Owner and mode, which the way it was made need not have given."""
+    new = change.new
+    assert new is not None
+    with _parent(change.path) as (fd, name):
+        found = os.lstat(name, dir_fd=fd)
+        if (found.st_uid, found.st_gid) != new.owner:
+            with suppress(PermissionError):
+                os.chown(name, *new.owner, dir_fd=fd, follow_symlinks=False)
+        alike = stat.S_IFMT(found.st_mode) == stat.S_IFMT(new.mode)
+        if alike and not new.link and found.st_mode != new.mode:
+            os.chmod(name, stat.S_IMODE(new.mode), dir_fd=fd)
+
+
+@contextmanager
+def _parent(path: bytes) -> Generator[tuple[int, bytes]]:
+    """The folder of a path, reached without following a link and writable for a while."""
+    *folders, name = path.split(b"/")[1:]
+    fd = os.open(b"/", FOLDER)
+    try:
+        for folder in folders:
+            inner = os.open(folder, FOLDER, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        locked = not mode & stat.S_IWUSR and os.fstat(fd).st_uid == os.geteuid()
+        if locked:
+            os.fchmod(fd, mode | stat.S_IRWXU)
+        try:
+            yield fd, name
+        finally:
+            if locked:
+                os.fchmod(fd, mode)
+    finally:
+        os.close(fd)

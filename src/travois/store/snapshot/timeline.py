@@ -1,0 +1,88 @@
+"""Which snapshots belong to which turn, told from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import msgspec
+
+from travois.engine.keeping import ENDED
+from travois.kernel.blocks import words
+from travois.kernel.facts import Changed, Ended, Entry, User
+from travois.kernel.view import living
+
+WHAT = "snapshot"
+"""What the facts are called that say: here a snapshot was taken."""
+REWOUND = "after a rewind"
+REWINDING = "before a rewind"
+"""Why a snapshot was taken, where that matters later."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Something that a person said; the conversation before it ends with entry `before`."""
+
+    number: int
+    before: int
+    at: float
+    text: str
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A snapshot and its place in the log."""
+
+    seq: int
+    ended: int
+    """How many turns had ended before it."""
+    name: str
+    why: str
+
+    @property
+    def last(self) -> bool:
+        """Whether the harness changed nothing from here to the next one."""
+        return self.why in (ENDED, REWOUND)
+
+
+def marked(name: str, why: str) -> Changed:
+    """The fact that a snapshot was taken here."""
+    return Changed(WHAT, f"{name} {why}")
+
+
+def turns(entries: Iterable[Entry]) -> list[Turn]:
+    """What people have said, as far as it still stands."""
+    found: list[Turn] = []
+    ended = 0
+    for entry in living(list(entries)):
+        match entry.fact:
+            case User(origin="human", content=content):
+                before = ended or entry.seq - 1
+                found.append(Turn(len(found) + 1, before, entry.at, words(content)))
+                ended = 0
+            case Ended():
+                ended = entry.seq
+            case _:
+                pass
+    return found
+
+
+def marks(entries: Iterable[Entry]) -> list[Mark]:
+    """The snapshots that were taken on the way to what stands."""
+    found: list[Mark] = []
+    ended = 0
+    for entry in living(list(entries)):
+        match entry.fact:
+            case Ended():
+                ended += 1
+            case Changed(what="snapshot", value=value):
+                name, _, why = value.partition(" ")
+                found.append(Mark(entry.seq, ended, name, why))
+            case _:
+                pass
+    return found
+
+
+def pauses(found: list[Mark]) -> Iterator[tuple[Mark, Mark]]:
+    """Snapshots between which others may have changed files: no turn ran, or one crashed."""
+    for one, other in pairwise(found):
+        if one.last or one.ended != other.ended:
+            yield one, other
