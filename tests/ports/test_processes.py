@@ -235,8 +235,8 @@ def test_secrets_stay_with_us():
     ours = {
         "ACME_API_KEY": "1",
         "GITHUB_TOKEN": "2",
-        "AWS_PROFILE": "3",
-        "ANTHROPIC_BASE_URL": "4",
+        "AWS_SESSION_TOKEN": "3",
+        "DATABASE_URL": "4",
         "DB_PASSWORD": "5",
         "client_secret": "6",
         "BASH_ENV": "7",

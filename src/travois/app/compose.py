@@ -24,6 +24,7 @@ from travois.host.providers import HttpModel
 from travois.host.transport import transport
 from travois.host.web import HttpxWeb
 from travois.kernel.models import Model as Card
+from travois.policy.secrets import secrets
 from travois.store import home as homes
 from travois.store import project as projects
 from travois.store.blobs import Blobs
@@ -73,7 +74,7 @@ async def gather(
     place, loaded = prepare(options)
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
-        session = Session(opened.log)
+        session = Session(opened.log, secrets=secrets(os.environ.items()))
         card = _card(loaded, session, scripted=model is not None)
         guard = rights.guard(
             loaded, place.cwd, own=str(place.home.path), readable=(str(opened.spill),)
@@ -82,7 +83,7 @@ async def gather(
         settle(session, place, card=card, tools=tuple(tools.values()), options=options)
         key_source = "none"
         if model is None:
-            model, key_source = _served(card, loaded, stack)
+            model, key_source = _served(card, loaded, stack, session=session)
         agent = Agent(
             session=session,
             model=model,
@@ -156,8 +157,11 @@ def _card(loaded: Loaded, session: Session, *, scripted: bool) -> Card:
     return msgspec.structs.replace(card, output=longest) if longest else card
 
 
-def _served(card: Card, loaded: Loaded, stack: AsyncExitStack) -> tuple[HttpModel, str]:
+def _served(
+    card: Card, loaded: Loaded, stack: AsyncExitStack, *, session: Session
+) -> tuple[HttpModel, str]:
     where = catalog.endpoint(card, os.environ)
+    session.secrets = secrets((*where.headers, *os.environ.items()))
     travel = transport(where.url, os.environ, _patience(loaded, card))
     stack.push_async_callback(travel.aclose)
     return HttpModel(card, where, travel), where.key_source

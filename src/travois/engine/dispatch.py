@@ -212,7 +212,7 @@ class CallEnv:
 
     def spill(self, call: str, data: bytes) -> str:
         """Keep a large output in the session's folder."""
-        return self._world.spill(call, data)
+        return self._world.spill(call, self._session.secrets.redacted_bytes(data))
 
     def progress(self, text: str) -> None:
         """Show that something goes on."""

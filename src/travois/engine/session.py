@@ -23,13 +23,15 @@ from travois.kernel.facts import (
 from travois.kernel.legal import illegal
 from travois.kernel.models import Price, Usage, cost
 from travois.kernel.view import View, living, project
+from travois.policy.secrets import Secrets
 
 
 class Session:
     """The one writer of a log. Everything it knows is a fold over the entries."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, *, secrets: Secrets = Secrets()) -> None:
         self._log = log
+        self.secrets = secrets
         self._watchers: list[MemoryObjectSendStream[Event]] = []
         self._load()
 
@@ -51,7 +53,8 @@ class Session:
             self._price = self.view.epoch.model.price
 
     def append(self, fact: AnyFact) -> Entry:
-        """Make it so: on file first, then in the view, then on screens."""
+        """Make it so: on file first, then in the view, then on screens; without our secrets."""
+        fact = self.secrets.concealed(fact)
         why = illegal(self.view, fact)
         assert not why, f"{type(fact).__name__}: {why}"
         entry = self._log.append(fact)

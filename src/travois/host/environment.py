@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-SECRET_PARTS = (
-    "API_KEY",
-    "APIKEY",
-    "ACCESS_KEY",
-    "PRIVATE_KEY",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-)
-SECRET_STARTS = ("ANTHROPIC_", "OPENAI_", "GEMINI_", "OPENROUTER_", "AWS_", "AZURE_", "OTEL_")
-SECRET_ENDS = ("_KEY", "_KEY_ID", "_AUTH", "_PAT", "_DSN", "DATABASE_URL", "PGPASSFILE")
-"""What the name of a secret holds, begins or ends with; children get none that do."""
+from travois.policy.secrets import named as secret
 
 MISLEADING = (
     "BASH_ENV",
@@ -57,11 +43,3 @@ def clean(environ: Mapping[str, str], *, passed: Collection[str] = ()) -> dict[s
         if name in passed or not (name in MISLEADING or secret(name))
     }
     return kept | {name: value for name, value in UNATTENDED.items() if name not in passed}
-
-
-def secret(name: str) -> bool:
-    """Whether a variable of this name would be a secret."""
-    upper = name.upper()
-    if upper.startswith(SECRET_STARTS) or upper.endswith(SECRET_ENDS):
-        return True
-    return any(part in upper for part in SECRET_PARTS)

@@ -1,0 +1,145 @@
+"""Secrets: which variables hold them, which texts look like them, and keeping values out of files.
+
+The values of our own secrets are taken out of what is recorded, to the letter. Texts that merely
+look like keys stay in results: a model that is to rotate a key or to mend a test must see it, and
+whoever could read the file could read the key. What is kept for longer asks `find` first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.kernel.blocks import Shown, Text
+from travois.kernel.facts import AnyFact, Ended, Failed, Finished, Hooked, Noted, Result, User
+from travois.policy.glyphs import listed
+
+SECRET = listed(
+    "TOKEN SECRET SECRETS PASSWORD PASSWD PASSPHRASE PASS CREDENTIAL CREDENTIALS DSN WEBHOOK"
+)
+"""Words that make a name one of a secret, wherever they stand in it."""
+SECRET_ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "PASSFILE")
+"""The same at the end of a word, as in PGPASSWORD."""
+SECRET_LAST = (
+    *("KEY", "AUTH", "KEY_ID", "KEY_BASE", "KEY_B64", "KEY_FILE", "KEY_PATH", "KEY_JSON"),
+    *("AUTH_CONFIG", "AUTHORIZATION", "PAT", "HEADERS", "COOKIE", "BW_SESSION", "MYSQL_PWD"),
+    "CONNECTION_STRING",
+    *("DATABASE_URL", "DATABASE_URI", "REDIS_URL", "MONGODB_URI", "MONGO_URL", "AMQP_URL"),
+)
+"""The same at the end of a name."""
+HARMLESS_LAST = listed(
+    "DIR LIMIT COUNT LENGTH TYPE NAME SIZE TTL ENABLED PROMPT TIMEOUT EXPIRY VERSION HOST PORT"
+)
+"""A name that ends so speaks about a secret and does not hold it."""
+SHORTEST, SHORTEST_WORD = 8, 16
+"""Fewer characters, or a mere word such as `postgres`, stand in too many innocent texts."""
+SHAPES = (
+    ("private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
+    ("Anthropic key", r"\bsk-ant-[\w-]{20,}"),
+    ("API key", r"\bsk-(?:proj-|or-v1-)?[A-Za-z0-9_-]{32,}"),
+    ("GitHub token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_\w{40,})"),
+    ("GitLab token", r"\bglpat-[\w-]{20,}"),
+    ("AWS key", r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
+    ("Google key", r"\bAIza[\w-]{35}"),
+    ("Slack token", r"\bxox[abprs]-[\w-]{10,}"),
+    ("Stripe key", r"\b[rs]k_live_[A-Za-z0-9]{16,}"),
+    ("npm token", r"\bnpm_[A-Za-z0-9]{36}"),
+    ("Hugging Face token", r"\bhf_[A-Za-z]{30,}"),
+    ("web token", r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    ("password in a URL", r"\b[a-z][a-z0-9+.-]*://[^\s/:@]*:[^\s/:@$<{]{3,}@"),
+)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A place in a text that looks like a secret."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def find(text: str) -> tuple[Found, ...]:
+    """Where a text has what looks like a well-known kind of secret."""
+    found = ((SHAPES[(one.lastindex or 1) - 1][0], one) for one in _shape().finditer(text))
+    return tuple(Found(kind, one.start(), one.end()) for kind, one in found)
+
+
+@cache
+def _shape() -> re.Pattern[str]:
+    return re.compile("|".join(f"({shape})" for _, shape in SHAPES))
+
+
+def named(name: str) -> bool:
+    """Whether a variable or header of this name would hold a secret."""
+    words = [word for word in re.split(r"[^A-Z0-9]+", name.upper()) if word]
+    if not words or words[-1] in HARMLESS_LAST or "PUBLIC" in words:
+        return False
+    if any(word in SECRET or word.endswith(SECRET_ENDS) for word in words):
+        return True
+    whole = "_" + "_".join(words)
+    return any(whole.endswith(f"_{last}") for last in SECRET_LAST)
+
+
+class Secrets(msgspec.Struct, frozen=True):
+    """Values that are kept out of files, each with the name that stands in for it."""
+
+    values: tuple[tuple[str, str], ...] = ()
+
+    def redacted(self, text: str) -> str:
+        """The text with a name in the place of each value."""
+        for name, value in self.values:
+            if value in text:
+                text = text.replace(value, f"[redacted: {name}]")
+        return text
+
+    def redacted_bytes(self, data: bytes) -> bytes:
+        """The same for what is not known to be text."""
+        for name, value in self.values:
+            if (found := value.encode(errors="surrogateescape")) in data:
+                data = data.replace(found, f"[redacted: {name}]".encode())
+        return data
+
+    def concealed(self, fact: AnyFact) -> AnyFact:
+        """The fact as it may be recorded. What a person or the model said stays as it was."""
+        if not self.values:
+            return fact
+        match fact:
+            case Result():
+                content = self._shown(fact.content)
+                return replace(fact, content=content, detail=self.redacted(fact.detail))
+            case User() if fact.origin != "human":
+                return replace(fact, content=self._shown(fact.content))
+            case Failed():
+                return replace(fact, message=self.redacted(fact.message))
+            case Noted():
+                return replace(fact, text=self.redacted(fact.text))
+            case Hooked() | Finished():
+                return replace(fact, outcome=self.redacted(fact.outcome))
+            case Ended():
+                return replace(fact, detail=self.redacted(fact.detail))
+            case _:
+                return fact
+
+    def _shown(self, content: tuple[Shown, ...]) -> tuple[Shown, ...]:
+        return tuple(
+            replace(block, text=self.redacted(block.text)) if isinstance(block, Text) else block
+            for block in content
+        )
+
+
+def secrets(named_values: Iterable[tuple[str, str]]) -> Secrets:
+    """The secrets among variables or headers; longer values first, as one may hold another."""
+    found = {value.removeprefix("Bearer "): name for name, value in named_values if named(name)}
+    kept = [(name, value) for value, name in found.items() if _telling(value)]
+    return Secrets(tuple(sorted(kept, key=lambda pair: -len(pair[1]))))
+
+
+def _telling(value: str) -> bool:
+    """Whether a value is a secret and no place, no word, and no address without a password."""
+    if value.startswith(("/", "~")) or ("://" in value and not _shape().search(value)):
+        return False
+    return len(value) >= (SHORTEST_WORD if value.isalpha() or value.isdigit() else SHORTEST)
