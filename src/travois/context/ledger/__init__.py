@@ -1,0 +1,11 @@
+"""The ledger: what a session established, derived from its log by rule and never by a model.
+
+Model sees: as part of a summary, the human's words, rules, tasks, files, checks, errors and ids.
+Tokens: a budget; what does not fit is counted, and stands whole in a file.
+Cache: moves nothing itself; a compaction that carries it does.
+"""
+
+from travois.context.ledger.fold import Ledger as Ledger
+from travois.context.ledger.fold import fold as fold
+from travois.context.ledger.render import Rendered as Rendered
+from travois.context.ledger.render import render as render

@@ -1,0 +1,66 @@
+"""The last distinct errors, each by its headline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from travois.context.ledger.acts import Act
+from travois.context.ledger.shell import parts
+
+LAST = 15
+LONGEST = 160
+ERROR = re.compile(
+    r"(?i)\berror\b|\bexception\b|\bpanic:|\bfatal\b|\bfail(?:ed|ure)?\b|\bcannot |\bundefined\b|"
+    r"\bnot found\b|\bno such file|\bdenied\b|\bexit code [1-9]"
+)
+NUMBERS = re.compile(r"[\d:.]+")
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """An error: its first telling line, and what was being done."""
+
+    headline: str
+    during: str
+    seq: int = 0
+
+
+def errors(acts: Iterable[Act]) -> tuple[Trouble, ...]:
+    """The last distinct ones, newest first."""
+    found: dict[str, Trouble] = {}
+    for act in acts:
+        if act.refused is not None or not (act.error or act.kind == "shell"):
+            continue
+        line = headline(act.text) or (_first(act.text) if act.error else "")
+        if line:
+            key = NUMBERS.sub("#", line)[:80]
+            found.pop(key, None)
+            found[key] = Trouble(line[:LONGEST], _during(act), act.seq)
+    return tuple(reversed(found.values()))[:LAST]
+
+
+def headline(text: str) -> str:
+    """The first line that tells of an error; empty if none does."""
+    at = 0
+    while found := ERROR.search(text, at):
+        start = text.rfind("\n", 0, found.start()) + 1
+        end = text.find("\n", found.end())
+        line = " ".join(text[start : end if end >= 0 else len(text)].split())
+        if len(line) >= 15:
+            return line
+        at = end if end >= 0 else len(text)
+    return ""
+
+
+def _first(text: str) -> str:
+    lines = (" ".join(line.split()) for line in text[:2_000].splitlines())
+    return next((line for line in lines if len(line) >= 15), "")
+
+
+def _during(act: Act) -> str:
+    if act.kind != "shell":
+        return f"{act.name} {act.path}".strip()
+    ran = [part.text for part in parts(act.command) if not part.text.startswith("cd ")]
+    return ran[0] if ran else act.name

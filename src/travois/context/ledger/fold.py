@@ -1,0 +1,65 @@
+"""From the log to the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from travois.context.ledger.acts import acts
+from travois.context.ledger.checks import Check, checks
+from travois.context.ledger.decided import Decision, decisions
+from travois.context.ledger.errors import Trouble, errors
+from travois.context.ledger.files import File, files
+from travois.context.ledger.jobs import Job, jobs
+from travois.context.ledger.made import Git, Made, git, made
+from travois.context.ledger.said import Said, rules, said
+from travois.context.ledger.tasks import Task, tasks
+from travois.kernel.facts import Changed, Entry, Opened
+from travois.kernel.view import living
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """What a session established; later things first, but words and decisions in their order."""
+
+    said: tuple[Said, ...] = ()
+    rules: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    tasks: tuple[Task, ...] = ()
+    files: tuple[File, ...] = ()
+    checks: tuple[Check, ...] = ()
+    errors: tuple[Trouble, ...] = ()
+    made: tuple[Made, ...] = ()
+    git: Git = Git()
+    jobs: tuple[Job, ...] = ()
+    cwd: str = ""
+
+
+def fold(entries: Iterable[Entry]) -> Ledger:
+    """The ledger of these entries; earlier compactions make no difference to it."""
+    alive = living(list(entries))
+    done = tuple(acts(alive))
+    told = said(alive, done)
+    return Ledger(
+        said=told,
+        rules=rules(told),
+        decisions=decisions(done),
+        tasks=tasks(done),
+        files=files(done),
+        checks=checks(done),
+        errors=errors(done),
+        made=made(done),
+        git=git(done),
+        jobs=jobs(alive, done),
+        cwd=_folder(alive),
+    )
+
+
+def _folder(entries: list[Entry]) -> str:
+    for entry in reversed(entries):
+        match entry.fact:
+            case Changed(what="cwd", value=folder) | Opened(cwd=folder):
+                return folder
+            case _:
+                pass
+    return ""

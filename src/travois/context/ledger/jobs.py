@@ -1,0 +1,43 @@
+"""What runs beside the conversation, and how it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from travois.context.ledger.acts import Act
+from travois.kernel.facts import Changed, Entry, Finished, Spawned
+
+STARTED = re.compile(r"(?i)background (?:as|with id:?|\(id:?)\s*([\w\-]+)")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A background command or a child agent."""
+
+    id: str
+    what: str = ""
+    state: str = "running"
+
+
+def jobs(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Job, ...]:
+    """All of them, newest first."""
+    states: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for entry in entries:
+        match entry.fact:
+            case Changed(what=what, value=value) if what.startswith("job:"):
+                states[what.removeprefix("job:")] = value
+            case Spawned(id=id, what=what):
+                states[id], names[id] = "running", what
+            case Finished(id=id, outcome=outcome):
+                states[id] = outcome
+            case _:
+                pass
+    for act in acts:
+        started = STARTED.search(act.text[:500]) if act.args.get("run_in_background") else None
+        if started:
+            names[started[1]] = act.command or act.arg("description")
+            states.setdefault(started[1], "started, end not seen")
+    return tuple(Job(id, names.get(id, ""), state) for id, state in reversed(states.items()))

@@ -1,0 +1,188 @@
+"""The ledger as text, within a budget.
+
+Every line that is not ours is quoted or stands behind a dash, so that nothing that was said or
+printed can pass for a heading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import msgspec
+
+from travois.context.ledger.checks import Check
+from travois.context.ledger.decided import Decision
+from travois.context.ledger.files import File
+from travois.context.ledger.fold import Ledger
+from travois.context.ledger.said import Said, shortened
+from travois.kernel.tokens import estimate
+
+WHOLE = 10**9
+LIMITS = (2_400, 1_200, 600, 300, 150)
+"""How many characters a message may have, from the widest to the tightest."""
+FAVOURED = 4
+"""The first message and this many of the last may be longer than the others."""
+LINE = 200
+
+Units = Callable[[int], tuple[str, ...]]
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    """The text that fits, and everything in full if some of it did not (else empty)."""
+
+    text: str
+    overflow: str = ""
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One heading and what stands under it, given how long a unit may be."""
+
+    title: str
+    units: Units
+    share: float
+    """Of the budget: what it gets even when everything else wants more."""
+    rank: int
+    """Who is first served with what others leave."""
+    keep: Literal["first", "ends"] = "first"
+
+
+def render(ledger: Ledger, *, budget: int) -> Rendered:
+    """The ledger in at most `budget` tokens; a section that is cut says how much is missing."""
+    sections = [section for section in _sections(ledger) if section.units(WHOLE)]
+    whole = "\n\n".join(_whole(section, WHOLE) for section in sections)
+    rooms = _rooms(sections, budget)
+    text = "\n\n".join(_fitted(section, rooms[section.title]) for section in sections)
+    return Rendered(text, "" if text == whole else whole)
+
+
+def _sections(ledger: Ledger) -> Iterator[Section]:
+    open_, done = (tuple(t for t in ledger.tasks if t.open is state) for state in (True, False))
+    changed = tuple(f for f in ledger.files if f.changes)
+    read = tuple(f for f in ledger.files if not f.changes)
+    yield Section("Rules that the human gave", lambda n: _quotes(ledger.rules[::-1]), 0.10, 0)
+    yield Section(
+        "What the human said, in order", lambda n: _told(ledger.said, n), 0.32, 1, keep="ends"
+    )
+    yield Section("Decided by the human", lambda n: _decided(ledger.decisions[::-1], n), 0.14, 3)
+    tasks = tuple(f"- [{t.status}] {_line(t.subject)}" for t in open_)
+    yield Section("Tasks still open", lambda n: tasks, 0.09, 2)
+    finished = tuple(f"- [{t.status}] {_line(t.subject)}" for t in done)
+    yield Section("Tasks closed", lambda n: finished[::-1], 0.05, 8)
+    title = f"Files changed (in {_line(ledger.cwd)})" if ledger.cwd else "Files changed"
+    yield Section(title, lambda n: _files(changed, ledger.cwd), 0.10, 4)
+    checks = tuple(f"- {_line(c.command)}: {_ended(c)}" for c in ledger.checks)
+    yield Section("Checks, the newest first", lambda n: checks, 0.06, 5)
+    errors = tuple(f"- {_line(e.headline)} (in: {_line(e.during, 60)})" for e in ledger.errors)
+    yield Section("Errors seen, the newest first", lambda n: errors, 0.07, 6)
+    yield Section("Created", lambda n: _created(ledger), 0.03, 7)
+    jobs = tuple(f"- {_line(j.id)}: {_line(j.state, 60)}: {_line(j.what, 80)}" for j in ledger.jobs)
+    yield Section("Running beside the conversation", lambda n: jobs, 0.02, 9)
+    yield Section("Files only read", lambda n: _files(read, ledger.cwd), 0.02, 10)
+
+
+def _whole(section: Section, limit: int) -> str:
+    return "\n".join((f"## {section.title}", *section.units(limit)))
+
+
+def _rooms(sections: list[Section], budget: int) -> dict[str, int]:
+    """How many tokens each section gets: its share, then what the others leave, by rank."""
+    wants = {s.title: estimate(_whole(s, LIMITS[0])) + 2 for s in sections}
+    rooms = {s.title: min(wants[s.title], int(s.share * budget)) for s in sections}
+    left = budget - sum(rooms.values())
+    for section in sorted(sections, key=lambda section: section.rank):
+        more = min(left, wants[section.title] - rooms[section.title])
+        rooms[section.title] += more
+        left -= more
+    return rooms
+
+
+def _fitted(section: Section, room: int) -> str:
+    for limit in LIMITS:
+        text = _whole(section, limit)
+        if estimate(text) + 2 <= room:
+            return text
+    return _trimmed(section, room)
+
+
+def _trimmed(section: Section, room: int) -> str:
+    units = section.units(LIMITS[-1])
+    first, rest = (units[:1], units[:0:-1]) if section.keep == "ends" else ((), units)
+    kept: list[str] = []
+    used = estimate(f"## {section.title}\n- (and 0000 more)\n" + "".join(first))
+    for unit in rest:
+        used += estimate(unit) + 1
+        if used > room:
+            break
+        kept.append(unit)
+    more = f"- (and {len(rest) - len(kept)} more)"
+    body = (*first, more, *kept[::-1]) if section.keep == "ends" else (*kept, more)
+    return "\n".join((f"## {section.title}", *body))
+
+
+def _told(said: tuple[Said, ...], limit: int) -> tuple[str, ...]:
+    return tuple(
+        _message(message, limit * FAVOURED if _favoured(index, len(said)) else limit)
+        for index, message in enumerate(said)
+    )
+
+
+def _favoured(index: int, count: int) -> bool:
+    return index == 0 or index >= count - FAVOURED
+
+
+def _message(message: Said, limit: int) -> str:
+    about = f"(refused: {_line(message.about, 80)})\n" if message.about else ""
+    return _quoted(about + shortened(message.text, limit))
+
+
+def _decided(decisions: tuple[Decision, ...], limit: int) -> tuple[str, ...]:
+    return tuple(
+        f"- {_line(d.question)}: {_quoted(shortened(d.answer, limit))[2:]}"
+        if d.question
+        else f"- Approved plan:\n  {_quoted(shortened(d.answer, limit * FAVOURED))[2:]}"
+        for d in decisions
+    )
+
+
+def _quotes(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_quoted(text) for text in texts)
+
+
+def _quoted(text: str) -> str:
+    """Someone else's words, each line behind a mark of its own."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    return "- > " + "\n  > ".join(line for line in lines if line)
+
+
+def _line(text: str, limit: int = LINE) -> str:
+    """Someone else's words on one line."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 2]} …"
+
+
+def _files(files: tuple[File, ...], cwd: str) -> tuple[str, ...]:
+    return tuple(f"- {_line(_near(f.path, cwd))}{_state(f)}" for f in files)
+
+
+def _near(path: str, cwd: str) -> str:
+    return path.removeprefix(cwd.rstrip("/") + "/") if cwd else path
+
+
+def _state(file: File) -> str:
+    if not file.changes:
+        return ""
+    return f" ({file.state})" if file.changes == 1 else f" ({file.state}, {file.changes} changes)"
+
+
+def _ended(check: Check) -> str:
+    return f"{check.outcome} (exit code {check.code})" if check.code else check.outcome
+
+
+def _created(ledger: Ledger) -> tuple[str, ...]:
+    state = ledger.git
+    seen = (
+        f"- git: branch {_line(state.branch) or 'unknown'}, last commit {state.commit or 'unknown'}"
+    )
+    things = tuple(f"- {t.kind} {_line(t.id)} {_line(t.about, 80)}".rstrip() for t in ledger.made)
+    return ((seen,) if state.branch or state.commit else ()) + things

@@ -1,0 +1,132 @@
+"""What the human said: word for word, and short only by leaving sentences out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from travois.context.ledger.acts import Act
+from travois.kernel.blocks import words
+from travois.kernel.facts import Entry, User
+
+PIECES = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
+LONGEST_PIECE = 400
+LOG_LINES = 6
+RULE = re.compile(
+    r"(?i)\b(?:never|always|must(?:n't)?|(?:do not|don't|dont)|from now on|make sure|be sure to|"
+    r"only (?:use|edit|change|touch|run)|avoid|instead of|no longer|under no|at all times|"
+    r"remember|should(?:n't| not)|(?:is|are) not allowed|forbidden|required?|prefer)\b"
+)
+NO_RULE = re.compile(
+    r"(?i)\?\s*$|\b(?:i|we|you|they|it|that|which|why|who) (?:do not|don't|dont)\b"
+)
+
+
+class Said(msgspec.Struct, frozen=True):
+    """One message of the human; `about` is the call that they refused with it."""
+
+    seq: int
+    text: str
+    about: str = ""
+
+
+def said(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Said, ...]:
+    """All that the human said, in order, also the reasons of their refusals."""
+    typed = (
+        Said(entry.seq, words(entry.fact.content).strip())
+        for entry in entries
+        if isinstance(entry.fact, User) and entry.fact.origin == "human"
+    )
+    refusals = (Said(act.seq, act.refused, _about(act)) for act in acts if act.refused is not None)
+    told = [*(message for message in typed if message.text), *refusals]
+    return tuple(sorted(told, key=lambda message: message.seq))
+
+
+def rules(told: Iterable[Said]) -> tuple[str, ...]:
+    """The sentences that state a standing rule or a constraint, oldest first."""
+    found: dict[str, str] = {}
+    for message in told:
+        for sentence in sentences(without_logs(message.text)):
+            if (
+                RULE.search(sentence)
+                and not NO_RULE.search(sentence)
+                and len(sentence) <= LONGEST_PIECE
+            ):
+                found.setdefault(sentence.lower(), sentence)
+    return tuple(found.values())
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Each sentence or line, without the marks of a list before it."""
+    for piece in PIECES.split(text):
+        sentence = re.sub(r"^[\s>#*+\-]+|^\s*\d+[.)]\s+", "", piece).strip()
+        if len(sentence) >= 8:
+            yield sentence
+
+
+def shortened(text: str, limit: int) -> str:
+    """This text in at most about `limit` characters: its first sentences and its last ones."""
+    if len(text) <= limit:
+        return text
+    text = without_logs(text)
+    if len(text) <= limit:
+        return text
+    pieces = [_clipped(piece) for piece in PIECES.split(text)]
+    head = _fitting(pieces, limit * 2 // 3)
+    tail = _fitting(pieces[: head - 1 : -1] if head else pieces[::-1], limit - limit * 2 // 3)
+    left = len(pieces) - head - tail
+    if not head and not tail:
+        return text[:limit].rstrip() + " […]"
+    if left <= 0:
+        return "".join(pieces)
+    end = "".join(pieces[len(pieces) - tail :]).lstrip("\n")
+    return f"{''.join(pieces[:head]).rstrip()}\n[… {left} sentences left out …]\n{end}".rstrip()
+
+
+def without_logs(text: str) -> str:
+    """This text with pasted logs and code cut to their first and last lines."""
+    kept: list[str] = []
+    block: list[str] = []
+    fenced = False
+    for line in text.splitlines():
+        fence = line.lstrip().startswith("```")
+        fenced ^= fence
+        if fenced or fence or not _is_prose(line):
+            block.append(line)
+            continue
+        kept += _cut(block)
+        kept.append(line)
+        block = []
+    return "\n".join(kept + _cut(block))
+
+
+def _is_prose(line: str) -> bool:
+    plain = sum(c.isalpha() or c == " " for c in line)
+    return plain >= 0.75 * len(line) and bool(line.strip())
+
+
+def _cut(block: list[str]) -> list[str]:
+    if len(block) <= LOG_LINES + 1:
+        return block
+    head, tail = block[: LOG_LINES - 2], block[-2:]
+    return [*head, f"[… {len(block) - LOG_LINES} lines left out …]", *tail]
+
+
+def _clipped(piece: str) -> str:
+    return piece if len(piece) <= LONGEST_PIECE else f"{piece[:LONGEST_PIECE].rstrip()} […]"
+
+
+def _fitting(pieces: list[str], room: int) -> int:
+    """How many of these pieces fit."""
+    used = 0
+    for count, piece in enumerate(pieces):
+        used += len(piece)
+        if used > room:
+            return count
+    return len(pieces)
+
+
+def _about(act: Act) -> str:
+    return f"{act.name} {act.path or act.command}".strip()

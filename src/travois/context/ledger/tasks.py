@@ -1,0 +1,63 @@
+"""The task list as it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from travois.context.ledger.acts import Act, is_list, is_object
+
+SUBJECT = ("content", "step", "subject", "title", "text", "task", "description")
+CLOSED = re.compile(r"(?i)complete|done|cancel|skip|finish|closed|resolved|abandon|dropped")
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One thing to do, with the status that was last given to it."""
+
+    subject: str
+    status: str = "pending"
+
+    @property
+    def open(self) -> bool:
+        """Whether it is still to be done."""
+        return not CLOSED.search(self.status)
+
+
+def tasks(acts: Iterable[Act]) -> tuple[Task, ...]:
+    """The last whole list, and the tasks that were made one by one and not deleted."""
+    whole: tuple[Task, ...] = ()
+    single: dict[str, Task] = {}
+    for act in acts:
+        if act.error:
+            continue
+        if act.kind == "list":
+            whole = tuple(_listed(act))
+        elif act.kind == "task" and (subject := act.arg(*SUBJECT[2:])):
+            number = re.search(r"#(\d+)", act.text)
+            single[number[1] if number else f"call {act.seq}"] = Task(subject)
+        elif act.kind == "retask":
+            _change(single, act)
+    return whole + tuple(single.values())
+
+
+def _listed(act: Act) -> Iterator[Task]:
+    lists = [value for value in act.args.values() if is_list(value)]
+    for item in lists[0] if lists else ():
+        if is_object(item):
+            subject = next((str(item[key]) for key in SUBJECT if item.get(key)), "")
+            if subject:
+                yield Task(subject, str(item.get("status") or "pending"))
+
+
+def _change(single: dict[str, Task], act: Act) -> None:
+    id = str(act.args.get("taskId") or act.args.get("task_id") or act.args.get("id") or "")
+    task = single.get(id)
+    if task is None:
+        return
+    status = act.arg("status") or task.status
+    if status == "deleted":
+        del single[id]
+        return
+    single[id] = Task(act.arg("subject", "title") or task.subject, status)
