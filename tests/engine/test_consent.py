@@ -28,15 +28,18 @@ TRIED = "not all that it does is known, so it runs read-only and without network
 class Shell:
     """Runs nothing; fails where `fails` says so, and remembers the walls of each run."""
 
-    def __init__(self, *, fails: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *, fails: tuple[str, ...] = (), saying: str = "Read-only file system"
+    ) -> None:
         self.walls: list[Cage | None] = []
+        self._saying = saying
         self._fails = fails
 
     async def run(self, args: Any, env: Env, call: str) -> Outcome:
         self.walls.append(env.cage)
         profile = env.cage.profile if env.cage else "bare"
         if profile in self._fails:
-            return Outcome((Text("no such luck"),), error=True)
+            return Outcome((Text(self._saying),), error=True)
         return said(f"ran: {profile}")
 
     @property
@@ -75,8 +78,17 @@ def test_if_that_fails_the_person_is_asked_with_the_reason(tmp_path: Path) -> No
     play(one)
     assert (run.profiles, told(one)) == (["look", "work"], "ran: work")
     (question,) = person.asked
-    assert question.because == "read-only and without network it failed: no such luck"
+    assert question.because == "read-only and without network it failed: Read-only file system"
     assert [d.by for d in facts(one, Decided)] == ["sandbox", "person"]
+
+
+def test_what_fails_for_another_reason_is_not_asked_about(tmp_path: Path) -> None:
+    run, person = Shell(fails=("look",), saying="no such file"), RecordingPerson()
+    one = asking(tmp_path, "./check", run, person=person)
+    play(one)
+    assert (run.profiles, person.asked) == (["look"], [])
+    hint = "If it failed for that, call again with sandbox: write."
+    assert told(one) == f"no such file\n[{LOOKED} {hint}]"
 
 
 def test_if_they_say_no_the_model_has_what_was_seen(tmp_path: Path) -> None:
@@ -84,7 +96,7 @@ def test_if_they_say_no_the_model_has_what_was_seen(tmp_path: Path) -> None:
     one = asking(tmp_path, "./check", run)
     play(one)
     assert run.profiles == ["look"]
-    assert told(one) == f"no such luck\n[{LOOKED} More was not permitted: nobody is here]"
+    assert told(one) == f"Read-only file system\n[{LOOKED} More was not permitted: nobody is here]"
 
 
 @pytest.mark.parametrize("line", ["./x > out", "cat /etc/passwd && ./x", "npm test"])

@@ -20,7 +20,7 @@ def use(line: str, *more: Access) -> Use:
 
 
 def walls(line: str, *more: Access, bounds: Bounds = BOUNDS, mode: Mode = "default") -> Cage:
-    made = cage(bounds, Guard(mode, folders=("/w", "/private")), use(line, *more))
+    made = cage(bounds, Guard(mode, folders=("/w",), scratch="/private"), use(line, *more))
     assert made is not None
     return made
 

@@ -9,7 +9,7 @@ from random import random
 
 import msgspec
 
-from travois.app import rights
+from travois.app import fencing, hooking, rights
 from travois.app.opening import Place, damage, open_log, settle
 from travois.app.options import Options
 from travois.engine.agent import Agent, Limits, Patience, World
@@ -17,6 +17,7 @@ from travois.engine.ports import Answer, Model, Person, Question, Warned
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.host import catalog
+from travois.host.cage.probe import Walls
 from travois.host.files import DiskFiles
 from travois.host.http import Timeouts
 from travois.host.process import LocalProcesses
@@ -27,6 +28,7 @@ from travois.kernel.models import Model as Card
 from travois.policy.secrets import secrets
 from travois.store import home as homes
 from travois.store import project as projects
+from travois.store import trust
 from travois.store.blobs import Blobs
 from travois.store.layers import Value, load
 from travois.store.settings import Loaded
@@ -76,28 +78,42 @@ async def gather(
         opened = open_log(place, options, stack)
         session = Session(opened.log, secrets=secrets(os.environ.items()))
         card = _card(loaded, session, scripted=model is not None)
+        fence = fencing.build(loaded, place, stack, attended=person is not None, spill=opened.spill)
         guard = rights.guard(
             loaded, place.cwd, own=str(place.home.path), readable=(str(opened.spill),)
         )
+        if fence.bounds is not None:
+            guard = msgspec.structs.replace(guard, scratch=fence.bounds.temp)
         tools, asked = _tools(loaded), loaded.settings
         settle(session, place, card=card, tools=tuple(tools.values()), options=options)
         key_source = "none"
         if model is None:
             model, key_source = _served(card, loaded, stack, session=session)
+        hooks, unusable = hooking.known(loaded)
         agent = Agent(
             session=session,
             model=model,
             encoder=Encoder(Blobs(place.home.blobs).get),
             tools=tools,
-            world=_world(place, loaded, stack, spill=opened.spill),
+            world=_world(place, loaded, stack, spill=opened.spill, walls=fence.walls),
             guard=guard,
+            bounds=fence.bounds,
+            unwalled=fence.unwalled,
+            remember=lambda rules: _remember(place, rules),
             person=person or Nobody(),
             limits=Limits(asked.max_turns, asked.max_budget_usd),
             patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
+            hooks=hooking.install(hooks, loaded, place, found=opened, stack=stack),
             chance=random,
         )
         agent.keeper = _keeper(place, options, agent)
-        notices = (*loaded.notices, *rights.remarks(loaded, place.cwd), *damage(opened.log))
+        notices = (
+            *((fence.line,) if fence.line else ()),
+            *loaded.notices,
+            *unusable,
+            *rights.remarks(loaded, place.cwd),
+            *damage(opened.log),
+        )
         return Crew(opened.id, agent, key_source, notices, stack.pop_all())
 
 
@@ -141,7 +157,8 @@ def _flags(options: Options) -> dict[str, Value]:
         "maxTurns": options.max_turns,
         "maxBudgetUsd": options.max_dollars,
     }
-    return {key: value for key, value in flags.items() if value}
+    walls: dict[str, Value] = {} if options.sandbox else {"sandbox.enabled": False}
+    return walls | {key: value for key, value in flags.items() if value}
 
 
 def _card(loaded: Loaded, session: Session, *, scripted: bool) -> Card:
@@ -182,8 +199,17 @@ def _tools(loaded: Loaded) -> dict[str, AnyTool]:
     return {tool.name: tool for tool in TOOLS if tool.name not in denied}
 
 
-def _world(place: Place, loaded: Loaded, stack: AsyncExitStack, *, spill: Path) -> World:
-    processes = LocalProcesses(passed=loaded.settings.env_passthrough, extra=loaded.settings.env)
+def _remember(place: Place, rules: tuple[str, ...]) -> None:
+    """Keep what a person answered, for the sessions to come."""
+    for rule in rules:
+        trust.remember(place.home, trust.root(place.cwd), rule)
+
+
+def _world(
+    place: Place, loaded: Loaded, stack: AsyncExitStack, *, spill: Path, walls: Walls | None
+) -> World:
+    settings = loaded.settings
+    processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
     stack.push_async_callback(processes.aclose)
 
     def keep(call: str, data: bytes) -> str:
@@ -192,4 +218,5 @@ def _world(place: Place, loaded: Loaded, stack: AsyncExitStack, *, spill: Path) 
         path.write_bytes(data)
         return str(path)
 
-    return World(place.cwd, DiskFiles(), processes, HttpxWeb(), Blobs(place.home.blobs), keep)
+    blobs = Blobs(place.home.blobs)
+    return World(place.cwd, DiskFiles(), processes, HttpxWeb(), blobs, keep, kept=str(spill))

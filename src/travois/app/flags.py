@@ -16,9 +16,11 @@ COMMANDS = {
     "permissions": "why something may run or not; dry runs of rules",
     "config": "settings, and which file decided them",
     "trust": "let a folder's own settings hold, or no longer",
+    "try": "run a command in a copy, see what it changes, keep that or not",
     "lab": "a local API simulator to test agents with",
 }
-"""Commands and the module of `app.commands` that has them."""
+"""Commands; each has a module of `app.commands`, by its name or by that in `MODULES`."""
+MODULES = {"try": "attempt"}
 
 ABOUT = """\
 A coding agent in your terminal, with any model.
@@ -98,6 +100,7 @@ def _rights(top: ArgumentParser) -> None:
         group.add_argument(
             *names, action="append", nargs="+", default=[], metavar=what, help=meaning
         )
+    group.add_argument("--no-sandbox", action="store_true", help="run commands without walls")
     group.add_argument("--dangerously-skip-permissions", action="store_true", help=SUPPRESS)
 
 
@@ -127,4 +130,5 @@ def chosen(args: Namespace) -> Options:
         latest=args.latest,
         fork=args.fork_session,
         persist=not args.no_session_persistence,
+        sandbox=not args.no_sandbox,
     )

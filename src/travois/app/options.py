@@ -25,3 +25,4 @@ class Options(msgspec.Struct, frozen=True):
     latest: bool = False
     fork: bool = False
     persist: bool = True
+    sandbox: bool = True

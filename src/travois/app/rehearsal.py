@@ -68,7 +68,7 @@ def intended(tool: str, args: str, *, here: Here) -> Use:
     accesses: tuple[Access, ...] = (Access("spawn", tool),)
     if known is not None:
         accesses = known.access(msgspec.json.decode(args, type=known.args, strict=False), here)
-    accesses = resolved(accesses)
+    accesses = resolved(accesses, here)
     return Use(
         tool,
         accesses,

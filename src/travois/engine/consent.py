@@ -19,12 +19,13 @@ from travois.kernel.blocks import Call
 from travois.kernel.facts import Asked, Decided
 from travois.policy import narrow
 from travois.policy.access import Access
-from travois.policy.bounds import cage, harmless
+from travois.policy.bounds import cage, harmless, leaves
 from travois.policy.cage import Cage
 from travois.policy.judge import Verdict, judge
 from travois.policy.plan import Plan
 from travois.policy.rules import Use, parse
 
+INSIDE = "the settings let no command run outside the sandbox"
 TRYING = "not all that it does is known, so it runs read-only and without network first"
 
 
@@ -62,6 +63,8 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
     """Whether a call may run, and why; `heard` is what hooks say of it."""
     wanted = use(agent, ready)
     verdict = _verdict(agent, wanted, heard)
+    if agent.bounds is not None and not agent.bounds.leaving and leaves(wanted):
+        return Ruling(Decided(ready.call.id, "deny", INSIDE, by="sandbox"))
     if verdict.effect == "ask" and _may_try(agent, wanted, verdict):
         assert agent.bounds is not None
         around = cage(agent.bounds, agent.guard, wanted, profile="look")
@@ -142,8 +145,8 @@ def _keep(agent: Agent, rules: tuple[str, ...]) -> None:
 def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
     if agent.bounds is None or not agent.bounds.look_first or not verdict.doubt:
         return False
-    waits = ("run_in_background", "true") not in wanted.params
-    return waits and harmless(agent.guard, wanted)
+    more = {("run_in_background", "true"), ("sandbox", "write")}
+    return more.isdisjoint(wanted.params) and harmless(agent.guard, wanted)
 
 
 def walls(agent: Agent, wanted: Use) -> Cage | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 import anyio
 import msgspec
 from msgspec.structs import replace
 
+from travois.engine import gate, hooks
 from travois.engine.agent import Agent, World
-from travois.engine.consent import Ready, Ruling, ask, decide
+from travois.engine.consent import Ready, Ruling, ask, decide, use
 from travois.engine.ground import resolved, understood
 from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
+from travois.engine.occasions import CwdChanged
 from travois.engine.ports import Progress, Running
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
@@ -21,6 +24,7 @@ from travois.kernel.facts import Decided, Noted, Result
 from travois.kernel.faults import Fault
 from travois.kernel.view import open_calls
 from travois.policy.access import collide
+from travois.policy.bounds import held_back
 from travois.policy.cage import Cage
 
 LOOKED = "It ran read-only and without network: nothing that it wrote was kept."
@@ -42,18 +46,26 @@ class Unfit(msgspec.Struct, frozen=True):
 async def act(agent: Agent) -> None:
     """Answer every open call; what cannot collide runs side by side."""
     waiting = list(open_calls(agent.session.view))
-    while waiting:
+    asked = bool(waiting)
+    while waiting and not agent.halt:
         batch = _batch(agent, waiting)
         del waiting[: len(batch) or 1]
-        rulings = [(ready, await _ruled(agent, ready)) for ready in batch]
-        allowed = [(ready, ruling) for ready, ruling in rulings if ruling is not None]
+        rulings = [await _ruled(agent, ready) for ready in batch]
+        allowed = [ruled for ruled in rulings if ruled is not None]
         if any(access.kind != "read" for ready, _ in allowed for access in ready.touching):
             agent.session.sync()
         await keep(agent, [ready for ready, ruling in allowed if not ruling.trial])
         await _run(agent, allowed)
+    if agent.hooks is not None and asked and not agent.halt:
+        await hooks.batch(agent)
 
 
 async def _run(agent: Agent, batch: Sequence[tuple[Ready, Ruling]]) -> None:
+    together = [ready.touching for ready, _ in batch]
+    if any(collide(one, other) for one, other in combinations(together, 2)):
+        for ready, ruling in batch:  # a hook has changed what they touch
+            await _perform(agent, ready, ruling)
+        return
     if len(batch) == 1:
         await _perform(agent, *batch[0])
         return
@@ -65,15 +77,33 @@ async def _run(agent: Agent, batch: Sequence[tuple[Ready, Ruling]]) -> None:
         raise broken.exceptions[0] from broken
 
 
-async def _ruled(agent: Agent, ready: Ready) -> Ruling | None:
-    """The ruling on a call, written down; none if it may not run, which the model is told."""
-    ruling = await decide(agent, ready)
+async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:
+    """A call with its ruling, written down; none if it may not run, which the model is told."""
+    if agent.halt:
+        return None
+    if agent.hooks is None:
+        ruling = await decide(agent, ready)
+    else:
+        ready, ruling = await gate.ruled(agent, ready, _again)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "allow":
-        return ruling
+        return ready, ruling
     text = f"Permission denied: {ruling.decided.because}. Nothing was run."
+    if agent.hooks is not None and await _appealed(agent, ready, ruling.decided):
+        text += " A hook says that it may be tried again."
     _record(agent, ready.call, Outcome((Text(text),), error=True))
     return None
+
+
+async def _appealed(agent: Agent, ready: Ready, decided: Decided) -> bool:
+    if decided.by == "hook":
+        return False
+    return await hooks.denied(agent, ready.call, use(agent, ready), why=decided.because)
+
+
+def _again(agent: Agent, call: Call) -> Ready | str:
+    found = _understand(agent, call)
+    return found.why if isinstance(found, Unfit) else found
 
 
 def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
@@ -100,9 +130,10 @@ def _understand(agent: Agent, call: Call) -> Ready | Unfit:
         args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return Unfit(call, f"{call.name} was not run: {_schema_error(tool, error)}")
-    here = Here(agent.world.root, _cwd(agent.session, agent.world))
+    temp = agent.bounds.temp if agent.bounds else ""
+    here = Here(agent.world.root, _cwd(agent.session, agent.world), temp)
     try:
-        accesses = resolved(tool.access(args, here))
+        accesses = resolved(tool.access(args, here), here)
         return Ready(call, tool, args, accesses, understood(accesses, here))
     except Refusal as refusal:
         return Unfit(call, str(refusal))
@@ -127,19 +158,41 @@ def _schema_error(tool: AnyTool, error: Exception) -> str:
 
 async def _perform(agent: Agent, ready: Ready, ruling: Ruling) -> None:
     agent.session.emit(Running(ready.call.id, ready.call.name))
+    began = anyio.current_time()
     outcome = await (_try if ruling.trial else _carry_out)(agent, ready, ruling.cage)
-    _record(agent, ready.call, outcome)
+    if agent.hooks is None:
+        _record(agent, ready.call, outcome)
+    else:
+        await _tell(agent, ready, outcome, seconds=anyio.current_time() - began)
+
+
+async def _tell(agent: Agent, ready: Ready, outcome: Outcome, *, seconds: float) -> None:
+    """Let hooks hear what a call brought; whatever happens to them, it is recorded."""
+    stood = _cwd(agent.session, agent.world)
+    try:
+        wanted = use(agent, ready)
+        outcome = await hooks.after(agent, ready.call, outcome, use=wanted, seconds=seconds)
+    finally:
+        _record(agent, ready.call, outcome)
+    if (stands := _cwd(agent.session, agent.world)) != stood:
+        await hooks.fire(agent, CwdChanged(stood, stands))
 
 
 async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     """Run a call where it can change and reach nothing; ask about it only if that fails."""
     outcome = Outcome((Text(f"It did not end within {TRYING} s."),), error=True)
-    with anyio.move_on_after(TRYING):
+    with anyio.move_on_after(TRYING) as scope:
         outcome = await _carry_out(agent, ready, cage)
+    failure = words(outcome.content).strip()
     if not outcome.error:
         return _remarked(outcome, LOOKED)
-    failure = words(outcome.content).strip()[-FAILURE:]
+    if not held_back(failure) and not scope.cancelled_caught:
+        return _remarked(
+            outcome, f"{LOOKED} If it failed for that, call again with sandbox: write."
+        )
+    failure = failure[-FAILURE:]
     ruling = await ask(agent, ready, because=f"read-only and without network it failed: {failure}")
+    ready, ruling = gate.amended(agent, ready, ruling, _again)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "deny":
         return _remarked(outcome, f"{LOOKED} More was not permitted: {ruling.decided.because}")
@@ -199,6 +252,7 @@ class CallEnv:
         self.processes = world.processes
         self.web = world.web
         self.blobs = world.blobs
+        self.kept = world.kept
 
     @property
     def cwd(self) -> str:

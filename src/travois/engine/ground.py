@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from travois.engine.tool import Here, Refusal
 from travois.policy.access import Access
+from travois.policy.paths import inside
 from travois.policy.plan import Plan
 
 STARTS_PROGRAMS = (
@@ -21,6 +22,7 @@ STARTS_PROGRAMS = (
 )
 """Words in a repository's settings with which git starts programs of its choice."""
 HOOKS_AT = re.compile(r"hookspath\s*=\s*(\S+)")
+TEMP = "/tmp"  # noqa: S108 - this is about the name
 MANY = 500
 """How many files a pattern may stand for before it is judged by its folder alone."""
 
@@ -30,9 +32,9 @@ def home() -> str:
     return os.path.realpath(os.path.expanduser("~"))
 
 
-def resolved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+def resolved(accesses: tuple[Access, ...], here: Here | None = None) -> tuple[Access, ...]:
     """The same accesses with links followed, so that the judge sees what will be touched."""
-    return tuple(found for access in accesses for found in _followed(access))
+    return tuple(found for access in accesses for found in _followed(access, here))
 
 
 def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
@@ -45,7 +47,7 @@ def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
     around = _repository(here.cwd)
     foreign = around != _repository(here.root) or _runs_programs(around)
     plans = (plan(line, cwd=here.cwd, home=home(), foreign=foreign) for line in lines)
-    return tuple(one.resolved(_followed) for one in plans)
+    return tuple(one.resolved(lambda access: _followed(access, here)) for one in plans)
 
 
 def _repository(folder: str) -> str:
@@ -94,24 +96,32 @@ def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value.strip('"')) for name, value in plain if value[:1] not in "[{")
 
 
-def _followed(access: Access) -> tuple[Access, ...]:
+def _followed(access: Access, here: Here | None) -> tuple[Access, ...]:
     if access.kind not in ("read", "write"):
         return (access,)
     if access.scope == "many":
-        return tuple(_matching(access))
-    path = real(access.target)
+        return tuple(_matching(access, here))
+    path = real(_private(access.target, here))
     names = _names(path) if access.kind == "write" else 1
     return (replace(access, target=path, spelt=access.target, names=names),)
 
 
-def _matching(access: Access) -> Iterator[Access]:
+def _private(path: str, here: Here | None) -> str:
+    """Where a path really is for us: what others keep in /tmp is not there."""
+    if here is None or not here.temp or not inside(path, TEMP) or inside(path, here.root):
+        return path
+    return os.path.normpath(f"{here.temp}/{os.path.relpath(path, TEMP)}")
+
+
+def _matching(access: Access, here: Here | None) -> Iterator[Access]:
     """Every file that a pattern stands for, besides the folder that it looks in."""
+    access = replace(access, target=_private(access.target, here))
     fixed = access.target.split("*")[0].split("?")[0].split("[")[0]
     folder = real(os.path.dirname(fixed))
     yield replace(access, target=folder + access.target[len(os.path.dirname(fixed)) :])
     for path in islice(iglob(access.target), MANY):
         if os.path.islink(path) or access.kind == "write":
-            yield from _followed(replace(access, target=path, scope="one"))
+            yield from _followed(replace(access, target=path, scope="one"), None)
 
 
 def _names(path: str) -> int:

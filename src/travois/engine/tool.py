@@ -29,6 +29,8 @@ class Here(msgspec.Struct, frozen=True):
 
     root: str
     cwd: str
+    temp: str = ""
+    """The private folder that stands in for /tmp; empty where nothing does."""
 
 
 class Tool(msgspec.Struct, Generic[A], frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from posixpath import join
 from typing import Literal
 
@@ -39,6 +40,18 @@ NETWORKED = listed(
     """
 )
 """Programs for which letting them run means letting them reach the network."""
+DENIED = (
+    *("Read-only file system", "EROFS", "Permission denied", "Operation not permitted"),
+    *("readonly database", "unable to open database"),
+)
+"""What programs say when they may not write."""
+OFFLINE = (
+    *("Could not resolve host", "Network is unreachable", "Name or service not known"),
+    *("Temporary failure in name resolution", "EAI_AGAIN", "ENOTFOUND", "getaddrinfo"),
+    *("Failed to establish a new connection", "Couldn't connect to server", "ENETUNREACH"),
+)
+"""What programs say when there is no network."""
+BEGINS = frozenset(("init", "clone"))
 GIT = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "lfs"))
 
 
@@ -48,6 +61,7 @@ class Bounds(msgspec.Struct, frozen=True):
     temp: str
     """A private folder that stands in for /tmp."""
     hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     network: Literal["", "off", "listed", "on"] = ""
@@ -56,24 +70,34 @@ class Bounds(msgspec.Struct, frozen=True):
     excluded: tuple[str, ...] = ()
     """Commands that the user lets run outside."""
     look_first: bool = True
+    leaving: bool = True
+    """Whether a person may be asked to let a command run outside."""
 
 
 def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = None) -> Cage | None:
     """The walls for a call that may run; none for one that the user lets run outside."""
-    if profile is None and (_leaves(use) or _excluded(bounds, use)):
+    if profile is None and (leaves(use) or _excluded(bounds, use)):
         return None
     chosen: Profile = profile or ("look" if all(plan.looks for plan in use.plans) else "work")
     looking = chosen == "look"
     return Cage(
         chosen,
-        folders=tuple(folder for folder in guard.folders if folder != bounds.temp),
+        folders=guard.folders,
         temp=bounds.temp,
         pinned=() if looking else _pinned(bounds, guard, use),
         hidden=bounds.hidden,
-        writable=() if looking else (*bounds.writable, *_beyond(guard, use)),
+        shown=bounds.shown,
+        writable=() if looking else (*bounds.writable, *_beyond(bounds, guard, use)),
         network="off" if looking else _network(bounds, guard, use),
         hosts=bounds.hosts,
     )
+
+
+def held_back(text: str) -> Literal["", "write", "network"]:
+    """What a program seems to have failed at, by what it said; empty if at nothing of ours."""
+    if any(sign in text for sign in DENIED):
+        return "write"
+    return "network" if any(sign in text for sign in OFFLINE) else ""
 
 
 def harmless(guard: Guard, use: Use) -> bool:
@@ -81,12 +105,19 @@ def harmless(guard: Guard, use: Use) -> bool:
 
     Not if it is known to need more: that try would fail, and tell nobody anything.
     """
-    outside = (a for a in use.touched if not any(inside(a.target, f) for f in guard.folders))
-    known = any(access.kind != "read" for access in use.touched) or any(outside)
+    free = (*guard.folders, *([guard.scratch] if guard.scratch else []))
+    outside = (a for a in use.touched if not any(inside(a.target, f) for f in free))
+    known = any(_changes(guard, access) for access in use.touched) or any(outside)
     return bool(use.plans) and not known and not _networked(use)
 
 
-def _leaves(use: Use) -> bool:
+def _changes(guard: Guard, access: Access) -> bool:
+    scratched = bool(guard.scratch) and inside(access.target, guard.scratch)
+    return access.kind != "read" and not scratched
+
+
+def leaves(use: Use) -> bool:
+    """Whether a call asks to run outside the walls."""
     return any(access.kind == "leave" for access in use.accesses)
 
 
@@ -108,11 +139,10 @@ def _named(step: Step, patterns: tuple[str, ...]) -> bool:
 
 def _pinned(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
     """The paths that stay as they are; those that the call was allowed to write do not."""
-    folders = (folder for folder in guard.folders if folder != bounds.temp)
-    names = [join(folder, name) for folder in folders for name in PINNED]
+    names = [join(folder, name) for folder in guard.folders for name in PINNED]
     free = [access.target for access in use.touched if access.kind == "write"]
-    git = _changes_git(use)
-    kept = (path for path in names if not (git and path.endswith(("/.git/config", "/.gitmodules"))))
+    free_names = tuple(_freed(use))
+    kept = (path for path in names if not path.endswith(free_names))
     return (*bounds.pinned, *(path for path in kept if not any(_meets(path, f) for f in free)))
 
 
@@ -120,16 +150,21 @@ def _meets(path: str, other: str) -> bool:
     return inside(path, other) or inside(other, path)
 
 
-def _changes_git(use: Use) -> bool:
-    """Whether git itself was allowed to change its settings, as `git remote add` does."""
-    steps = (step for plan in use.plans for step in plan.steps)
-    return any(step.name == "git" and step.needs != "nothing" for step in steps)
+def _freed(use: Use) -> Iterator[str]:
+    """What git itself was allowed to change: its settings, or all of a repository that it makes."""
+    for step in (step for plan in use.plans for step in plan.steps):
+        if step.name == "git" and step.needs != "nothing":
+            yield from ("/.git/config", "/.gitmodules")
+            yield from (
+                f"/{name}" for name in PINNED if name[:4] == ".git" and _git(step) in BEGINS
+            )
 
 
-def _beyond(guard: Guard, use: Use) -> tuple[str, ...]:
+def _beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
     """What the call was allowed to write outside the workspace."""
     written = [access.target for access in use.touched if access.kind == "write"]
-    beyond = [path for path in written if not any(inside(path, f) for f in guard.folders)]
+    within = (*guard.folders, bounds.temp)
+    beyond = [path for path in written if not any(inside(path, f) for f in within)]
     return tuple(p for p in beyond if not any(p != other and inside(p, other) for other in beyond))
 
 
@@ -151,12 +186,15 @@ def _asks_net(access: Access) -> bool:
 
 
 def _reaches(step: Step) -> bool:
-    if step.name != "git":
-        return step.name in NETWORKED
+    return _git(step) in GIT if step.name == "git" else step.name in NETWORKED
+
+
+def _git(step: Step) -> str:
+    """What git is told to do."""
     words = iter(word.text for word in step.argv[1:])
     for word in words:
         if word in ("-C", "-c"):
             next(words, "")
         elif not word.startswith("-"):
-            return word in GIT
-    return False
+            return word
+    return ""

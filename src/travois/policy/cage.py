@@ -25,6 +25,8 @@ class Cage(msgspec.Struct, frozen=True):
     """Paths that stay as they are in a writable folder, existing or not."""
     hidden: tuple[str, ...] = ()
     """Paths that are not to be read: secrets, our own state, what a rule denies."""
+    shown: tuple[str, ...] = ()
+    """Folders that can be read although what holds them is hidden."""
     writable: tuple[str, ...] = ()
     """More paths that the user lets programs write to."""
     network: Literal["off", "listed", "on"] = "off"

@@ -26,6 +26,8 @@ ALIASES: dict[str, Mode] = {
     "yolo": "bypass",
 }
 LEAVING = "runs outside the sandbox, where it may touch anything that you may"
+EDITING: tuple[Mode, ...] = ("accept-edits", "auto")
+SCRATCH = "the session's own temporary files are free"
 PLANNING = "plan mode: only looking inside the workspace until the plan is agreed"
 
 
@@ -47,6 +49,8 @@ class Guard(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     """Folders that may be read but not written: where large outputs are kept."""
+    scratch: str = ""
+    """A private folder for whatever is not to last: free to read and write."""
     own: str = ""
     """Where our own state is: nothing but its settings and memory is ever written by a tool."""
 
@@ -157,8 +161,10 @@ def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
             return asked
     if covering:
         return Verdict("allow", f"rule: {covering[0]}", "rule")
-    if not plan.looks:
+    if not plan.looks and guard.mode in EDITING:
         return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are free")
+    if not plan.looks:
+        return Verdict("allow", SCRATCH)
     return Verdict("allow", "only looks, inside the workspace")
 
 
@@ -205,6 +211,8 @@ def _access(guard: Guard, use: Use, access: Access) -> Verdict:
 
 
 def _read(guard: Guard, use: Use, access: Access) -> Verdict:
+    if _scratched(guard, access):
+        return Verdict("allow", SCRATCH)
     if not _inside((*guard.folders, *guard.readable), _bound(access)):
         return Verdict("ask", f"reads outside the workspace: {access.target}")
     if access.scope == "one":
@@ -219,6 +227,8 @@ def _read(guard: Guard, use: Use, access: Access) -> Verdict:
 
 def _write(guard: Guard, access: Access) -> Verdict:
     path = access.target
+    if _scratched(guard, access):
+        return Verdict("allow", SCRATCH)
     if not _inside(guard.folders, _bound(access)):
         return Verdict("ask", f"writes outside the workspace: {path}")
     if _guarded(guard, access):
@@ -227,9 +237,13 @@ def _write(guard: Guard, access: Access) -> Verdict:
         return Verdict("ask", f"writes a name with characters that cannot be seen: {path!r}")
     if access.names > 1:
         return Verdict("ask", f"writes a file that has other names too: {path}")
-    if guard.mode in ("accept-edits", "auto"):
+    if guard.mode in EDITING:
         return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are free")
     return Verdict("ask", f"writes {path}")
+
+
+def _scratched(guard: Guard, access: Access) -> bool:
+    return bool(guard.scratch) and inside(_bound(access), guard.scratch)
 
 
 def _bound(access: Access) -> str:

@@ -97,7 +97,7 @@ class Sandbox(Part, frozen=True):
     """Whether not to start at all where there can be none."""
     look_first: bool = True
     """Whether an unproven command is first run where it can change nothing."""
-    allow_unsandboxed_commands: bool = False
+    allow_unsandboxed_commands: bool = True
     """Whether the model may ask for a command to run outside."""
     excluded_commands: tuple[str, ...] = ()
     network: Network = Network()

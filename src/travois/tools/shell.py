@@ -20,6 +20,7 @@ from travois.engine.tool import Here, Outcome, Refusal, Tool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed
 from travois.policy.access import Access
+from travois.policy.bounds import held_back
 from travois.policy.cage import Cage
 from travois.tools.output import Readable, readable, spilled
 
@@ -38,13 +39,7 @@ SHELLS = (
     "/opt/homebrew/bin/bash",
     "/run/current-system/sw/bin/bash",
 )
-MORE = "If it must, call again with sandbox: the user is asked."
-OFFLINE = (
-    *("Could not resolve host", "Network is unreachable", "Name or service not known"),
-    *("Temporary failure in name resolution", "EAI_AGAIN", "ENOTFOUND", "getaddrinfo"),
-    *("Failed to establish a new connection", "Couldn't connect to server"),
-)
-"""What programs say when there is no network."""
+MORE = "If it must, call again with sandbox:"
 ASIDE = "TRAVOIS_ASIDE"
 TELL = "{ command pwd -P; printf '\\\\0'; } >/dev/fd/$_travois_aside 2>/dev/null"
 SCRIPT = (
@@ -67,10 +62,8 @@ class BashArgs(msgspec.Struct, frozen=True):
     description: str = ""
     run_in_background: bool = False
     sandbox: Annotated[
-        Literal["on", "network", "off"],
-        msgspec.Meta(
-            description="network or off only if a command failed without: the user is asked"
-        ),
+        Literal["on", "write", "network", "off"],
+        msgspec.Meta(description="what a command failed for the lack of; the user is asked"),
     ] = "on"
 
 
@@ -198,10 +191,13 @@ def _held_back(done: Completed, text: str, cage: Cage | None) -> Iterator[str]:
     """What the model should know of the walls when a command may have failed at them."""
     if cage is None or done.status == 0 or cage.profile == "look":
         return
-    if any(sign in text for sign in ("Read-only file system", "Operation not permitted")):
-        yield "The sandbox lets commands write only in the workspace and /tmp. " + MORE
-    if cage.network != "on" and any(sign in text for sign in OFFLINE):
-        yield "Commands have no network in the sandbox. " + MORE
+    match held_back(text):
+        case "write":
+            yield f"The sandbox lets commands write only in the workspace and /tmp. {MORE} off."
+        case "network" if cage.network != "on":
+            yield f"This command has no network in the sandbox. {MORE} network."
+        case _:
+            pass
 
 
 def _remarks(body: Readable, output: Captured, env: Env, *, call: str) -> Iterator[str]:
@@ -308,7 +304,7 @@ def _ended(env: Env, id: str, status: int | None) -> tuple[Changed, ...]:
 def _executes(args: BashArgs, here: Here) -> tuple[Access, ...]:
     line = Access("exec", args.command)
     match args.sandbox:
-        case "on":
+        case "on" | "write":
             return (line,)
         case "network":
             return (line, Access("net", "any host"))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Literal
 
-from travois.host.cage.standin import occupied
+from msgspec.structs import replace
+
+from travois.host.cage.standin import occupied, occupy
 from travois.policy.cage import Cage
 
 NAMESPACES = (
@@ -20,7 +22,8 @@ NAMESPACES = (
 )
 OPTIONAL = ("--disable-userns",)
 """Since 0.8. Without it, only the filter keeps programs from opening namespaces of their own."""
-DISK = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+DISK = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
+"""To user 0, with or without capabilities, a writable /proc is a way to change the kernel."""
 RUN = ("/run", "/var/run")
 SYSTEM = ("/run/current-system", "/run/booted-system")
 """Where some systems keep all of their programs."""
@@ -35,8 +38,8 @@ COVERS = ("temp", "empty", "hide")
 def arguments(cage: Cage, *, cwd: str, known: Iterable[str] = OPTIONAL) -> list[str]:
     """What to tell bwrap, but for the filter and the program.
 
-    What is pinned and missing should have a stand-in; else what it would stand in is pinned.
-    `known` are those of the optional words that this bwrap knows.
+    What is pinned should be what `settle` gave; what of it is not there is not held. `known` are
+    those of the optional words that this bwrap knows.
     """
     net = [] if cage.network == "on" else ["--unshare-net"]
     temp = ["--setenv", "TMPDIR", "/tmp"]  # noqa: S108 - a private folder stands there
@@ -48,7 +51,6 @@ def mounts(cage: Cage) -> list[str]:
     ways = _ways(cage)
     built: dict[str, Way] = {}
     words: list[str] = []
-    last: list[str] = []
     for path in sorted(ways, key=lambda path: path.count("/")):
         way = ways[path]
         above = next((built[one] for one in _parents(path) if one in built), "write")
@@ -56,23 +58,39 @@ def mounts(cage: Cage) -> list[str]:
             continue
         built[path] = way
         words += _mount(path, way, cage.temp)
-        if way == "hide" and os.path.isdir(path):
-            last += ("--remount-ro", path)
-    return words + last
+    return words
 
 
-def pins(cage: Cage) -> Iterator[str]:
-    """The real paths of what is pinned and would else be writable."""
+def settle(cage: Cage, after: ExitStack) -> Cage:
+    """The cage with what is pinned as real paths that are there.
+
+    What is missing gets a stand-in until `after` is closed. Where none can stand, what it would
+    stand in is pinned.
+    """
     roots = [] if cage.profile == "look" else _real((*cage.folders, *cage.writable))
+    pinned: dict[str, None] = {}
     for path in _real(cage.pinned):
-        if any(path.startswith(root + "/") for root in roots):
-            yield path
+        root = next((root for root in roots if path.startswith(root + "/")), "")
+        if root:
+            pinned[_settled(path, root, after=after)] = None
+    return replace(cage, pinned=tuple(pinned))
 
 
-def gap(path: str) -> str:
-    """The first part of a path that is not there or only stood in for; empty if all of it is."""
-    parts = [*reversed([path, *_parents(path)])]
-    return next((part for part in parts if not os.path.lexists(part) or occupied(part)), "")
+def _settled(path: str, root: str, *, after: ExitStack) -> str:
+    """The path if it is there; else the first part of it that is not, stood in for."""
+    part = root
+    for name in path.removeprefix(root + "/").split("/"):
+        above, part = part, os.path.join(part, name)
+        if os.path.lexists(part) and not occupied(part):
+            continue
+        try:
+            vacate = occupy(part)
+        except OSError:
+            return above
+        if vacate:
+            after.callback(vacate)
+            return part
+    return path
 
 
 def _ways(cage: Cage) -> dict[str, Way]:
@@ -85,18 +103,13 @@ def _ways(cage: Cage) -> dict[str, Way]:
     shown = (*SYSTEM, *((ANSWERS,) if cage.network == "on" else ()))
     ways |= {path: "show" for path in _real(shown) if path.startswith("/run/")}
     ways |= dict.fromkeys(roots, open_)
-    kept = {_standing(gap(path) or path) for path in pins(cage)}
-    for path in kept:
+    for path in cage.pinned:
         between = (one for one in _parents(path) if one not in ways and _within(one, roots))
         ways |= dict.fromkeys(between, "hold")
-    ways |= dict.fromkeys(kept, "pin")
+    ways |= dict.fromkeys(cage.pinned, "pin")
     ways |= dict.fromkeys((*_sockets(roots), *_real(cage.hidden)), "hide")
+    ways |= dict.fromkeys(_real(cage.shown), "show")
     return {path: way for path, way in ways.items() if os.path.exists(path) or way == "temp"}
-
-
-def _standing(path: str) -> str:
-    """The path, or the nearest above it that is there."""
-    return path if os.path.exists(path) else _standing(os.path.dirname(path))
 
 
 def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
@@ -107,11 +120,20 @@ def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
             return ("--tmpfs", path)
         case "write" | "hold":
             return ("--bind", path, path)
-        case "show" | "pin":
+        case "show":
             return ("--ro-bind", path, path)
+        case "pin":
+            return _emptied(path) if occupied(path) else ("--ro-bind", path, path)
         case "hide":
-            folder = os.path.isdir(path)
-            return ("--tmpfs", path) if folder else ("--ro-bind", "/dev/null", path)
+            return _emptied(path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
+
+
+def _emptied(path: str) -> tuple[str, ...]:
+    """An empty folder that nothing can be put into; a read-only mount would cost ten times as much.
+
+    Whoever changes its mode fills only a piece of memory that goes with the program.
+    """
+    return ("--perms", "0555", "--tmpfs", path)
 
 
 def _sockets(roots: list[str]) -> Iterator[str]:

@@ -1,0 +1,118 @@
+"""The sandbox of a session: what this machine can do, as the user's settings want it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from travois.app.opening import Place
+from travois.engine.ground import home
+from travois.host.cage.probe import Walls, look
+from travois.kernel.faults import Fault
+from travois.policy.bounds import SECRET, Bounds
+from travois.policy.rules import Rule
+from travois.store.settings import Loaded
+
+DEEP = 4
+WIDE = 5_000
+"""How deep, and in how many folders, files that rules name anywhere are looked for."""
+SKIPPED = frozenset((".git", "node_modules", ".venv", "__pycache__", "target"))
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """What holds the commands of a session, and what to say of it."""
+
+    walls: Walls | None = None
+    bounds: Bounds | None = None
+    line: str = ""
+    """What the user is told at the start; empty if all is well."""
+    unwalled: str = ""
+    """Why unproven commands do not run with nobody watching."""
+
+
+def build(
+    loaded: Loaded, place: Place, stack: AsyncExitStack, *, attended: bool, spill: Path
+) -> Fence:
+    """The walls for a session in this place; raises `Fault` where they are required and missing."""
+    wanted = loaded.settings.sandbox
+    if not wanted.enabled:
+        return Fence(line="Sandbox: off, as the settings say; commands may touch all that you may")
+    walls = look(place.home.path / "walls.json", workspace=place.cwd)
+    if walls.kind == "none" and wanted.required:
+        raise Fault("There is no sandbox, and the settings require one", why=walls.line)
+    if walls.kind == "none":
+        why = f"{walls.line}; nobody is here to watch, so it takes --no-sandbox to run it"
+        return Fence(line=walls.line, unwalled="" if attended else why)
+    bounds = _bounds(loaded, place, temp=_temporary(stack), spill=spill)
+    return Fence(walls, bounds, "" if walls.kind == "full" else walls.line)
+
+
+def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
+    wanted = loaded.settings.sandbox
+    own = os.path.realpath(place.home.path)
+    denied = (rule for rule in loaded.rules if rule.effect == "deny" and rule.tool == "Read")
+    hidden = [path for rule in denied for path in _named(rule, place.cwd)]
+    return Bounds(
+        temp=temp,
+        hidden=(*_at_home(SECRET), own, *_paths(wanted.filesystem.deny_read), *hidden),
+        shown=(str(spill),),
+        writable=_paths(wanted.filesystem.allow_write),
+        pinned=_paths(wanted.filesystem.deny_write),
+        network=wanted.network.mode,
+        hosts=tuple(h for h in wanted.network.allowed_domains if h not in _refused(loaded)),
+        excluded=wanted.excluded_commands,
+        look_first=wanted.look_first,
+        leaving=wanted.allow_unsandboxed_commands,
+    )
+
+
+def _refused(loaded: Loaded) -> tuple[str, ...]:
+    return loaded.settings.sandbox.network.denied_domains
+
+
+def _temporary(stack: AsyncExitStack) -> str:
+    from tempfile import TemporaryDirectory
+
+    made = TemporaryDirectory(prefix="travois-", ignore_cleanup_errors=True)
+    return os.path.realpath(stack.enter_context(made))
+
+
+def _at_home(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(os.path.join(home(), name) for name in names)
+
+
+def _paths(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(os.path.realpath(os.path.expanduser(text)) for text in texts)
+
+
+def _named(rule: Rule, root: str) -> Iterator[str]:
+    """The files that a rule keeps from being read, as far as they are there."""
+    what = rule.what.removesuffix("/**").removesuffix("/*")
+    if not what or any(char in what for char in "*?["):
+        yield from _matching(what, root) if what else ()
+    elif what.startswith("//"):
+        yield what[1:]
+    elif what.startswith("~/"):
+        yield os.path.join(home(), what[2:])
+    elif "/" in what.removeprefix("./"):
+        base = rule.base if what.startswith("/") and rule.base else root
+        yield os.path.join(base, what.lstrip("/").removeprefix("./"))
+    else:
+        yield from _matching(f"**/{what.removeprefix('./')}", root)
+
+
+def _matching(pattern: str, root: str) -> Iterator[str]:
+    """What a pattern names, in the upper part of the workspace."""
+    from fnmatch import fnmatchcase
+
+    name = pattern.rpartition("/")[2]
+    for number, (folder, folders, files) in enumerate(os.walk(root)):
+        deep = folder[len(root) :].count("/")
+        folders[:] = (
+            [] if deep >= DEEP or number > WIDE else [f for f in folders if f not in SKIPPED]
+        )
+        yield from (f"{folder}/{f}" for f in (*files, *folders) if fnmatchcase(f, name))
