@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from signal import SIGKILL
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from travois.engine.ports import Captured, Command, Completed
+from travois.host.cage.fence import Unfenced
 from travois.host.capture import CHUNK
 from travois.host.child import Child
 from travois.host.environment import clean
@@ -98,7 +100,7 @@ class LocalProcesses:
 
         `on_output` sees output as it comes; of a flood it sees only the newest part.
         """
-        return await self._run(self._begin(command, watch=on_output), timeout=timeout)
+        return await self._run(partial(self._begin, command, watch=on_output), timeout=timeout)
 
     async def attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
@@ -110,14 +112,20 @@ class LocalProcesses:
         copy = await anyio.to_thread.run_sync(layers.prepare, command.cage)
         try:
             inside = replace(command, cage=overlay.inner(command.cage, copy))
-            child = self._begin(inside, around=copy.around())
-            completed = await self._run(child, timeout=timeout)
+            begin = partial(self._begin, inside, around=copy.around())
+            completed = await self._run(begin, timeout=timeout)
             return await anyio.to_thread.run_sync(overlay.Overlay, completed, command.cage, copy)
         except BaseException:
             copy.remove()
             raise
 
-    async def _run(self, child: Child, *, timeout: float) -> Completed:
+    async def _run(self, begin: Callable[[], Child], *, timeout: float) -> Completed:
+        try:
+            return await self._ended(begin(), timeout=timeout)
+        except Unfenced:  # what was to be covered, such as another's socket, may just have gone
+            return await self._ended(begin(), timeout=timeout)
+
+    async def _ended(self, child: Child, *, timeout: float) -> Completed:
         ended = False
         try:
             with anyio.move_on_after(timeout):
@@ -232,10 +240,10 @@ class LocalProcesses:
         }
 
 
-def _unbuilt(child: Child) -> OSError:
+def _unbuilt(child: Child) -> Unfenced:
     said = child.errors.taken().joined() or child.output.taken().joined()
     why = said.decode(errors="replace").strip().rpartition("\n")[2]
-    return OSError(errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}")
+    return Unfenced(errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}")
 
 
 def _status(child: Child) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.host.cage import bwrap, landlock, seccomp, standin
+from travois.host.cage import bwrap, landlock, seccomp
 from travois.host.cage.probe import Walls
 from travois.policy.cage import Cage
 
@@ -84,10 +84,7 @@ def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
     assert ground.walls is not None
     refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
-    for path in bwrap.pins(cage):
-        with suppress(OSError):
-            if (gap := bwrap.gap(path)) and (vacate := standin.occupy(gap)):
-                ground.after.callback(vacate)
+    cage = bwrap.settle(cage, ground.after)
     door = _door(cage, ground)
     report, told = os.pipe()
     ground.after.callback(os.close, report)

@@ -1,0 +1,87 @@
+"""What walls around a command cost: `bash -c true` without any, and in each kind of cage.
+
+Rounds are interleaved, so that a busy machine slows all rows alike. The workspace is a repository
+with the usual names pinned, most of which it does not have.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from statistics import quantiles
+
+import anyio
+from msgspec.structs import replace
+
+from travois.engine.ports import Command
+from travois.host.cage.probe import look
+from travois.host.process import LocalProcesses
+from travois.policy.bounds import PINNED, SECRET
+from travois.policy.cage import Cage
+
+ROUNDS = 100
+SHELL = ("/bin/bash", "-c", "true")
+
+
+async def measure(place: Path) -> None:
+    """Print milliseconds per command, and what is added to a bare one."""
+    walls = look(None)
+    print(walls.line)
+    work, temp = place / "work", place / "temp"
+    cage = Cage(
+        "work",
+        (str(work),),
+        str(temp),
+        pinned=tuple(f"{work}/{name}" for name in PINNED),
+        hidden=tuple(str(Path.home() / name) for name in SECRET),
+    )
+    bare = Command(SHELL, str(work))
+    ours = LocalProcesses(walls=walls)
+    partial = LocalProcesses(walls=replace(walls, kind="partial"))
+    looking = replace(cage, profile="look", pinned=())
+    ways = {"bare": (ours, bare)}
+    if walls.kind == "full":
+        ways["look"] = (ours, replace(bare, cage=looking))
+        ways["work"] = (ours, replace(bare, cage=cage))
+    if walls.kind != "none":
+        ways["Landlock, look"] = (partial, replace(bare, cage=looking))
+        ways["Landlock, work"] = (partial, replace(bare, cage=cage))
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, (processes, command) in ways.items():
+            begun = time.perf_counter()
+            done = await processes.run(command, timeout=60)
+            taken[name].append((time.perf_counter() - begun) * 1000)
+            assert done.status == 0, done
+    await ours.aclose()
+    await partial.aclose()
+    show(taken)
+
+
+def show(taken: dict[str, list[float]]) -> None:
+    floor = points(taken["bare"])
+    for name, times in taken.items():
+        found = points(times)
+        told = (
+            f"{which} {at:6.2f} ms (+{at - low:5.2f}, {at / low:5.2f}x)"
+            for which, at, low in zip(("p50", "p90"), found, floor, strict=True)
+        )
+        print(f"{name:16} {'   '.join(told)}")
+
+
+def points(times: list[float]) -> tuple[float, float]:
+    cuts = quantiles(times, n=10)
+    return cuts[4], cuts[8]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(dir=Path.home()) as place:
+        Path(place, "temp").mkdir()
+        subprocess.run(["git", "init", "-q", f"{place}/work"], check=True)
+        anyio.run(measure, Path(place))
+
+
+if __name__ == "__main__":
+    main()
