@@ -12,6 +12,7 @@ from travois.policy.rules import Use, parse
 from travois.policy.shell import plan
 
 GUARD = Guard(folders=("/w",))
+WALLS = Cage("work", ("/w",), temp="/tmp/private")
 
 
 def line(text: str) -> Use:
@@ -33,7 +34,12 @@ def line(text: str) -> Use:
     ],
 )
 def test_always_means_the_narrowest_rules_that_answer(text: str, rules: tuple[str, ...]) -> None:
-    assert always(GUARD, line(text)) == rules
+    assert always(GUARD, line(text), WALLS) == rules
+
+
+@pytest.mark.parametrize("text", ["./deploy.sh --now", "python3 x.py", "sh -c 'make'", "a/b.sh"])
+def test_without_walls_a_script_is_asked_about_each_time(text: str) -> None:
+    assert always(GUARD, line(text)) == ()
 
 
 @pytest.mark.parametrize("text", ["npm test", "./deploy.sh --now", 'eval "$x"', "cp a /srv/b"])

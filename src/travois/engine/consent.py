@@ -100,7 +100,7 @@ async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:
         summary=ready.tool.summary(ready.args),
         because=because,
         effects=narrow.effects(wanted, around),
-        always=narrow.always(agent.guard, wanted),
+        always=narrow.always(agent.guard, wanted, around),
         digest=_digest(agent, ready),
     )
     if agent.hooks is not None and (decided := await _by_hook(agent, question, wanted)):

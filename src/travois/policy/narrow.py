@@ -10,18 +10,23 @@ from msgspec.structs import replace
 
 from travois.policy.access import Access
 from travois.policy.cage import Cage
+from travois.policy.glyphs import listed
 from travois.policy.judge import Guard, judge
 from travois.policy.plan import Plan, Step
 from travois.policy.rules import Use, parse
 
+INTERPRETERS = listed("sh bash dash zsh python python3 node deno bun ruby perl php lua source .")
 MOST = 5
 """How many rules one answer may make."""
 
 
-def always(guard: Guard, use: Use) -> tuple[str, ...]:
-    """Rules after which this very use would not be asked about; none if there are no such rules."""
+def always(guard: Guard, use: Use, cage: Cage | None = None) -> tuple[str, ...]:
+    """Rules after which this very use would not be asked about; none if there are no such rules.
+
+    A script may say something else tomorrow: without walls around it, it is asked about each time.
+    """
     rules = tuple(dict.fromkeys(_wanted(use)))
-    if not rules or len(rules) > MOST:
+    if not rules or len(rules) > MOST or (cage is None and any(map(_scripted, use.plans))):
         return ()
     kept = (*guard.rules, *(parse(text, "allow") for text in rules))
     return rules if judge(replace(guard, rules=kept), use).effect == "allow" else ()
@@ -79,6 +84,13 @@ def _commands(plan: Plan) -> Iterator[str]:
             yield f"Bash({family}:*)"
         elif step.needs != "nothing" or step.edits:
             yield from _exactly(step.texts[0] if step.texts else "")
+
+
+def _scripted(plan: Plan) -> bool:
+    """Whether a line runs a script by its path, or hands one to an interpreter."""
+    heads = [[word.text for word in step.argv[:2]] for step in plan.steps]
+    named = any("/" in head[0].removeprefix("/") for head in heads if head[:1])
+    return named or any(len(head) > 1 and head[0] in INTERPRETERS for head in heads)
 
 
 def _exactly(text: str) -> Iterator[str]:
