@@ -161,16 +161,24 @@ def test_what_any_layer_denies_stays_denied_and_no_workspace_file_allows(
     assert set(found.deny) == {rule for part in layers.values() for rule in part["deny"]}
     ours = ("managed", "user", "given", "flags")
     assert set(found.allow) == {rule for layer in ours for rule in layers[layer]["allow"]}
-    modes = [layers[layer].get("defaultMode") for layer in LAYERS]
-    workspace = {LAYERS.index("project"), LAYERS.index("local")}
-    kept = [m for i, m in enumerate(modes) if m and (i not in workspace or m == "default")]
-    assert found.default_mode == (kept[-1] if kept else "default")
+    assert found.default_mode == expected_mode(layers, trusted=False)
     places.trust()
     trusted = places.load(given=str(places.home.path / "given.json"), chosen=flags)  # type: ignore[arg-type]
     everything = {rule for part in layers.values() for rule in part["allow"]}
     assert set(trusted.settings.permissions.allow) == everything
-    theirs = [m for i, m in enumerate(modes) if m and (i not in workspace or m != "bypass")]
-    assert trusted.settings.permissions.default_mode == (theirs[-1] if theirs else "default")
+    assert trusted.settings.permissions.default_mode == expected_mode(layers, trusted=True)
+
+
+def expected_mode(layers: dict[str, dict[str, list[str]]], *, trusted: bool) -> str:
+    """The last word, where a workspace never says bypass and, untrusted, only what is stricter."""
+    order = ["default", "acceptEdits", "bypass"]
+    said = {layer: str(layers[layer].get("defaultMode", "")) for layer in LAYERS}
+    held = order.index(said["user"] or "default")
+    for layer in ("project", "local"):
+        rank = order.index(said[layer] or "default")
+        if said[layer] == "bypass" or (not trusted and rank > held):
+            said[layer] = ""
+    return next((said[layer] for layer in reversed(LAYERS) if said[layer]), "default")
 
 
 WIDE = {
@@ -239,7 +247,8 @@ def test_what_changes_after_trust_is_left_out_and_the_rest_stays(places: Places)
 
 
 def test_some_things_no_trust_gives_to_a_workspace(places: Places) -> None:
-    places.write("user", {"maxBudgetUsd": 5, "maxTurns": 9, "sandbox": {"required": True}})
+    walls = {"required": True, "allowUnsandboxedCommands": False}
+    places.write("user", {"maxBudgetUsd": 5, "maxTurns": 9, "sandbox": walls})
     path = places.write(
         "project",
         {
@@ -255,7 +264,7 @@ def test_some_things_no_trust_gives_to_a_workspace(places: Places) -> None:
     )
     places.trust()
     loaded = places.load()
-    sandbox = Sandbox(required=True)
+    sandbox = Sandbox(required=True, allow_unsandboxed_commands=False)
     assert loaded.settings == Settings(max_turns=5, max_budget_usd=5, sandbox=sandbox)
     assert (loaded.wanted, loaded.trust) == ((), "trusted")
     keys = (

@@ -57,9 +57,11 @@ def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str,
     """Part what a workspace may say from what it may not; `held` is what the user's files say."""
     found = Sifted({}, {}, [], [])
     for key, value in layer.values.items():
-        if tightens(key, value, held.get(key)):
+        if _mode(key, value) == "bypass":
+            found.never.append(key)
+        elif tightens(key, value, held.get(key)):
             found.values[key] = value
-        elif key in NEVER or STEERING.fullmatch(key) or _mode(key, value) == "bypass":
+        elif key in NEVER or STEERING.fullmatch(key):
             found.never.append(key)
         elif key in UNITED:
             found.values[key] = [w for w in words(value) if _wish(found, f"{key}: {w}", agreed)]

@@ -1,0 +1,76 @@
+"""Where the path of a rule counts from, and which rules do less than they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from travois.policy.access import Access
+from travois.policy.flaws import flaw, remark
+from travois.policy.judge import Guard, judge
+from travois.policy.rules import EFFECTS, Effect, Use, matches, parse
+
+ROOT, BASE, HOME = "/work", "/etc/place", "/home/me"
+ANCHORS = {
+    "/src/**": "/etc/place/src/a",
+    "//src/**": "/src/a",
+    "~/src/**": "/home/me/src/a",
+    "./src/**": "/work/src/a",
+    "src/**": "/work/src/a",
+}
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize("what", ANCHORS)
+def test_a_path_counts_from_its_anchor_and_from_no_other(what: str, effect: Effect) -> None:
+    rule = parse(f"Edit({what})", effect, base=BASE)
+    met = {
+        path: matches(rule, Use("Edit", (Access("write", path),), ROOT, HOME))
+        for path in set(ANCHORS.values())
+    }
+    assert met == {path: path == ANCHORS[what] for path in met}
+
+
+def test_a_search_that_may_meet_a_rule_of_another_place_asks_there_only() -> None:
+    rule = parse("Read(/secret)", "deny", base="/work/sub")
+    guard = Guard("default", (rule,), (ROOT,))
+    found = {
+        folder: judge(guard, Use("Grep", (Access("read", folder, scope="many"),), ROOT)).effect
+        for folder in ("/work/sub", "/work/other")
+    }
+    assert found == {"/work/sub": "ask", "/work/other": "allow"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bash(git commit -m 'x':*)",
+        "Bash(echo it's *)",
+        'Bash(echo "it\'s")',
+        "Bash(echo it\\'s)",
+        "Read(~/.ssh/**)",
+        "Read(~)",
+        "WebFetch(domain:x.org)",
+    ],
+)
+def test_a_rule_that_can_be_enforced_has_no_flaw(text: str) -> None:
+    assert flaw(parse(text, "deny")) == ""
+
+
+@pytest.mark.parametrize("text", ["Bash(echo 'a)", 'Bash(echo "a\\")', "Bash(a\\)", "Edit(~x/y)"])
+def test_a_rule_that_never_could_be_has_one(text: str) -> None:
+    assert flaw(parse(text, "deny")) != ""
+
+
+def test_only_rules_that_forbid_are_remarked_on_for_their_tool() -> None:
+    texts = ("Nonsense", "Write(a)", "mcp__x__y", "Ta*")
+    found = [remark(parse(text, effect)) for effect in ("ask", "allow") for text in texts]
+    assert found == [
+        "is a rule about Nonsense, which is no tool",
+        "holds for Write alone; Edit(a) holds for every tool",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "is ignored: an allow rule names its tool, or the server of its tools as in mcp__server__*",
+    ]
