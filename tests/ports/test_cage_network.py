@@ -7,16 +7,22 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from travois.engine.ports import Command
 from travois.host.cage.asking import canonical, plain
 from travois.host.cage.network import ENVIRON, Door, Network, reachable
+from travois.host.cage.probe import look
+from travois.host.process import LocalProcesses
+from travois.policy.cage import Cage
 from travois.policy.sites import allows
 
 BWRAP = shutil.which("bwrap") or ""
@@ -247,7 +253,7 @@ def test_socks_refuses_addresses_disguises_and_datagrams() -> None:
 @caged
 @pytest.mark.parametrize(
     ("words", "answer"),
-    [(r"GET / HTTP/1.1\r\n\r\n", ""), (r"\r\n\r\n", ""), (r"\5\1\2", "005377")],
+    [(r"GET / HTTP/1.1\r\n\r\n", ""), (r"BAD\r\n\r\n", ""), (r"\5\1\2", "005377")],
 )
 def test_nonsense_is_hung_up_on_and_harms_nobody(words: str, answer: str) -> None:
     with network() as net:
@@ -329,9 +335,6 @@ def test_the_command_ends_as_it_would_without_us(text: str, status: int) -> None
 
 @caged
 def test_nothing_is_left(site: int) -> None:
-    def left() -> tuple[int, set[str]]:
-        return len(os.listdir("/proc/self/fd")), {t.name for t in threading.enumerate()}
-
     before = left()
     with network() as net:
         for _ in range(3):
@@ -357,3 +360,84 @@ def test_a_socket_that_is_only_passed_is_no_network() -> None:
     with network() as net:
         done = run(net.open(()), "ls -l /proc/self/fd | grep -c socket")
     assert done.stdout == "0\n"
+
+
+# --- behind real walls ----------------------------------------------------------------------------
+
+
+class Cell:
+    """Commands behind all walls, which may reach example.org."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in ("work", "temp"):
+            (folder / name).mkdir()
+        net = Network(addresses=Names(["127.0.0.1"]), judge=lambda address: True)
+        self.processes = LocalProcesses(walls=look(None), network=net)
+        self._work, self._temp = str(folder / "work"), str(folder / "temp")
+
+    def sh(self, text: str) -> Command:
+        cage = Cage("work", (self._work,), self._temp, network="listed", hosts=("example.org",))
+        return Command(("/bin/bash", "-c", text), self._work, cage=cage)
+
+
+def left() -> tuple[int, set[str]]:
+    """How many files we have open, and which threads."""
+    names = {thread.name for thread in threading.enumerate()}
+    return len(os.listdir("/proc/self/fd")), {n for n in names if n.startswith("travois")}
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[[Callable[[Cell], Awaitable[None]]], None]:
+    """Runs a scene in a cell, after which nothing may be left of it."""
+
+    def played(scene: Callable[[Cell], Awaitable[None]]) -> None:
+        async def main() -> None:
+            cell, before = Cell(tmp_path), left()
+            try:
+                await scene(cell)
+            finally:
+                await cell.processes.aclose()
+            assert left() == before
+
+        anyio.run(main)
+
+    return played
+
+
+Play = Callable[[Callable[[Cell], Awaitable[None]]], None]
+
+
+@caged
+def test_a_command_is_told_whom_it_could_not_reach(play: Play, site: int) -> None:
+    async def scene(cell: Cell) -> None:
+        line = cell.sh(f"curl -sS http://example.org:{site}/; curl -sS https://evil.net/; exit 5")
+        done = await cell.processes.run(line, timeout=20)
+        assert done.output.joined().startswith(f"GET / example.org:{site}curl: (56)".encode())
+        assert (done.status, done.refused) == (5, (unlisted("evil.net"),))
+        killed = await cell.processes.run(cell.sh("kill -9 $$"), timeout=20)
+        assert (killed.status, killed.refused) == (-9, ())
+
+    play(scene)
+
+
+@caged
+def test_a_command_with_open_connections_ends_with_all_that_it_started(play: Play) -> None:
+    nap = f"{os.getpid()}{id(play)}"
+    hanging = (
+        f"exec 3<>/dev/tcp/127.0.0.1/3128; echo CONNECT >&3; (setsid sleep {nap} &) ; sleep {nap}"
+    )
+
+    def sleepers() -> bytes:
+        return subprocess.run(["pgrep", "-f", f"sleep {nap}$"], capture_output=True).stdout
+
+    async def scene(cell: Cell) -> None:
+        done = await cell.processes.run(cell.sh(hanging), timeout=0.5)
+        assert (done.timed_out, sleepers()) == (True, b"")
+        job = await cell.processes.start(cell.sh(f"echo on; {hanging}"), id="1")
+        with anyio.fail_after(20):
+            while job.fresh().total == 0:  # noqa: ASYNC110 - it happens outside of us
+                await anyio.sleep(0.01)
+        await job.kill()
+        assert sleepers() == b""
+
+    play(scene)

@@ -75,6 +75,7 @@ class LocalProcesses:
         extra: Mapping[str, str] | None = None,
         grace: float = GRACE,
         walls: Walls | None = None,
+        network: Network | None = None,
     ) -> None:
         self._environ = clean(os.environ, passed=passed) | dict(extra or {})
         self._outer = os.environ.get(MARK, "")
@@ -87,7 +88,7 @@ class LocalProcesses:
         self._orphans = Orphans(self._mark)
         self._watchdog = Watchdog(self._mark)
         self._walls = walls
-        self._network: Network | None = None
+        self._network = network
 
     async def run(
         self,

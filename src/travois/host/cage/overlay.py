@@ -39,8 +39,8 @@ class Overlay:
 
     async def read(self, path: str) -> bytes:
         """The bytes that a path has in the copy."""
-        source = next(mark.source for mark in self._marks if mark.path == path and mark.source)
-        return await to_thread.run_sync(_content, source)
+        mark = next(mark for mark in self._marks if mark.path == path and mark.after)
+        return await to_thread.run_sync(_content, mark)
 
     async def keep(self, *, named: Collection[str] = ()) -> tuple[Change, ...]:
         """Make it real, then drop the copy; returns what was not kept.
@@ -94,6 +94,8 @@ def _told(marks: Iterable[Mark]) -> Iterator[Change]:
 
 def _renamed(marks: Sequence[Mark]) -> Iterator[tuple[str, Mark]]:
     """Files that came, with those of the same content that went."""
+    from filecmp import cmp
+
     went: dict[int, list[Mark]] = {}
     for mark in marks:
         if mark.after is None and mark.before and stat.S_ISREG(mark.before.st_mode):
@@ -102,14 +104,20 @@ def _renamed(marks: Sequence[Mark]) -> Iterator[tuple[str, Mark]]:
         if mark.before or not mark.after or not stat.S_ISREG(mark.after.st_mode):
             continue
         for old in went.get(mark.after.st_size, ()) if mark.after.st_size else ():
-            if _content(old.path) == _content(mark.source):
+            if cmp(old.path, mark.source, shallow=False):
                 went[mark.after.st_size].remove(old)
                 yield mark.path, old
                 break
 
 
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
+def _content(mark: Mark) -> bytes:
+    """The bytes of a file; those of a link are where it leads, and nobody goes there."""
+    assert mark.after is not None
+    if stat.S_ISLNK(mark.after.st_mode):
+        return os.fsencode(os.readlink(mark.source))
+    if not stat.S_ISREG(mark.after.st_mode):
+        return b""
+    with open(mark.source, "rb") as file:
         return file.read()
 
 
