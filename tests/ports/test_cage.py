@@ -109,6 +109,17 @@ def test_a_workspace_below_a_hidden_folder_is_there():
         assert (done.output.head, (place.work / "made").read_text()) == (b"work\n", "y\n")
 
 
+@both
+def test_a_folder_can_be_shown_in_a_hidden_one(mode: Mode):
+    with scene() as place:
+        for name in ("shown", "other"):
+            (place.outside / name).mkdir()
+            (place.outside / name / "text").write_text(name)
+        cage = place.but(hidden=(str(place.outside),), shown=(f"{place.outside}/shown",))
+        done = run(mode, place.sh(f"cd {place.outside}; cat shown/text other/text", cage=cage))
+        assert done.output.head.startswith(b"showncat: other/text")
+
+
 def test_git_works_where_its_settings_and_hooks_are_pinned():
     with scene() as place:
         subprocess.run(["git", "init", "-q", place.work], check=True)
@@ -279,6 +290,19 @@ def test_an_empty_folder_of_somebody_else_is_no_stand_in(tmp_path: Path):
     assert release is not None
     release()
     assert theirs.is_dir()
+
+
+@pytest.mark.parametrize(
+    "deed", ["rm .claude; mkdir .claude", "ln -sfn /etc .claude", "rm .claude"]
+)
+def test_a_pinned_link_is_put_back(deed: str):
+    with scene() as place:
+        (place.work / "real").mkdir()
+        (place.work / ".claude").symlink_to("real")
+        cage = place.but(pinned=(f"{place.work}/.claude",))
+        run("full", place.sh(f"{deed}; echo x > .claude/made", cage=cage))
+        assert (place.work / ".claude").readlink() == Path("real")
+        assert os.listdir(place.work / "real") == []
 
 
 def test_where_nothing_can_stand_in_what_is_above_is_pinned():

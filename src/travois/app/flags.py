@@ -17,6 +17,7 @@ COMMANDS = {
     "config": "settings, and which file decided them",
     "trust": "let a folder's own settings hold, or no longer",
     "try": "run a command in a copy, see what it changes, keep that or not",
+    "doctor": "what works on this machine, and how to mend the rest",
     "lab": "a local API simulator to test agents with",
 }
 """Commands; each has a module of `app.commands`, by its name or by that in `MODULES`."""

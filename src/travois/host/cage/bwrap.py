@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from travois.host.cage.standin import occupied, occupy
+from travois.host.cage.standin import occupied, occupy, relink
 from travois.policy.cage import Cage
 
 NAMESPACES = (
@@ -65,15 +65,25 @@ def settle(cage: Cage, after: ExitStack) -> Cage:
     """The cage with what is pinned as real paths that are there.
 
     What is missing gets a stand-in until `after` is closed. Where none can stand, what it would
-    stand in is pinned.
+    stand in is pinned. A link cannot be held by a mount: it is put back when `after` is closed.
     """
     roots = [] if cage.profile == "look" else _real((*cage.folders, *cage.writable))
     pinned: dict[str, None] = {}
-    for path in _real(cage.pinned):
+    for path in dict.fromkeys((*cage.pinned, *_real(cage.pinned))):
         root = next((root for root in roots if path.startswith(root + "/")), "")
-        if root:
+        if not root:
+            continue
+        if link := _link(path, root):
+            after.callback(relink, link, os.readlink(link), temp=cage.temp)
+        else:
             pinned[_settled(path, root, after=after)] = None
     return replace(cage, pinned=tuple(pinned))
+
+
+def _link(path: str, root: str) -> str:
+    """The first part of a path that is a link; empty if none is."""
+    parts = [path, *(one for one in _parents(path) if one.startswith(root + "/"))]
+    return next((part for part in reversed(parts) if os.path.islink(part)), "")
 
 
 def _settled(path: str, root: str, *, after: ExitStack) -> str:
@@ -102,6 +112,7 @@ def _ways(cage: Cage) -> dict[str, Way]:
     ways |= {path: "empty" for path in _real(RUN) if os.path.isdir(path)}
     shown = (*SYSTEM, *((ANSWERS,) if cage.network == "on" else ()))
     ways |= {path: "show" for path in _real(shown) if path.startswith("/run/")}
+    ways |= dict.fromkeys(_real(cage.shown), "show")
     ways |= dict.fromkeys(roots, open_)
     for path in cage.pinned:
         between = (one for one in _parents(path) if one not in ways and _within(one, roots))

