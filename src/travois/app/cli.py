@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib import import_module
 
-from travois.app.flags import COMMANDS, parser
+from travois.app.flags import COMMANDS, MODULES, parser
 from travois.kernel.faults import Fault
 
 
@@ -58,6 +58,7 @@ def _run(argv: list[str]) -> int:
 
 def _command(argv: list[str]) -> int:
     top = ArgumentParser(prog="travois")
-    import_module(f"travois.app.commands.{argv[0]}").register(top.add_subparsers(required=True))
+    module = import_module(f"travois.app.commands.{MODULES.get(argv[0], argv[0])}")
+    module.register(top.add_subparsers(required=True))
     chosen = top.parse_args(argv)
     return chosen.run(chosen)

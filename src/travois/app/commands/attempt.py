@@ -1,0 +1,198 @@
+"""`travois try`: run a command in a copy of the folder, see what it changes, keep that or not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from contextlib import AsyncExitStack
+from shlex import join
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from travois.app import fencing, rights
+from travois.app.commands.plain import Commands, amount, clean, command, say, table, warn
+from travois.app.compose import prepare
+from travois.app.options import Options
+from travois.app.rehearsal import intended
+from travois.engine.ports import Attempt, Captured, Change, Command, Stale
+from travois.engine.tool import Here
+from travois.host.process import LocalProcesses
+from travois.kernel.faults import Fault
+from travois.policy import bounds
+
+MORE = """\
+examples:
+  travois try -- make format          ask, after showing what it changed
+  travois try --drop 'rm -r build'    only show
+  travois try --keep -- npm install   keep what it did if it succeeds
+
+The command runs behind the walls that your settings give commands. What it changes in this folder
+is kept whole or not at all; names that decide what runs later (.git, .vscode, ...) are kept only
+if they are named with --also. The exit code is that of the command.
+"""
+LINES = 1 << 20
+"""Files over this many bytes are not compared line by line."""
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "try", what="run a command in a copy, then keep or drop", more=MORE)
+    top.add_argument("words", nargs="+", metavar="COMMAND", help="a program, or one line of bash")
+    only = top.add_mutually_exclusive_group()
+    only.add_argument("--keep", action="store_true", help="keep what it did, if it succeeds")
+    only.add_argument("--drop", action="store_true", help="keep nothing")
+    top.add_argument("--also", action="append", default=[], metavar="PATH", help="keep this too")
+    top.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS")
+    top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
+    top.add_argument("--json", action="store_true", help="as JSON; nothing is asked")
+    top.set_defaults(run=run_try)
+
+
+def run_try(args: Namespace) -> int:
+    """Try a command; returns its exit code."""
+    return anyio.run(_try, args)
+
+
+async def _try(args: Namespace) -> int:
+    async with AsyncExitStack() as stack:
+        attempt = await _attempted(args, stack)
+        stack.push_async_callback(attempt.drop)
+        if not args.json:
+            await _show(attempt)
+        keep = bool(attempt.changes) and _wanted(args, attempt)
+        left = await _kept(attempt, args.also) if keep else ()
+        if args.json:
+            _tell_json(attempt, keep=keep, left=left)
+        elif attempt.changes:
+            _tell(keep=keep, left=left)
+        status = attempt.completed.status
+        return 128 - status if status < 0 else status
+
+
+async def _attempted(args: Namespace, stack: AsyncExitStack) -> Attempt:
+    place, loaded = prepare(Options(settings=args.settings))
+    fence = fencing.build(loaded, place, stack, attended=True, spill=place.home.path / "none")
+    if fence.bounds is None:
+        raise Fault("There are no walls to try this behind", why=fence.line)
+    line = args.words[0] if len(args.words) == 1 else join(args.words)
+    text = msgspec.json.encode({"command": line}).decode()
+    guard = rights.guard(loaded, place.cwd, own=str(place.home.path))
+    use = intended("Bash", text, here=Here(place.cwd, place.cwd))
+    cage = bounds.cage(fence.bounds, guard, use, profile="try")
+    settings = loaded.settings
+    processes = LocalProcesses(
+        passed=settings.env_passthrough, extra=settings.env, walls=fence.walls
+    )
+    stack.push_async_callback(processes.aclose)
+    try:
+        run = Command(("/bin/bash", "-c", line), place.cwd, cage=cage)
+        return await processes.attempt(run, timeout=args.timeout)
+    except OSError as error:
+        raise Fault("This cannot be tried", why=str(error)) from error
+
+
+async def _show(attempt: Attempt) -> None:
+    """What the command said, whom it could not reach, and what it changed."""
+    done = attempt.completed
+    sys.stdout.write(_said(done.output))
+    for words in done.refused:
+        warn(clean(words))
+    if done.timed_out:
+        warn("it took too long and was ended")
+    elif done.status:
+        warn(f"it ended with status {done.status}")
+    if not attempt.changes:
+        say("It changed nothing.")
+        return
+    rows = [await _row(attempt, change) for change in attempt.changes]
+    say(table([("WHAT", "BYTES", "LINES", "PATH"), *rows], right=(1, 2)))
+
+
+def _said(output: Captured) -> str:
+    gap = f"\n[{output.missing} bytes left out]\n".encode() if output.missing else b""
+    return clean((output.head + gap + output.tail).decode(errors="replace"))
+
+
+async def _row(attempt: Attempt, change: Change) -> tuple[str, str, str, str]:
+    path = clean(os.path.relpath(change.path), lines="show")
+    if change.was:
+        return ("renamed", "", "", f"{clean(os.path.relpath(change.was), lines='show')} -> {path}")
+    old = _size(change.path) if change.kind != "added" else 0
+    grown = f"+{amount(change.size)}" + (f" -{amount(old)}" if old else "")
+    return (change.kind, grown, await _lines(attempt, change, old=old), path)
+
+
+def _size(path: str) -> int:
+    return 0 if os.path.islink(path) or not os.path.isfile(path) else os.path.getsize(path)
+
+
+async def _lines(attempt: Attempt, change: Change, *, old: int) -> str:
+    """How many lines came and went; empty where there are none to count."""
+    from difflib import SequenceMatcher
+
+    if max(change.size, old) > LINES:
+        return ""
+    before = _content(change.path) if old else b""
+    after = await attempt.read(change.path) if change.size else b""
+    if b"\0" in before + after:
+        return "binary"
+    one, two = before.splitlines(), after.splitlines()
+    same = sum(block.size for block in SequenceMatcher(None, one, two).get_matching_blocks())
+    return f"+{len(two) - same} -{len(one) - same}"
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _wanted(args: Namespace, attempt: Attempt) -> bool:
+    """Whether to keep: as the flags say, else as a person does."""
+    if args.keep:
+        return attempt.completed.status == 0
+    if args.drop or args.json or not sys.stdin.isatty():
+        return False
+    sys.stdout.write("Keep this? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+async def _kept(attempt: Attempt, also: list[str]) -> tuple[Change, ...]:
+    try:
+        return await attempt.keep(named=[os.path.realpath(path) for path in also])
+    except Stale as error:
+        raise Fault("Not kept", why=str(error), fix="Try it again.") from error
+    except OSError as error:
+        raise Fault("Not all could be kept", why=str(error)) from error
+
+
+def _tell(*, keep: bool, left: tuple[Change, ...]) -> None:
+    if not keep:
+        say("Dropped; nothing has changed.")
+        return
+    say("Kept.")
+    for change in left:
+        path = clean(os.path.relpath(change.path), lines="show")
+        warn(f"not kept, as it decides what runs later: {path} (--also {path} keeps it)")
+
+
+def _tell_json(attempt: Attempt, *, keep: bool, left: tuple[Change, ...]) -> None:
+    done = attempt.completed
+    told = {
+        "status": done.status,
+        "timed_out": done.timed_out,
+        "output": (done.output.head + done.output.tail).decode(errors="replace"),
+        "missing": done.output.missing,
+        "refused": done.refused,
+        "changes": [replace(c, path=_text(c.path), was=_text(c.was)) for c in attempt.changes],
+        "kept": keep,
+        "left": [_text(change.path) for change in left],
+    }
+    say(msgspec.json.encode(told).decode())
+
+
+def _text(path: str) -> str:
+    return os.fsencode(path).decode(errors="replace")
