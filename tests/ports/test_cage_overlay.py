@@ -15,7 +15,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois.engine.ports import Change, Command, Stale
+from travois.engine.outcome import Change
+from travois.engine.ports import Command, Stale
 from travois.host.cage.overlay import Overlay
 from travois.host.cage.probe import Walls, look
 from travois.host.process import LocalProcesses

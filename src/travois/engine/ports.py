@@ -5,12 +5,13 @@ Concrete classes live in `host` and `store`; only `app.compose` knows both sides
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
 import msgspec
 
+from travois.engine.outcome import Attempt, Captured, Completed
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request
@@ -135,38 +136,6 @@ class Command(msgspec.Struct, frozen=True):
     """The walls around it; none for what the harness itself needs."""
 
 
-class Captured(msgspec.Struct, frozen=True):
-    """A capped record of output: its head, its tail, and how much there was in all."""
-
-    head: bytes
-    tail: bytes
-    total: int
-
-    @property
-    def missing(self) -> int:
-        """How many bytes in the middle were not kept."""
-        return self.total - len(self.head) - len(self.tail)
-
-    def joined(self) -> bytes:
-        """Head and tail with nothing between; whole iff nothing is missing."""
-        return self.head + self.tail
-
-
-class Completed(msgspec.Struct, frozen=True):
-    """How a program ended. `status` is negative for a signal."""
-
-    status: int
-    output: Captured
-    errors: Captured
-    timed_out: bool = False
-    left_running: tuple[int, ...] = ()
-    """Processes that it started and left behind."""
-    aside: bytes = b""
-    """What it said to us alone: the last few kilobytes of it."""
-    refused: tuple[str, ...] = ()
-    """Whom it tried to reach over the network and may not, and why, in words."""
-
-
 class Job(Protocol):
     """A program in the background."""
 
@@ -188,39 +157,6 @@ class Job(Protocol):
 
     async def kill(self) -> None:
         """End it with everything that it started."""
-        ...
-
-
-class Change(msgspec.Struct, frozen=True):
-    """One path that an attempt left different; `size` is what it has there."""
-
-    path: str
-    kind: Literal["added", "changed", "deleted", "renamed"]
-    size: int
-    was: str = ""
-    """Its path before, if it was renamed."""
-
-
-class Attempt(Protocol):
-    """A program that ran in a copy of the workspace, until what it did is kept or dropped."""
-
-    completed: Completed
-    changes: tuple[Change, ...]
-
-    async def read(self, path: str) -> bytes:
-        """The bytes that a path has in the copy."""
-        ...
-
-    async def keep(self, *, named: Collection[str] = ()) -> tuple[Change, ...]:
-        """Make it real, each file at once; returns what was not kept.
-
-        What is pinned or has a protected name is kept only if it, or a folder above it, is named.
-        Raises `Stale`, with nothing kept, if the real files changed since the attempt began.
-        """
-        ...
-
-    async def drop(self) -> None:
-        """Forget the copy; nothing of it stays."""
         ...
 
 
@@ -330,6 +266,11 @@ class Env(Protocol):
     @property
     def hidden(self) -> Callable[[str], bool]:
         """Says of a path whether a rule keeps it from being shown in what the call finds."""
+        ...
+
+    @property
+    def kept(self) -> str:
+        """The session's folder of large outputs and of what was set aside."""
         ...
 
     def spill(self, call: str, data: bytes) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from anyio import to_thread
 from msgspec.structs import replace
 
-from travois.engine.ports import Change, Completed
+from travois.engine.outcome import Change, Completed
 from travois.host.cage.keeping import apply, check
 from travois.host.cage.layers import Layers, Mark
 from travois.policy.cage import Cage
