@@ -99,7 +99,7 @@ async def gather(
             guard=guard,
             bounds=fence.bounds,
             unwalled=fence.unwalled,
-            remember=lambda rules: _remember(place, rules),
+            remember=lambda rules: _remember(place, loaded.root, rules),
             person=person or Nobody(),
             limits=Limits(asked.max_turns, asked.max_budget_usd),
             patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
@@ -199,10 +199,10 @@ def _tools(loaded: Loaded) -> dict[str, AnyTool]:
     return {tool.name: tool for tool in TOOLS if tool.name not in denied}
 
 
-def _remember(place: Place, rules: tuple[str, ...]) -> None:
+def _remember(place: Place, root: str, rules: tuple[str, ...]) -> None:
     """Keep what a person answered, for the sessions to come."""
     for rule in rules:
-        trust.remember(place.home, trust.root(place.cwd), rule)
+        trust.remember(place.home, root, rule)
 
 
 def _world(

@@ -61,7 +61,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         hidden=(*_at_home(SECRET), own, *_paths(wanted.filesystem.deny_read), *hidden),
         shown=(str(spill),),
         writable=_paths(wanted.filesystem.allow_write),
-        pinned=_paths(wanted.filesystem.deny_write),
+        pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts),
         network=wanted.network.mode,
         hosts=tuple(h for h in wanted.network.allowed_domains if h not in _refused(loaded)),
         excluded=wanted.excluded_commands,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from time import time
 from typing import Protocol
 
 import anyio
 import msgspec
 
+from travois.context.layers import Layers
 from travois.engine.heard import Hooks
 from travois.engine.ports import Blobs, Files, Keeper, Model, Person, Processes, Web
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
+from travois.kernel.blocks import Text
 from travois.kernel.facts import User
 from travois.kernel.view import View
 from travois.policy.bounds import Bounds
@@ -29,6 +32,8 @@ class World(msgspec.Struct, frozen=True):
     web: Web
     blobs: Blobs
     spill: Callable[[str, bytes], str]
+    kept: str = ""
+    """The folder that `spill` writes to."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -53,6 +58,10 @@ class Encoder(Protocol):
         """The next request; the same view gives the same bytes."""
         ...
 
+    def fork(self) -> Encoder:
+        """One that has seen nothing, for a branch of the conversation."""
+        ...
+
 
 class Agent(msgspec.Struct):
     """What one conversation runs on. The log is its only memory; `inbox` is what waits outside."""
@@ -70,6 +79,12 @@ class Agent(msgspec.Struct):
     """Why unproven commands may not run without a sandbox; empty if they may."""
     remember: Callable[[tuple[str, ...]], None] = lambda rules: None
     """Keeps rules that a person made by an answer, for later sessions."""
+    layers: Layers = Layers()
+    baseline: Callable[[], tuple[Text, ...]] = tuple
+    """What the model is told again after a compaction, as it stands then: rules, surroundings."""
+    background: Callable[[Callable[[], Awaitable[None]]], None] | None = None
+    """Starts what may go on while the conversation does; none if nothing may."""
+    clock: Callable[[], float] = time
     limits: Limits = Limits()
     patience: Patience = Patience()
     keeper: Keeper | None = None

@@ -8,6 +8,7 @@ from travois.engine.agent import Agent
 from travois.engine.dispatch import act
 from travois.engine.hooks import gave_up, sent_back, welcomed
 from travois.engine.keeping import settle
+from travois.engine.relief import relieve
 from travois.engine.session import Session
 from travois.engine.stream import ask
 from travois.kernel.blocks import Opaque, Text, words
@@ -25,6 +26,7 @@ CUT_CALL = (
 )
 EMPTY = "Your last reply was empty. Go on with the task, or say that it is done."
 NUDGES = 3
+CUTS = ("length", "window")
 
 
 async def turn(agent: Agent) -> EndedWhy:
@@ -40,6 +42,7 @@ async def turn(agent: Agent) -> EndedWhy:
                 why, detail = stop
                 break
             asked += 1
+            await relieve(agent)
             if failure := await ask(agent):
                 why, detail = "failed", failure
                 await gave_up(agent, failure)
@@ -125,11 +128,11 @@ def _hint(view: View) -> str:
     last, reply = view.items[-1].fact, view.items[view.replied].fact
     if isinstance(last, User) or not isinstance(reply, Assistant):
         return ""
-    if reply.stop == "length" and reply.detail == "call":
+    if reply.stop in CUTS and reply.detail == "call":
         return CUT_CALL
     if last is not reply:
         return ""
-    if reply.stop == "length":
+    if reply.stop in CUTS:
         return CUT
     return EMPTY if reply.stop == "end" and _silent(reply) and _after_result(view) else ""
 
@@ -143,7 +146,7 @@ def _nudged(view: View) -> int:
                 count += 1
             case User():
                 break
-            case Assistant() as reply if reply.stop != "length" and not _silent(reply):
+            case Assistant() as reply if reply.stop not in CUTS and not _silent(reply):
                 break
             case _:
                 pass

@@ -10,15 +10,22 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from travois.engine.ports import Delta, Event, Log
+from travois.kernel.audit import Strikes
 from travois.kernel.facts import (
     AnyFact,
     Assistant,
     Changed,
+    Compacted,
     Decided,
     Entry,
     Epoch,
+    Finished,
+    Hooked,
+    Noted,
     Opened,
     Rewound,
+    Sent,
+    Spawned,
 )
 from travois.kernel.legal import illegal
 from travois.kernel.models import Price, Usage, cost
@@ -43,6 +50,13 @@ class Session:
         self.dollars = 0.0
         self._price = Price()
         self.last: Entry | None = None
+        self.sent_at = 0.0
+        """When the last request left: the provider's cache lives from then on."""
+        self.strikes = Strikes()
+        self.draft = ""
+        """The prose that was prepared for the next compaction."""
+        self.drafted = False
+        """Whether it was asked for."""
         entries = list(self._log.read())
         for entry in entries:
             self._account(entry)
@@ -51,6 +65,10 @@ class Session:
             self._settle(entry)
         if self.view.epoch is not None:
             self._price = self.view.epoch.model.price
+
+    def history(self) -> list[Entry]:
+        """All entries that count: those that a rewind took out are left out."""
+        return living(list(self._log.read()))
 
     def append(self, fact: AnyFact) -> Entry:
         """Make it so: on file first, then in the view, then on screens; without our secrets."""
@@ -105,7 +123,9 @@ class Session:
 
     def _account(self, entry: Entry) -> None:
         """What was spent stays spent, also after a rewind; a fork starts at nil."""
-        self.last = entry
+        if not isinstance(entry.fact, Hooked):  # hooks also run between turns
+            self.last = entry
+        self.strikes = self.strikes.after(entry.fact)
         match entry.fact:
             case Opened():
                 self.usage, self.dollars = Usage(), 0.0
@@ -114,5 +134,16 @@ class Session:
             case Assistant() as fact:
                 self.usage += fact.usage
                 self.dollars += cost(fact.usage, self._price)
+            case Finished() as fact:
+                self.usage += fact.usage
+                self.dollars += cost(fact.usage, self._price)
+            case Sent():
+                self.sent_at = entry.at
+            case Spawned(kind="fork", what="summary"):
+                self.drafted = True
+            case Noted(what="draft", text=text):
+                self.draft = text
+            case Compacted():
+                self.draft, self.drafted = "", False
             case _:
                 pass

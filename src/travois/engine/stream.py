@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.engine.ports import Retrying, Warned
+from travois.engine.recover import recover
 from travois.engine.retry import pause
 from travois.kernel.blocks import AnyBlock, Call, Opaque
 from travois.kernel.facts import Assistant, Epoch, Failed, Sent
@@ -15,6 +16,8 @@ from travois.kernel.view import THINKING, View
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.replies import Problem, Reply
 
+SIZES = ("overflow", "large", "media")
+"""What a request was refused for that a smaller one may not be."""
 LATCHES: dict[str, Quirk] = {
     "stream_options": "no-stream-options",
     "max_completion_tokens": "max-tokens",
@@ -23,28 +26,48 @@ LATCHES: dict[str, Quirk] = {
 """Fields that some servers refuse, and what we do without them."""
 
 
+class Tries:
+    """What was tried so far to get one reply."""
+
+    def __init__(self) -> None:
+        self.attempt = 1
+        self.shrunk = 0
+        self.remedies = set[str]()
+
+
 async def ask(agent: Agent) -> str:
     """Get one reply into the log; returns why there is none, in words, or nothing."""
-    attempt, remedies = 1, set[str]()
+    tries = Tries()
     while True:
         try:
             reply = await _receive(agent, _send(agent))
         except Problem as problem:
-            tried = f"{problem.kind} {problem.field}"
-            if tried not in remedies and (remedy := _remedy(agent.session.view, problem)):
-                remedies.add(tried)
-                _fail(agent, problem, attempt=attempt, wait=0.0)
-                agent.session.append(remedy)
-                continue
-            wait = pause(problem, attempt, patience=agent.patience, chance=agent.chance())
-            _fail(agent, problem, attempt=attempt, wait=wait)
-            if wait is None:
+            if not await _again(agent, problem, tries):
                 return f"{problem.kind}: {problem.message}"
-            await agent.sleep(wait)
-            attempt += 1
         else:
             agent.session.append(_assistant(agent.session.view, reply))
             return ""
+
+
+async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
+    """Do what may help; whether the request is worth sending again."""
+    tried = f"{problem.kind} {problem.field}"
+    if tried not in tries.remedies and (remedy := _remedy(agent.session.view, problem)):
+        tries.remedies.add(tried)
+        _fail(agent, problem, attempt=tries.attempt, wait=0.0)
+        agent.session.append(remedy)
+        return True
+    if problem.kind in SIZES:
+        agent.session.append(_failed(problem, attempt=tries.attempt, wait=0.0))
+        tries.shrunk += 1
+        return await recover(agent, problem, tried=tries.shrunk - 1)
+    wait = pause(problem, tries.attempt, patience=agent.patience, chance=agent.chance())
+    _fail(agent, problem, attempt=tries.attempt, wait=wait)
+    if wait is None:
+        return False
+    await agent.sleep(wait)
+    tries.attempt += 1
+    return True
 
 
 def _send(agent: Agent) -> Request:
@@ -86,16 +109,7 @@ async def _receive(agent: Agent, request: Request) -> Reply:
 
 
 def _fail(agent: Agent, problem: Problem, *, attempt: int, wait: float | None) -> None:
-    agent.session.append(
-        Failed(
-            kind=problem.kind,
-            message=problem.message,
-            status=problem.status,
-            attempt=attempt,
-            wait=-1.0 if wait is None else wait,
-            request=problem.request,
-        )
-    )
+    agent.session.append(_failed(problem, attempt=attempt, wait=wait))
     if wait is not None:
         agent.session.emit(
             Retrying(
@@ -107,6 +121,17 @@ def _fail(agent: Agent, problem: Problem, *, attempt: int, wait: float | None) -
                 wait=wait,
             )
         )
+
+
+def _failed(problem: Problem, *, attempt: int, wait: float | None) -> Failed:
+    return Failed(
+        kind=problem.kind,
+        message=problem.message,
+        status=problem.status,
+        attempt=attempt,
+        wait=-1.0 if wait is None else wait,
+        request=problem.request,
+    )
 
 
 def _remedy(view: View, problem: Problem) -> Epoch | None:

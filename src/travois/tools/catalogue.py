@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from travois.engine.tool import AnyTool
-from travois.tools import edit, git, notebook, read, search, shell, todo, web, write
+from travois.tools import edit, git, notebook, read, recall, search, shell, todo, web, write
 
 TOOLS: tuple[AnyTool, ...] = (
     shell.BASH,
@@ -23,4 +23,5 @@ TOOLS: tuple[AnyTool, ...] = (
     git.BLAME,
     todo.TODO,
     web.FETCH,
+    recall.RECALL,
 )

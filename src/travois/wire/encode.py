@@ -28,6 +28,10 @@ class Encoder:
         self._tape: Tape | None = None
         _keep_large_blocks()
 
+    def fork(self) -> Encoder:
+        """One that has seen nothing, for a branch of the conversation."""
+        return Encoder(self._fetch)
+
     def request(self, view: View) -> Request:
         """The request for this view. Raises `PrefixBreak` if it betrays the one sent before."""
         assert view.epoch is not None and not unsendable(view), unsendable(view)

@@ -1,0 +1,106 @@
+"""L4: the older part of a conversation gives way to what was established in it.
+
+Model sees: one note in place of the older part: ledger, names, where each dropped span can be read.
+Tokens: at most `Layers.ledger + names + contents`, and what the model or the disk adds.
+Cache: moves the prefix, once for each compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from travois.kernel.blocks import calls
+from travois.kernel.facts import Assistant, Result, User
+from travois.kernel.tokens import fact_tokens
+from travois.kernel.view import Item, View
+
+Trigger = Literal["auto", "cold", "manual", "overflow", "switch"]
+OPENING = (
+    "Earlier parts of this conversation were set aside to keep it within the window. What follows "
+    "was gathered from the record; the newest messages come after it unchanged. Go on with the "
+    "work where it stands: do not greet, recap or ask whether to go on, and do not redo what is "
+    "listed as done. Anything that was set aside can be read again in the files named below, or "
+    "found with Recall."
+)
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Where a conversation is cut: the items that give way, and those that stay."""
+
+    dropped: tuple[Item, ...]
+    kept: tuple[Item, ...]
+
+    @property
+    def first(self) -> int:
+        """The entry of the first item that gives way."""
+        return self.dropped[0].seq
+
+    @property
+    def last(self) -> int:
+        """The entry of the last one."""
+        return self.dropped[-1].seq
+
+
+def cut(view: View, *, tail: int) -> Cut | None:
+    """Keep the newest items of about so many tokens; none if nothing could give way."""
+    items = view.items
+    size, index = 0, len(items)
+    limit = _newest(items)
+    while index > 0 and (index > limit or size < tail):
+        index -= 1
+        size += fact_tokens(items[index].fact)
+    if size > tail and index < limit:
+        index += 1
+    while 0 < index < limit and not _whole(items, index):
+        index += 1
+    if index <= 0 or (index == 1 and _is_summary(items[0])):
+        return None
+    return Cut(tuple(items[:index]), tuple(items[index:]))
+
+
+def up_to(view: View, seq: int) -> Cut | None:
+    """Everything up to an entry gives way, as far as calls and results stay together."""
+    items = view.items
+    index = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
+    while index > 0 and not _whole(items, index):
+        index -= 1
+    return Cut(tuple(items[:index]), tuple(items[index:])) if index > 0 else None
+
+
+def starting(view: View, seq: int) -> Cut | None:
+    """Everything from an entry on gives way; what stands before it stays, and so does its cache."""
+    items = view.items
+    index = next((i for i, item in enumerate(items) if item.seq >= seq), len(items))
+    while index < len(items) and not _whole(items, index):
+        index += 1
+    return Cut(tuple(items[index:]), tuple(items[:index])) if index < len(items) else None
+
+
+def _newest(items: Sequence[Item]) -> int:
+    """Where that begins which the model has yet to answer: a prompt, or calls with their results."""
+    index = len(items)
+    while index > 0 and isinstance(items[index - 1].fact, User):
+        index -= 1
+    while index > 0 and isinstance(items[index - 1].fact, Result):
+        index -= 1
+    if 0 < index < len(items) and isinstance(items[index].fact, Result):
+        index -= 1
+    return max(index, 0)
+
+
+def _whole(items: Sequence[Item], index: int) -> bool:
+    """Whether a cut before this item parts no call from its result."""
+    if index >= len(items):
+        return True
+    if isinstance(items[index].fact, Result):
+        return False
+    before = items[index - 1].fact if index else None
+    return not (isinstance(before, Assistant) and calls(before.content))
+
+
+def _is_summary(item: Item) -> bool:
+    fact = item.fact
+    return isinstance(fact, User) and fact.origin == "note" and OPENING in str(fact.content[:2])

@@ -1,0 +1,134 @@
+"""Compaction: what was established takes the place of the older conversation, in one fact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from travois.context.compact import OPENING, Cut, Trigger, cut
+from travois.context.layers import Layers
+from travois.engine.agent import Agent
+from travois.engine.fork import inquire
+from travois.engine.ports import Warned
+from travois.engine.room import limit, model
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Compacted, Entry, Failed, Noted
+from travois.kernel.tokens import (
+    context_tokens,
+    estimate,
+    fact_tokens,
+    head_tokens,
+    ratio,
+    stop_at,
+)
+
+PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "summary.md"
+RUNGS = (1.0, 0.5, 0.2, 0.0)
+"""How much of the usual tail is kept, try by try, until the rest fits."""
+
+
+async def compact(
+    agent: Agent, *, trigger: Trigger, focus: str = "", goal: int = 0
+) -> Compacted | None:
+    """Make one fact of the older conversation; none, with the reason told, if that cannot help.
+
+    `goal` is the size to come below, where the provider has told that the usual one is too large.
+    """
+    began = agent.clock()
+    prose = await _prose(agent, trigger=trigger, focus=focus)
+    usual = min(limit(agent), stop_at(model(agent)))
+    fact = _shorter(agent, trigger=trigger, prose=prose, goal=goal or usual)
+    if fact is None:
+        _decline(agent)
+        return None
+    fact = replace(fact, seconds=max(0.0, agent.clock() - began))
+    agent.session.append(fact)
+    agent.session.emit(Warned(receipt(fact)))
+    return fact
+
+
+def prepare(agent: Agent) -> None:
+    """Let the model write its part beforehand, so that nobody waits when the time has come."""
+    if agent.background is None or not agent.layers.draft or agent.session.drafted:
+        return
+
+    async def draft() -> None:
+        text = await inquire(agent, _instruction(""), what="summary")
+        if text:
+            agent.session.append(Noted("draft", text))
+
+    agent.background(draft)
+
+
+def receipt(fact: Compacted) -> str:
+    """What a compaction did, in one line."""
+    saved = f"{fact.before:,} to about {fact.after:,} tokens"
+    return f"compacted ({fact.trigger}): {saved}; {len(fact.files)} spans set aside, none lost"
+
+
+def _shorter(agent: Agent, *, trigger: Trigger, prose: str, goal: int) -> Compacted | None:
+    """The fact that brings the conversation below its limit with the longest tail that does."""
+    layers = agent.layers.fitted(model(agent))
+    before, best = context_tokens(agent.session.view), None
+    entries = agent.session.history()
+    for rung in RUNGS:
+        parted = cut(agent.session.view, tail=round(layers.tail * rung))
+        if parted is None:
+            continue
+        fact = _fact(agent, parted, entries, layers=layers, prose=prose)
+        fact = replace(fact, trigger=trigger, before=before)
+        if fact.after < before and (best is None or fact.after < best.after):
+            best = fact
+        if fact.after < goal:
+            break
+    return best
+
+
+def _fact(
+    agent: Agent, parted: Cut, entries: list[Entry], *, layers: Layers, prose: str
+) -> Compacted:
+    """The summary of what gives way, and where each part of it can be read."""
+    from travois.context import ledger, names, spans
+
+    pieces = spans.split(parted.dropped)
+    files = tuple(
+        agent.world.spill(f"span-{parted.first}-{number}", span.text.encode(errors="replace"))
+        for number, span in enumerate(pieces, 1)
+    )
+    told = ledger.render(ledger.fold(entries), budget=layers.ledger)
+    kept = "\n".join(str(item.fact.content) for item in parted.kept)
+    found = names.index(parted.dropped, budget=layers.names, skip=told.text + kept)
+    parts = [OPENING, told.text, prose, found, spans.contents(pieces, files)]
+    text = "\n\n".join(part for part in parts if part)
+    blocks = (*agent.baseline(), Text(text))
+    epoch = agent.session.view.epoch
+    head = head_tokens(epoch) if epoch else 0
+    after = head + sum(estimate(block.text) for block in blocks)
+    after += sum(fact_tokens(item.fact) for item in parted.kept)
+    after = round(after * ratio(agent.session.view))
+    by = "model" if prose else "notes"
+    return Compacted(parted.first, parted.last, blocks, by, after=after, files=files)
+
+
+async def _prose(agent: Agent, *, trigger: Trigger, focus: str) -> str:
+    """The model's part: prepared if it is there, asked for only if a person waits for it."""
+    if not agent.layers.draft:
+        return ""
+    if trigger == "manual":
+        return await inquire(agent, _instruction(focus), what="summary")
+    return agent.session.draft
+
+
+def _instruction(focus: str) -> str:
+    text = PROMPT.read_text("utf-8")
+    return f"{text.strip()}\n\nGive most room to: {focus}" if focus else text.strip()
+
+
+def _decline(agent: Agent) -> None:
+    """Say why nothing could be made shorter, with the numbers."""
+    view = agent.session.view
+    head = head_tokens(view.epoch) if view.epoch else 0
+    sizes = f"{context_tokens(view):,} tokens in use, {head:,} of them system text and tools"
+    agent.session.append(Failed("compaction", f"nothing could be made shorter: {sizes}"))
+    agent.session.emit(Warned(f"compaction cannot help: {sizes}"))

@@ -1,0 +1,51 @@
+"""Keeping the window in bounds: before each request, the cheapest layer that helps."""
+
+from __future__ import annotations
+
+from travois.context.compact import Trigger
+from travois.context.offload import oversize, preview
+from travois.engine.agent import Agent
+from travois.engine.compaction import compact, prepare
+from travois.engine.room import cold, limit, model
+from travois.kernel.facts import Offloaded
+from travois.kernel.tokens import context_tokens, stop_at
+
+EARLY = 0.75
+"""The share of the threshold from which on a compaction is prepared."""
+
+
+async def relieve(agent: Agent) -> None:
+    """Make room before the next request, where there is too little or it costs nothing."""
+    if agent.layers.offload:
+        offload(agent)
+    trigger = wanted(agent)
+    if trigger is not None:
+        await compact(agent, trigger=trigger)
+    elif agent.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
+        prepare(agent)
+
+
+def offload(agent: Agent) -> None:
+    """Store the results that are too large to be shown whole."""
+    view, layers = agent.session.view, agent.layers.fitted(model(agent))
+    for found in list(oversize(view, layers)):
+        path = agent.world.spill(f"{found.call}-result", found.text.encode(errors="replace"))
+        nonce = f"{int(agent.chance() * 0xFFFFFF):06x}"
+        shown = preview(found.text, path=path, tokens=layers.shown, nonce=nonce)
+        agent.session.append(Offloaded(found.call, path, shown))
+
+
+def wanted(agent: Agent) -> Trigger | None:
+    """Why the conversation should be compacted before the next request; none if it should not."""
+    size, threshold = context_tokens(agent.session.view), limit(agent)
+    if agent.session.strikes.out:
+        return None
+    if size >= stop_at(model(agent)):
+        return "overflow"
+    if not agent.layers.compact:
+        return None
+    if size >= threshold:
+        return "auto"
+    if cold(agent) and size >= min(agent.layers.cold, threshold):
+        return "cold"
+    return None

@@ -1,0 +1,28 @@
+"""How much room a conversation has, and whether its cache still lives."""
+
+from __future__ import annotations
+
+from travois.engine.agent import Agent
+from travois.kernel.models import Model
+from travois.kernel.tokens import compact_at
+
+LIFETIMES = {"5m": 300.0, "1h": 3_600.0}
+
+
+def model(agent: Agent) -> Model:
+    """The model that answers."""
+    epoch = agent.session.view.epoch
+    assert epoch is not None
+    return epoch.model
+
+
+def limit(agent: Agent) -> int:
+    """The size at which compaction starts."""
+    own, chosen = compact_at(model(agent)), agent.layers.threshold
+    return min(own, chosen) if chosen else own
+
+
+def cold(agent: Agent) -> bool:
+    """Whether the provider has forgotten what was sent, so that a change costs nothing more."""
+    sent = agent.session.sent_at
+    return sent > 0 and agent.clock() - sent > LIFETIMES[model(agent).cache_ttl]
