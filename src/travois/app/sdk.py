@@ -75,11 +75,13 @@ class Session:
 
     async def __aenter__(self) -> Session:
         crew = await gather(self._options, model=self._model, person=self._person)
-        self._stack.push_async_callback(crew.aclose)
-        crew.notices += await hooking.begin(crew.agent, self._options)
-        self._stack.push_async_callback(self._part)
-        self._group = await self._stack.enter_async_context(anyio.create_task_group())
         self._crew = crew
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(crew.aclose)
+            crew.notices += await hooking.begin(crew.agent, self._options)
+            stack.push_async_callback(self._part)
+            self._group = await stack.enter_async_context(anyio.create_task_group())
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(

@@ -76,6 +76,7 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 SILENCE = Heard()
+NOTHING = msgspec.Raw()
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,7 +85,7 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     behavior: Literal["allow", "deny"]
     message: str = ""
     interrupt: bool = False
-    updated_input: msgspec.Raw | None = None
+    updated_input: msgspec.Raw = NOTHING
     updated_permissions: tuple[msgspec.Raw, ...] = ()
 
 
@@ -96,10 +97,10 @@ class Specific(msgspec.Struct, frozen=True, rename="camel"):
     session_title: str = ""
     permission_decision: Literal["allow", "deny", "ask", "defer"] | None = None
     permission_decision_reason: str = ""
-    updated_input: msgspec.Raw | None = None
-    updated_tool_output: msgspec.Raw | None = None
-    updated_mcp_tool_output: msgspec.Raw | None = msgspec.field(
-        default=None, name="updatedMCPToolOutput"
+    updated_input: msgspec.Raw = NOTHING
+    updated_tool_output: msgspec.Raw = NOTHING
+    updated_mcp_tool_output: msgspec.Raw = msgspec.field(
+        default=NOTHING, name="updatedMCPToolOutput"
     )
     decision: Decision | None = None
     retry: bool = False
@@ -191,14 +192,14 @@ def _honoured(hook: Hook, output: Output, *, status: int) -> tuple[Heard, str]:
     own, gate = output.specific, hook.event in GATES
     block = _denied(hook, output) if gate else ""
     updated = own.decision.updated_input if own.decision else own.updated_input
-    rewritten = own.updated_tool_output or own.updated_mcp_tool_output
+    rewritten = _text(own.updated_tool_output) or _text(own.updated_mcp_tool_output)
     texts = (own.additional_context.strip(), own.initial_user_message.strip())
     heard = Heard(
         block=block,
         decision=_granted(hook, output) if not block else "",
         reason=own.permission_decision_reason or output.reason,
         input=_text(updated) if hook.event in ("PreToolUse", "PermissionRequest") else "",
-        output=_text(rewritten) if hook.event == "PostToolUse" else "",
+        output=rewritten if hook.event == "PostToolUse" else "",
         context=tuple(text for text in texts if text),
         messages=(output.system_message,) if output.system_message else (),
         stop=_stopped(output),
@@ -237,8 +238,8 @@ def _stopped(output: Output) -> str:
     return "" if output.going_on else output.stop_reason or "a hook stopped the turn"
 
 
-def _text(raw: msgspec.Raw | None) -> str:
-    return "" if raw is None or bytes(raw) == b"null" else bytes(raw).decode()
+def _text(raw: msgspec.Raw) -> str:
+    return "" if bytes(raw) == b"null" else bytes(raw).decode()
 
 
 def _outcome(heard: Heard, status: int) -> str:
