@@ -15,6 +15,7 @@ from travois.app import trusting
 from travois.app.compose import prepare
 from travois.app.flags import chosen
 from travois.app.sdk import Session
+from travois.engine.hooks import notify
 from travois.engine.ports import Answer, Event, Question, Retrying, Running, Warned
 from travois.kernel.blocks import words
 from travois.kernel.facts import Asked, Ended, Entry, Result
@@ -22,7 +23,12 @@ from travois.kernel.faults import Fault
 from travois.wire.replies import Grew
 
 HINT = "Type what to do. Ctrl-C stops a turn, Ctrl-D leaves."
-CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+PERMISSION = "Travois needs your permission to go on"
+TURNING = (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Marks that change the direction or the lines of what follows them."""
+CONTROL = dict.fromkeys(
+    (*range(9), *range(11, 32), *range(127, 160), *TURNING), "\N{REPLACEMENT CHARACTER}"
+)
 """What a tool or a model may not do to the terminal."""
 
 
@@ -48,7 +54,10 @@ async def _talk(args: Namespace) -> int:
             group.start_soon(_watch_interrupts, session, terminal)
             await _converse(session, terminal, first=args.prompt or "")
             group.cancel_scope.cancel()
+        session.leaving = "typed"
         terminal.line(f"Resume with: travois --resume {session.id}")
+    for notice in session.parting:
+        terminal.line(f"· {notice}")
     return 0
 
 
@@ -74,6 +83,8 @@ async def _turn(session: Session, terminal: Terminal, *, text: str) -> None:
         async with aclosing(session.run(text)) as events:
             async for event in events:
                 terminal.tell(event)
+                if isinstance(event, Entry) and isinstance(event.fact, Asked):
+                    await notify(session.crew.agent, "permission_prompt", PERMISSION)
     except Fault as fault:
         terminal.line(str(fault))
 
