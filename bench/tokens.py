@@ -41,10 +41,6 @@ class Step(msgspec.Struct, frozen=True):
     calls: int
 
     @property
-    def half(self) -> str:
-        return "ab"[crc32(self.session.encode()) & 1]
-
-    @property
     def bytes(self) -> int:
         return sum(len(text.encode(errors="surrogatepass")) for text in self.texts)
 
@@ -60,16 +56,21 @@ GUESSES: dict[str, Guess] = {
 def main(args: list[str]) -> None:
     found = [step for path in sorted(Path(args[0]).glob("*.jsonl.gz")) for step in steps(path)]
     if "--fit" in args:
-        fitted = fit([s for s in found if s.family == "claude-4" and s.half == "a"])
+        fitted = fit([s for s in found if s.family == "claude-4" and half(s.session) == "a"])
         names = [shape.decode() for shape in list(WEIGHTS)[:7]] + ["mixed", "per call"]
         print("  ".join(f"{n!r}: {c:.3f}" for n, c in zip(names, fitted, strict=True)))
     print(f"{'':10}{'':26}  steps   mean median    p90   all tokens")
     for family in sorted({step.family for step in found}):
-        held = [step for step in found if step.family == family and step.half == "b"]
+        held = [step for step in found if step.family == family and half(step.session) == "b"]
         for name, guess in GUESSES.items():
             report(family, name, [(guess(step), step.counted) for step in held])
         report(family, "travois, learned ratio", list(learned(held)))
     speed("".join(text for step in found[::20] for text in step.texts))
+
+
+def half(session: str) -> str:
+    """Which half of the sessions this one belongs to."""
+    return "ab"[crc32(session.encode()) & 1]
 
 
 def report(family: str, name: str, pairs: list[tuple[float, int]]) -> None:

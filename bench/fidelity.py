@@ -1,0 +1,290 @@
+"""How much of what a session established the model can still see, and what the requests cost.
+
+`python bench/fidelity.py SESSIONS_DIR [--window N] [--json]`: recorded sessions of at least 120K
+tokens are played through the real engine (see `bench.replay`) and scored with the probe, whose
+file stands beside the sessions or is named with `--probe`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from bench.billing import HEAD, READ, TTL, WRITE, Seen, tokens
+from bench.replay import Player, Step, Watcher, replay, script
+from bench.tokens import half
+from travois.context.layers import Layers
+from travois.kernel.blocks import words
+
+SHORTEST = 120_000
+CATEGORIES = ("instruct", "edited", "todo", "verify", "error", "ids", "decide", "need", "fresh")
+LASTING = ("instruct", "edited", "todo", "ids")
+"""What must still be in sight after a compaction."""
+WATCHED = (1, 3)
+KEEP_ALL = Layers(offload=False, clear=False, compact=False, draft=False, restore=False)
+AFTER = 60
+"""How many messages after a cut the probe looks at for what was needed."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One session to be measured."""
+
+    path: str
+    probe: str
+    window: int
+    layers: Layers
+
+
+class Row(msgspec.Struct):
+    """What one session came to."""
+
+    id: str
+    scores: list[dict[str, dict[str, float]]] = []
+    """Of each cut, by category."""
+    after: dict[int, dict[str, float]] = {}
+    """The share in sight after the 1st and the 3rd compaction."""
+    sizes: list[int] = []
+    """The tokens of the requests at the cuts."""
+    figures: dict[str, float] = {}
+    died: str = ""
+
+
+@cache
+def load(path: str) -> Any:
+    """The probe, which is no part of this project."""
+    spec = spec_from_file_location("probe", path)
+    assert spec is not None and spec.loader is not None, path
+    probe = module_from_spec(spec)
+    spec.loader.exec_module(probe)
+    return probe
+
+
+def measure(task: Task) -> Row | None:
+    """Play one session and score it; none if it is too short to tell anything."""
+    begun, probe = perf_counter(), load(task.probe)
+    traj = probe.Traj(task.path)
+    if traj.tokens() + probe.BASE < SHORTEST or len(traj.calls) < 10:
+        return None
+    cuts = probe.choose_cuts(traj)
+    without_thinking(traj)
+    steps, row = script(traj.msgs), Row(traj.id)
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch).resolve() / traj.id
+        jury = Jury(probe, traj, row=row, folder=folder, cuts=placed(cuts, steps))
+        watcher = Watcher(jury.sent)
+        player, row.died = replay(
+            steps, folder, window=task.window, layers=task.layers, watcher=watcher
+        )
+    row.figures = figures(player) | {"keep_all": keep_all(steps), "seconds": perf_counter() - begun}
+    return row
+
+
+def without_thinking(traj: Any) -> None:
+    """Neither played nor asked for: what only thinking mentioned cannot be in any view."""
+    for message, texts in zip(traj.msgs, traj.blocks, strict=True):
+        kept = [i for i, block in enumerate(message["content"]) if block["type"] != "thinking"]
+        message["content"] = [message["content"][i] for i in kept]
+        texts[:] = [texts[i] for i in kept]
+
+
+def placed(cuts: list[int], steps: list[Step]) -> dict[int, int]:
+    """The cut that each step stands for: the reply at it, or the last one before it."""
+    indexes = [step.index for step in steps]
+    return {max((i for i in indexes if i <= cut), default=indexes[0]): cut for cut in cuts}
+
+
+class Jury:
+    """Scores the requests at the cuts and after compactions."""
+
+    def __init__(
+        self, probe: Any, traj: Any, *, row: Row, folder: Path, cuts: dict[int, int]
+    ) -> None:
+        self._probe, self._traj, self._row, self._folder = probe, traj, row, folder
+        self._cuts = cuts
+        self._moved = [e["at"] for e in traj.events if e["type"] == "compaction"]
+
+    def sent(self, step: Step, request: Seen, compactions: int) -> None:
+        """Look at one request before its reply."""
+        if step.index in self._cuts:
+            self._row.sizes.append(HEAD + sum(map(tokens, request.texts)))
+            self._row.scores.append(self._score(self._cuts[step.index], request.text))
+        if compactions in WATCHED and compactions not in self._row.after:
+            facts = self._probe.facts(self._traj, step.index)
+            found = self._probe.score(
+                self._traj, step.index, request.text, F=facts, need=set(), fresh=set()
+            )
+            lasting = {name: found[name]["visible"] for name in LASTING if name in found}
+            self._row.after[compactions] = lasting
+
+    def _score(self, cut: int, text: str) -> dict[str, dict[str, float]]:
+        probe, traj = self._probe, self._traj
+        untouched = cut + AFTER <= min(self._moved, default=sys.maxsize)
+        stirred = any(cut - 10 <= at <= cut + 6 for at in self._moved)
+        found = probe.score(
+            traj,
+            cut,
+            text,
+            dict(self._artifacts(text)),
+            need=probe.need_atoms(traj, cut) if untouched else set(),
+            fresh=set() if stirred else probe.fresh_atoms(traj, cut),
+        )
+        return {name: score for name, score in found.items() if score}
+
+    def _artifacts(self, text: str) -> Iterator[tuple[str, str]]:
+        """The files of the session that the request names."""
+        for path in sorted(self._folder.rglob("*")):
+            if path.is_file() and str(path) in text:
+                yield str(path), path.read_text("utf-8", errors="replace")
+
+
+def figures(player: Player) -> dict[str, float]:
+    bill, counts = player.bill, player.counts
+    return {
+        "calls": bill.calls,
+        "billed": bill.billed,
+        "read": bill.read,
+        "input": bill.read + bill.write,
+        "breaks": bill.breaks,
+        "over": bill.over,
+        "largest": bill.largest,
+        "asides": bill.asides,
+        "compactions": counts.get("Compacted", 0),
+        "cleared": counts.get("Cleared", 0),
+        "offloaded": counts.get("Offloaded", 0),
+    }
+
+
+def keep_all(steps: list[Step]) -> float:
+    """What the same session costs if every request holds all that was ever said."""
+    billed, last, total, at = 0.0, 0, HEAD, float("-inf")
+    for step in steps:
+        total += sum(tokens(words(user.content)) for user in step.said)
+        hit = last if step.time - at <= TTL else 0
+        billed += hit * READ + (total - hit) * WRITE
+        last, at = total, step.time
+        total += sum(step.sizes)
+    return billed
+
+
+def total(rows: list[Row], *, window: int, seconds: float) -> dict[str, Any]:
+    """All sessions as one figure of each kind."""
+    sums: dict[str, float] = defaultdict(float)
+    for row in rows:
+        for name, value in row.figures.items():
+            sums[name] += value
+    fidelity = {name: _mean(rows, name, "F") for name in ("all", *CATEGORIES)}
+    return {
+        "fidelity": {name: value for name, value in fidelity.items() if value is not None},
+        "billed_ratio": sums["billed"] / sums["keep_all"],
+        "cache_read": sums["read"] / sums["input"],
+        "sessions": len(rows),
+        "window": window,
+        "breaks_per_100_calls": 100 * sums["breaks"] / sums["calls"],
+        "over_window": int(sums["over"]),
+        "largest": int(max(row.figures["largest"] for row in rows)),
+        "at_cuts": round(mean(size for row in rows for size in row.sizes)),
+        "visible": _mean(rows, "all", "visible"),
+        "near": _mean(rows, "all", "near"),
+        "far": _mean(rows, "all", "far"),
+        "after_compaction": {str(n): _after(rows, n) for n in WATCHED},
+        **{name: int(sums[name]) for name in ("calls", "compactions", "cleared", "offloaded")},
+        "asides": int(sums["asides"]),
+        "died": [f"{row.id}: {row.died}" for row in rows if row.died],
+        "seconds": round(seconds, 1),
+    }
+
+
+def _mean(rows: list[Row], category: str, measure: str) -> float | None:
+    found = [score[category][measure] for r in rows for score in r.scores if category in score]
+    return mean(found) if found else None
+
+
+def _after(rows: list[Row], number: int) -> dict[str, float]:
+    seen = [row.after[number] for row in rows if number in row.after]
+    shares = {name: [s[name] for s in seen if name in s] for name in LASTING}
+    return {name: mean(found) for name, found in shares.items() if found} | {"n": len(seen)}
+
+
+def table(found: dict[str, Any]) -> None:
+    """The figures for a person."""
+    for name, value in found["fidelity"].items():
+        print(f"{name:24}{value:8.3f}")
+    for number, shares in found["after_compaction"].items():
+        told = "  ".join(f"{name} {share:.3f}" for name, share in shares.items() if name != "n")
+        print(f"in sight after {number}.        {told}   ({shares['n']} sessions)")
+    for name, value in found.items():
+        if isinstance(value, int | float):
+            shown = f"{value:8.3f}" if isinstance(value, float) else f"{value:8,}"
+            print(f"{name.replace('_', ' '):24}{shown}")
+    for line in found["died"]:
+        print(f"died: {line}")
+
+
+def options(args: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench/fidelity.py", description=__doc__)
+    parser.add_argument("sessions", type=Path)
+    parser.add_argument("--window", type=int, default=200_000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--each", action="store_true", help="also a line for each session")
+    parser.add_argument("--limit", type=int, default=0)
+    parser.add_argument("--half", choices=("a", "b"), help="only this half of the sessions")
+    parser.add_argument("--baseline", action="store_true", help="every layer off: keep all")
+    parser.add_argument("--probe", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    return parser.parse_args(args)
+
+
+def probe_beside(sessions: Path) -> Path:
+    places = [
+        sessions / "fidelity.py",
+        *(above / "fidelity" / "fidelity.py" for above in sessions.resolve().parents[:2]),
+    ]
+    found = next((path for path in places if path.is_file()), None)
+    if found is None:
+        raise SystemExit("The probe was not found: name its file with --probe.")
+    return found
+
+
+def main(args: list[str]) -> None:
+    chosen, begun = options(args), perf_counter()
+    probe = str(chosen.probe or probe_beside(chosen.sessions))
+    layers = KEEP_ALL if chosen.baseline else Layers()
+    paths = sorted(chosen.sessions.glob("*.jsonl.gz"), key=lambda path: -path.stat().st_size)
+    halves = [p for p in paths if not chosen.half or half(p.name.split(".")[0]) == chosen.half]
+    tasks = [Task(str(path), probe, chosen.window, layers) for path in halves]
+    rows: list[Row] = []
+    with ProcessPoolExecutor(chosen.jobs) as pool:
+        for number, row in enumerate(pool.map(measure, tasks), 1):
+            rows += [row] if row else []
+            print(f"\r{number}/{len(tasks)} {len(rows)} played", end="", file=sys.stderr)
+            if chosen.limit and len(rows) >= chosen.limit:
+                pool.shutdown(cancel_futures=True)
+                break
+    print(file=sys.stderr)
+    if not rows:
+        raise SystemExit(f"No session of {SHORTEST:,} tokens or more in {chosen.sessions}.")
+    if chosen.each:
+        for row in rows:
+            print(json.dumps({"id": row.id, **row.figures, "scores": row.scores}))
+    found = total(rows, window=chosen.window, seconds=perf_counter() - begun)
+    print(json.dumps(found)) if chosen.json else table(found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
