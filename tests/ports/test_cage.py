@@ -206,7 +206,7 @@ def test_cancelling_at_any_moment_leaves_nothing(mode: Mode, nap: str):
                 assert os.listdir(place.work) == []
             await processes.aclose()
             assert (sleepers(nap), zombies()) == ([], [])
-            assert descriptors() < before  # the watchdog's leash went too
+            await until(lambda: descriptors() < before)  # the watchdog's leash went too
 
     play(mode, act)
 
@@ -286,9 +286,9 @@ def test_what_a_person_puts_there_meanwhile_stays():
 def test_an_empty_folder_of_somebody_else_is_no_stand_in(tmp_path: Path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
-    release = standin.occupy(str(theirs))
-    assert release is not None
-    release()
+    lock = standin.occupy(str(theirs))
+    assert lock is not None
+    standin.vacate({lock: str(theirs)})
     assert theirs.is_dir()
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from travois.host.cage.standin import occupied, occupy, relink
+from travois.host.cage.standin import occupied, occupy, relink, vacate
 from travois.policy.cage import Cage
 
 NAMESPACES = (
@@ -69,6 +69,8 @@ def settle(cage: Cage, after: ExitStack) -> Cage:
     """
     roots = [] if cage.profile == "look" else _real((*cage.folders, *cage.writable))
     pinned: dict[str, None] = {}
+    held: dict[int, str] = {}
+    after.callback(vacate, held)
     for path in dict.fromkeys((*cage.pinned, *_real(cage.pinned))):
         root = next((root for root in roots if path.startswith(root + "/")), "")
         if not root:
@@ -76,7 +78,7 @@ def settle(cage: Cage, after: ExitStack) -> Cage:
         if link := _link(path, root):
             after.callback(relink, link, os.readlink(link), temp=cage.temp)
         else:
-            pinned[_settled(path, root, after=after)] = None
+            pinned[_settled(path, root, held=held)] = None
     return replace(cage, pinned=tuple(pinned))
 
 
@@ -86,7 +88,7 @@ def _link(path: str, root: str) -> str:
     return next((part for part in reversed(parts) if os.path.islink(part)), "")
 
 
-def _settled(path: str, root: str, *, after: ExitStack) -> str:
+def _settled(path: str, root: str, *, held: dict[int, str]) -> str:
     """The path if it is there; else the first part of it that is not, stood in for."""
     part = root
     for name in path.removeprefix(root + "/").split("/"):
@@ -94,11 +96,11 @@ def _settled(path: str, root: str, *, after: ExitStack) -> str:
         if os.path.lexists(part) and not occupied(part):
             continue
         try:
-            vacate = occupy(part)
+            lock = occupy(part)
         except OSError:
             return above
-        if vacate:
-            after.callback(vacate)
+        if lock is not None:
+            held[lock] = part
             return part
     return path
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 PR_SET_SECCOMP, PR_SET_SECUREBITS, PR_SET_NO_NEW_PRIVS = 22, 28, 38
 SECCOMP_MODE_FILTER = 2
@@ -35,6 +40,8 @@ def confine_thread(ruleset: int, program: bytes) -> None:
     import ctypes
 
     class Program(ctypes.Structure):
+        """A filter as the kernel takes it."""
+
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -45,16 +52,19 @@ def confine_thread(ruleset: int, program: bytes) -> None:
     _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(steps))
 
 
-def _prctl(*args: object) -> None:
+@cache
+def _libc() -> ctypes.CDLL:
     import ctypes
 
-    _checked(ctypes.CDLL(None, use_errno=True).prctl(*args, *(0,) * (5 - len(args))))
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(*args: object) -> None:
+    _checked(_libc().prctl(*args, *(0,) * (5 - len(args))))
 
 
 def _syscall(*args: object) -> int:
-    import ctypes
-
-    return _checked(ctypes.CDLL(None, use_errno=True).syscall(*args))
+    return _checked(_libc().syscall(*args))
 
 
 def _checked(result: int) -> int:

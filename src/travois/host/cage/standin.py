@@ -10,17 +10,17 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 
 MARKED = 7777
 """The second of 1970 in which every stand-in says it was last changed."""
 
 
-def occupy(path: str) -> Callable[[], None] | None:
+def occupy(path: str) -> int | None:
     """Stand something on a path where nothing is, or rely on what stands there already.
 
-    Returns what takes it away; None if it is in use. Raises OSError if nothing can stand there.
+    Returns the lock that says so; None if it is in use. Raises OSError if nothing can stand there.
     """
     while True:
         made = _make(path)
@@ -36,7 +36,23 @@ def occupy(path: str) -> Callable[[], None] | None:
         os.close(fd)
     if made:
         os.utime(fd, (MARKED, MARKED))
-    return lambda: _vacate(path, fd)
+    return fd
+
+
+def vacate(held: Mapping[int, str]) -> None:
+    """Take away what nobody else relies on, by the locks that were got for it.
+
+    The disk does its work when the last lock is let go, which can take it a while: nobody waits.
+    """
+    from threading import Thread
+
+    for fd, path in held.items():
+        with suppress(OSError):  # others still rely on it, or somebody uses it
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if occupied(path) and _stands(path, fd):
+                os.rmdir(path)
+    if held:
+        Thread(target=lambda: [os.close(fd) for fd in held], name="travois-vacated").start()
 
 
 def occupied(path: str) -> bool:
@@ -67,17 +83,6 @@ def _make(path: str) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _vacate(path: str, fd: int) -> None:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if occupied(path) and _stands(path, fd):
-            os.rmdir(path)
-    except OSError:
-        pass  # others still rely on it, or somebody uses it
-    finally:
-        os.close(fd)
 
 
 def _stands(path: str, fd: int) -> bool:
