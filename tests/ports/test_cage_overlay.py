@@ -366,6 +366,19 @@ def test_more_folders_are_covered_and_nothing_else_can_be_written(play: Play) ->
     play(scene)
 
 
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [("exit 7", 7), ("kill -9 $$", -9), ("yes | head -1; exit $((PIPESTATUS - 100))", 41)],
+)
+def test_the_command_ends_as_it_would_without_us(play: Play, text: str, status: int) -> None:
+    async def scene(room: Room) -> None:
+        attempt = await room.attempt(text)
+        assert attempt.completed.status == status
+        await attempt.drop()
+
+    play(scene)
+
+
 def test_a_command_that_takes_too_long_can_still_be_dropped(play: Play) -> None:
     async def scene(room: Room) -> None:
         before = tree(room.work), times(room.work)

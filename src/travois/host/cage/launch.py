@@ -1,15 +1,15 @@
 """Runs around a cage: lays a throw-away layer over folders, then becomes the program.
 
 The layers live in a mount namespace that only the program and what it starts can see. Only the
-standard library is to be had here.
+standard library is to be had here, and only its quickest parts.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
-from typing import Literal
 
 NEWNS, NEWUSER = 0x00020000, 0x10000000
 REC, PRIVATE = 0x4000, 0x40000
@@ -25,6 +25,9 @@ def main() -> None:
         _part(libc)
         for number, folder in enumerate(folders):
             _cover(libc, folder, f"{layers}/{number}")
+        # Python ignores these; what comes after it should not.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
         os.chdir(os.getcwd())  # by its path: to what lies over the folder that we stand in
         os.execvp(argv[0], argv)  # noqa: S606 - to become it is the point
     except OSError as error:
@@ -52,7 +55,7 @@ def _cover(libc: ctypes.CDLL, folder: str, layer: str) -> None:
     _done(libc.mount(b"overlay", os.fsencode(folder), b"overlay", 0, options.encode()))
 
 
-def _write(name: Literal["setgroups", "uid_map", "gid_map"], text: str) -> None:
+def _write(name: str, text: str) -> None:
     with open(f"/proc/self/{name}", "w") as file:
         file.write(text)
 
