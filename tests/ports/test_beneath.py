@@ -10,16 +10,27 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
+from tests.tools.world import World
+from travois.engine.ground import resolved
+from travois.engine.judged import JudgedFiles
 from travois.engine.ports import Stale, digest
+from travois.engine.tool import AnyTool, Outcome, Refusal
 from travois.host import beneath, swap
 from travois.host.beneath import spot
 from travois.host.drafts import OLD, sweep
 from travois.host.files import DiskFiles
+from travois.kernel.blocks import Text
+from travois.policy.access import Access
+from travois.tools.edit import EDIT
+from travois.tools.read import READ
+from travois.tools.write import WRITE
 
 FILES = DiskFiles()
 
@@ -194,6 +205,50 @@ def test_whoever_swaps_a_folder_for_a_link_gets_nothing_out_and_nothing_in(tmp_p
     assert made > 0
     assert os.listdir(outside) == ["a"]
     assert (outside / "a").read_bytes() == b"secret"
+
+
+def test_the_tools_neither_read_nor_write_outside_while_a_folder_is_swapped(tmp_path: Path) -> None:
+    world, outside = World(tmp_path), tmp_path / "outside"
+    inner = world.folder / "sub"
+    outside.mkdir()
+    world.write("sub/a", "ours\n")
+    (outside / "a").write_text("secret\n")
+    calls: list[tuple[AnyTool, dict[str, str]]] = [
+        (READ, {"file_path": "sub/a"}),
+        (WRITE, {"file_path": "sub/a", "content": "ours\n"}),
+        (EDIT, {"file_path": "sub/a", "old_string": "ours", "new_string": "our"}),
+        (EDIT, {"file_path": "sub/a", "old_string": "our\n", "new_string": "ours\n"}),
+        (WRITE, {"file_path": "sub/b/c", "content": "ours\n"}),
+    ]
+    said, failed = list[str](), 0
+
+    async def main(rounds: list[int]) -> None:
+        nonlocal failed
+        while rounds[0] < 2000 or not said or not failed:
+            for tool, args in calls:
+                try:
+                    judged = resolved(world.access(tool, **args))
+                    if not judged[0].target.startswith(world.root):
+                        continue
+                    outcome = await run(world, tool, args, judged)
+                    said.extend(b.text for b in outcome.content if isinstance(b, Text))
+                except (OSError, Refusal):
+                    failed += 1
+
+    with swapping(inner, outside) as rounds:
+        anyio.run(main, rounds)
+    assert not any("secret" in text for text in said)
+    assert os.listdir(outside) == ["a"]
+    assert (outside / "a").read_text() == "secret\n"
+
+
+async def run(
+    world: World, tool: AnyTool, args: dict[str, str], judged: tuple[Access, ...]
+) -> Outcome:
+    """A call whose paths were judged a moment ago."""
+    seen = copy(world)
+    seen.files = JudgedFiles(FILES, judged, world.hidden)
+    return await tool.run(msgspec.convert(args, tool.args), seen, "t1")
 
 
 def read_now(path: str) -> bytes:

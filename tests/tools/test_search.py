@@ -335,3 +335,59 @@ def test_a_dot_in_front_of_a_pattern_means_here():
 def test_a_brace_that_is_never_closed_stands_for_itself():
     made = globs.compiled("{a.c")
     assert [path for path in ("{a.c", "a.c") if made.fullmatch(path)] == ["{a.c"]
+
+
+class Ruled(Local):
+    """A world in which a rule keeps some files from being read."""
+
+    def hidden(self, path: str) -> bool:
+        return "/secrets/" in path or path.endswith(".env")
+
+
+@pytest.fixture
+def ruled(tmp_path: Path) -> Ruled:
+    world = Ruled(tmp_path)
+    for name in ("a.txt", "secrets/key.txt", "deep/.env"):
+        world.write(name, "needle\n")
+    return world
+
+
+REMARK = "(files that a rule keeps from being read are left out)"
+
+
+def test_a_search_shows_nothing_of_files_that_a_rule_hides(ruled: Ruled):
+    content = ruled.say(GREP, pattern="needle", output_mode="content")
+    assert content == f"a.txt\n1:needle\n{REMARK}"
+    assert ruled.say(GREP, pattern="needle") == f"a.txt\n{REMARK}"
+    counted = ruled.say(GREP, pattern="needle", output_mode="count")
+    assert counted == f"a.txt:1\n(1 in 1 files)\n{REMARK}"
+    nothing = ruled.say(GREP, pattern="needle", path="secrets")
+    assert nothing == f"No match for 'needle' in secrets.\n{REMARK}"
+
+
+def test_a_listing_leaves_out_what_a_rule_hides(ruled: Ruled):
+    assert ruled.say(GLOB, pattern="**/*") == f"a.txt\n{REMARK}"
+    assert ruled.say(GLOB, pattern="*.env") == f"No file matches '*.env'.\n{REMARK}"
+
+
+def test_a_binary_file_that_a_rule_hides_is_not_even_named(ruled: Ruled):
+    ruled.write("secrets/data.bin", b"needle\0needle\n")
+    shown = ruled.say(GREP, pattern="needle", path="secrets/data.bin", output_mode="content")
+    assert shown == f"No match for 'needle' in secrets/data.bin.\n{REMARK}"
+
+
+def test_links_out_of_the_folder_are_not_followed(world: Local, tmp_path: Path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("needle-of-others\n")
+    (world.folder / "link").symlink_to(outside)
+    (world.folder / "file.txt").symlink_to(outside / "secret.txt")
+    assert world.say(GREP, pattern="needle-of-others").startswith("No match")
+    assert "secret" not in world.say(GLOB, pattern="**/*")
+
+
+def test_a_link_that_is_named_is_searched_where_it_led(world: Local):
+    world.write("real/one.txt", "stitch\n")
+    (world.folder / "link").symlink_to("real")
+    assert world.say(GREP, pattern="stitch", path="link") == "real/one.txt"
+    assert world.say(GLOB, pattern="*.txt", path="link") == "real/one.txt"

@@ -30,5 +30,10 @@ def baseline(around: Surroundings) -> User:
         lines.append(f"Git branch: {around.branch}")
     if around.folders:
         lines.append(f"More folders you may work in: {', '.join(around.folders)}")
-    body = "\n".join(lines)
+    body = "\n".join(map(_plain, lines))
     return User((Text(f"<environment>\n{body}\n</environment>"),), origin="note")
+
+
+def _plain(line: str) -> str:
+    """A line that stays one and closes nothing, whatever names the workspace brought along."""
+    return "".join(c if c.isprintable() and c not in "<>" else f"\\x{ord(c):x}" for c in line)

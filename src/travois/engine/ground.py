@@ -133,8 +133,8 @@ def _names(path: str) -> int:
 
 
 def real(path: str) -> str:
-    """A path with its links followed; raises `Refusal` if it can be none."""
+    """A path with its links followed; raises `Refusal` if it can be none, or is changing."""
     try:
         return "/" + os.path.realpath(path).lstrip("/")
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise Refusal(f"{path!r} cannot be the path of a file") from error
