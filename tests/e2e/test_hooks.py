@@ -1,0 +1,211 @@
+"""Hooks of another agent's settings, unchanged, around the real program."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.program import Program
+from tests.e2e.test_terminal import Screen
+from travois import lab
+from travois.engine.occasions import EVENTS
+from travois.kernel.facts import Decided, Ended, Hooked, User
+
+COMMON = ["session_id", "transcript_path", "cwd", "permission_mode", "hook_event_name"]
+OWN = {
+    "SessionStart": ["source", "model"],
+    "UserPromptSubmit": ["prompt"],
+    "PreToolUse": ["tool_name", "tool_input", "tool_use_id"],
+    "PermissionRequest": ["tool_name", "tool_input", "permission_suggestions"],
+    "PermissionDenied": ["tool_name", "tool_input", "tool_use_id", "reason"],
+    "PostToolUse": ["tool_name", "tool_input", "tool_response", "tool_use_id", "duration_ms"],
+    "PostToolUseFailure": [
+        *("tool_name", "tool_input", "tool_use_id", "error", "is_interrupt", "duration_ms"),
+    ],
+    "PostToolBatch": ["tool_calls"],
+    "CwdChanged": ["old_cwd", "new_cwd"],
+    "Notification": ["message", "notification_type", "title"],
+    "Stop": ["stop_hook_active", "last_assistant_message", "background_tasks", "session_crons"],
+    "StopFailure": ["error", "error_details"],
+    "SessionEnd": ["reason"],
+}
+ONCE = (
+    *("SessionStart", "UserPromptSubmit", "PermissionRequest", "PostToolUseFailure"),
+    *("PostToolBatch", "CwdChanged", "Stop", "SessionEnd"),
+)
+CALLED = dict.fromkeys(ONCE, 1) | {"PreToolUse": 4}
+"""How often each event comes in a run of `script`, besides those that depend on the answer."""
+
+
+def script(folder: Path, *, to: str) -> list[dict[str, Any]]:
+    """Four calls, of which one works, one fails, one asks and one moves; then a last word."""
+    uses = (
+        ("Read", {"file_path": f"{folder}/a.txt"}),
+        ("Read", {"file_path": f"{folder}/missing.txt"}),
+        ("Write", {"file_path": f"{folder}/b.txt", "content": "b"}),
+        ("Bash", {"command": f"cd {to}"}),
+    )
+    asked = [{"tool_use": {"name": name, "input": given}} for name, given in uses]
+    return [{"say": asked}, {"say": [{"text": "Done."}]}]
+
+
+class House:
+    """A home with another agent's settings, and what its hooks were told."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._told = program.home.parent / "told.jsonl"
+        self.recorder = program.home.parent / "record.sh"
+        self.recorder.write_text(f'#!/bin/sh\nprintf "%s\\n" "$(cat)" >> {self._told}\n')
+        self.recorder.chmod(0o755)
+        (program.folder / "a.txt").write_text("needle\n")
+        (program.folder / "sub").mkdir()
+
+    def install(self, hooks: dict[str, Any]) -> None:
+        folder = self.program.home.parent / ".claude"
+        folder.mkdir(exist_ok=True)
+        (folder / "settings.json").write_text(json.dumps({"hooks": hooks}))
+
+    def everywhere(self) -> None:
+        hook = {"type": "command", "command": str(self.recorder)}
+        self.install({event: [{"hooks": [hook]}] for event in EVENTS})
+
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._told.read_text().splitlines()]
+
+    def counted(self) -> dict[str, int]:
+        """How often each event was heard; each must have brought exactly its fields."""
+        told = self.told()
+        self._told.unlink()
+        for one in told:
+            assert list(one) == [*COMMON, *OWN[one["hook_event_name"]]]
+        return dict(Counter(one["hook_event_name"] for one in told))
+
+
+@pytest.fixture
+def house(program: Program) -> House:
+    return House(program)
+
+
+def test_every_event_is_heard_exactly_once_headless_and_resumed(house: House) -> None:
+    house.everywhere()
+    program = house.program
+    both = [*script(program.folder, to="sub"), *script(program.folder, to="..")]
+    denied = {"PostToolUse": 2, "PermissionDenied": 1}
+    with lab.server(both) as api:
+        program.url = api.url
+        done = program.ask("go")
+        assert (done.code, done.out, done.err) == (0, "Done.\n", "")
+        first = house.told()
+        assert house.counted() == CALLED | denied
+        assert program.ask("again", "--continue").code == 0
+        second = house.told()
+        assert house.counted() == CALLED | denied
+        api.no_invalid()
+        api.append_only()
+    assert (first[0]["source"], second[0]["source"]) == ("startup", "resume")
+    assert {one["session_id"] for one in (*first, *second)} == {program.logs()[0].parent.name}
+    assert first[0]["transcript_path"] == str(program.logs()[0])
+    assert first[-1]["reason"] == "other"
+    runs = [e.fact for e in program.facts() if isinstance(e.fact, Hooked)]
+    assert Counter(run.event for run in runs) == Counter(
+        one["hook_event_name"] for one in (*first, *second)
+    )
+    assert "crashed" not in [e.fact.why for e in program.facts() if isinstance(e.fact, Ended)]
+
+
+def test_every_event_is_heard_exactly_once_in_the_terminal(house: House) -> None:
+    house.everywhere()
+    program = house.program
+    with lab.server(script(program.folder, to="sub")) as api:
+        program.url = api.url
+        screen = Screen(program, *program.model)
+        screen.until("> ")
+        screen.type("go\n")
+        screen.until("Run it?")
+        screen.type("yes\n")
+        screen.until("Done.")
+        screen.until("> ")
+        assert screen.leave() == 0
+    told = house.told()
+    assert house.counted() == CALLED | {"PostToolUse": 3, "Notification": 1}
+    (bell,) = [one for one in told if one["hook_event_name"] == "Notification"]
+    assert bell["notification_type"] == "permission_prompt"
+    assert told[-1]["reason"] == "prompt_input_exit"
+
+
+def test_a_failed_turn_is_heard_exactly_once(house: House) -> None:
+    house.everywhere()
+    with lab.server([]) as api:
+        house.program.url = api.url
+        error = {"status": 401, "type": "authentication_error", "message": "who are you?"}
+        api.fault({"http": error}, every=1)
+        assert house.program.ask("go").code == 1
+    told = house.told()
+    counted = house.counted()
+    assert counted == dict.fromkeys(
+        ("SessionStart", "UserPromptSubmit", "StopFailure", "SessionEnd"), 1
+    )
+    assert told[2]["error"] == "authentication_failed"
+
+
+def test_a_prompt_that_a_hook_blocks_never_leaves(house: House) -> None:
+    stop = {"type": "command", "command": "grep -q password && echo 'a secret' >&2 && exit 2"}
+    house.install({"UserPromptSubmit": [{"hooks": [stop]}]})
+    with lab.server([]) as api:
+        house.program.url = api.url
+        done = house.program.ask("my password is 1234")
+        assert api.bodies == []
+    assert done.code == 1
+    assert "travois: The prompt was not sent; a hook says: a secret" in done.err
+    (log,) = house.program.logs()
+    assert "1234" not in log.read_text()
+    facts = [entry.fact for entry in house.program.facts()]
+    assert [f for f in facts if isinstance(f, User) and f.origin == "human"] == []
+    assert [f.outcome for f in facts if isinstance(f, Hooked)] == ["blocked: a secret"]
+    assert facts[-1] == Ended("hook", "a secret")
+
+
+def test_hooks_that_cannot_run_are_reported_and_nothing_else_suffers(house: House) -> None:
+    lost = {"type": "command", "command": "/no/such/hook", "args": []}
+    house.install({"SessionStart": [{"hooks": [lost]}], "Stop": [{"hooks": [lost]}], "Moon": []})
+    with lab.server([{"say": [{"text": "Fine."}]}]) as api:
+        house.program.url = api.url
+        done = house.program.ask("go")
+    assert (done.code, done.out) == (0, "Fine.\n")
+    for words in ("hooks.Moon is ignored", "the SessionStart hook", "the Stop hook"):
+        assert words in done.err
+
+
+def test_the_example_of_the_page_guards_a_branch(house: House) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()
+    (settings,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    folder = house.program.folder / ".travois" / "hooks"
+    folder.mkdir(parents=True)
+    (folder / "guard.py").write_text(program)
+    house.install(json.loads(settings)["hooks"])
+    calls = [
+        {"tool_use": {"name": "Bash", "input": {"command": "git push origin main"}}},
+        {"tool_use": {"name": "Bash", "input": {"command": "ls"}}},
+    ]
+    with lab.server([{"say": calls}, {"say": [{"text": "Done."}]}]) as api:
+        house.program.url = api.url
+        assert house.program.ask("go", "--allowedTools", "Bash").code == 0
+        api.no_invalid()
+    decided = [e.fact for e in house.program.facts() if isinstance(e.fact, Decided)]
+    assert [(d.verdict, d.by) for d in decided] == [("deny", "hook"), ("allow", "rule")]
+    assert decided[0].because == "main is protected: push a branch and open a pull request"
+
+
+def test_a_session_without_hooks_loads_nothing_that_runs_them() -> None:
+    code = "import sys, travois.app.compose; print('travois.host.hooks' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
