@@ -17,7 +17,9 @@ from travois.kernel.tokens import (
     PER_CALL,
     PER_MEDIA,
     PER_RESULT,
+    REMEMBERED,
     WEIGHTS,
+    _weigh,
     block_tokens,
     compact_at,
     context_tokens,
@@ -81,6 +83,13 @@ def test_the_parts_are_as_much_as_the_whole_but_for_rounding_and_the_seam(
 @given(texts)
 def test_nothing_but_nothing_is_no_tokens(text: str) -> None:
     assert (estimate(text) == 0) == (text == "")
+
+
+def test_remembering_a_weight_changes_nothing_but_time() -> None:
+    for text in ("word\n" * 10, "word\n" * REMEMBERED):
+        first = estimate(text)
+        _weigh.cache_clear()
+        assert estimate(text) == first == round(text.count("\n") * (4 * 0.25 + 1.78))
 
 
 def test_each_kind_of_block_is_counted() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text
 from travois.kernel.facts import Assistant, Epoch, Result, User
@@ -28,6 +29,8 @@ WEIGHTS = {
     b"  ": 0.24,  # indentation; a single space belongs to the word after it
     **dict.fromkeys((b"aA", b"a0", b"0a", b"A0", b"0A"), 0.42),  # names, hashes, base64
 }
+REMEMBERED = 1 << 15
+"""Texts of up to this length are weighed once while they are in use."""
 PER_CALL = 36
 PER_RESULT = 35
 """What a provider wraps around a call and around its result; fitted as their sum."""
@@ -66,10 +69,13 @@ def shapes(text: str) -> tuple[int, ...]:
 
 def estimate(text: str) -> int:
     """About how many tokens this text is; never none unless it is empty."""
-    if not text:
-        return 0
+    return _weigh(text) if len(text) <= REMEMBERED else _weigh.__wrapped__(text)
+
+
+@lru_cache(512)
+def _weigh(text: str) -> int:
     weighed = zip(WEIGHTS.values(), shapes(text), strict=True)
-    return max(1, round(sum(weight * count for weight, count in weighed)))
+    return max(round(sum(weight * count for weight, count in weighed)), 1 if text else 0)
 
 
 def block_tokens(block: AnyBlock) -> int:
