@@ -27,11 +27,13 @@ NAME = re.compile(
     r"|/?(?:[\w.@\-]+/)+[\w.\-]*\w"  # paths
     r"|[\w\-]+\.[a-z][a-z0-9]{0,4}\b"  # files
     r"|(?<!\w)--[a-z][\w\-]{2,}"  # flags
-    r"|[A-Za-z0-9]*[a-z0-9][A-Z]\w*|[A-Z]{2,}[a-z]\w*"  # camelCase, HTTPServer
+    r"|\b_*[a-z][a-z0-9]*[A-Z]\w*|\b_*[A-Z][A-Za-z0-9]*[a-z0-9][A-Z]\w*|\b[A-Z]{2,}[a-z]\w*"
     r"|\w*[A-Za-z0-9]_\w+"  # snake_case, CONSTANTS
     r"|\b[a-z][a-z0-9]*(?:-[a-z0-9]+){2,}\b"  # names-with-dashes
     r"|\b(?=[a-f]*\d)[0-9a-f]{7,40}\b|\bv?\d+\.\d+\.\d+[\w.\-]*|\#\d{1,6}\b|\b\d{4,9}\b"
 )
+PLACE = re.compile(r"(?<=\.[a-z]|[a-z][a-z])-\d+$")
+"""A line number that a search puts behind a file's name."""
 SHORTEST, LONGEST = 4, 120
 FEW = 3
 """A file with fewer names than this has no line of its own."""
@@ -65,7 +67,7 @@ def named(run: str) -> dict[str, str]:
     """The names in a run of characters, and how to show them: a path goes by its last part."""
     names: dict[str, str] = {}
     for match in NAME.finditer(run):
-        name = match[0].rstrip(".,:;-")
+        name = PLACE.sub("", match[0].rstrip(".,:;-"))
         if SHORTEST < len(name) <= LONGEST:
             parts = [name] if "://" in name else name.strip("/").split("/")
             short = len(parts[-1]) <= SHORTEST
@@ -89,7 +91,7 @@ def _uses(items: Sequence[Item]) -> dict[str, Use]:
 
 def _found(text: str, known: dict[str, dict[str, str]]) -> dict[str, str]:
     names: dict[str, str] = {}
-    for run in set(RUN.findall(text)):
+    for run in dict.fromkeys(RUN.findall(text)):
         inside = known.get(run)
         if inside is None:
             inside = known[run] = named(run)
@@ -151,5 +153,6 @@ def _lines(uses: list[Use]) -> str:
         if len(members) < FEW:
             rest += members
         else:
-            lines.append(f"- {'/'.join(file.split('/')[-2:])}: {' '.join(sorted(members))}")
+            place = " ".join("/".join(file.split("/")[-2:]).split())[:LONGEST]
+            lines.append(f"- {place}: {' '.join(sorted(members))}")
     return "\n".join([*lines, f"- elsewhere: {' '.join(sorted(rest))}"] if rest else lines)

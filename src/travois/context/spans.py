@@ -24,7 +24,8 @@ FULL = int(2_000 * CHARS_PER_TOKEN)
 TITLE = 100
 LISTED = 60
 """So many spans have a line of their own in the contents; older ones share lines."""
-TOGETHER = 8
+TOGETHER, LINES = 8, 20
+"""How many spans share a line, and how many such lines there are; still older ones are a range."""
 CONTINUED = "(continued)\n"
 
 
@@ -37,25 +38,30 @@ class Span(msgspec.Struct, frozen=True):
 
 def split(items: Sequence[Item]) -> tuple[Span, ...]:
     """These items as spans, in order and without loss, cut before a message or a reply."""
+    doings = {call.id: _did(call) for item in items for call in _calls(item)}
     spans: list[Span] = []
     held: list[Item] = []
     size = 0
-    for group in _groups(items):
+    for group in _units(items):
         added = sum(len(told(item.fact)) + 1 for item in group)
         human = isinstance(group[0].fact, User) and group[0].fact.origin == "human"
         if held and (size + added > AIM or (human and size >= FULL)):
-            spans += _spans(held)
+            spans += _spans(held, doings)
             held, size = [], 0
         held += group
         size += added
-    return (*spans, *_spans(held)) if held else tuple(spans)
+    return (*spans, *_spans(held, doings)) if held else tuple(spans)
 
 
 def contents(spans: Sequence[Span], paths: Sequence[str]) -> str:
     """The list of these spans by the paths of their files; of many, the older ones share lines."""
     pairs = list(zip(spans, paths, strict=True))
     older, newer = pairs[:-LISTED], pairs[-LISTED:]
-    lines = [_shared(older[at : at + TOGETHER]) for at in range(0, len(older), TOGETHER)]
+    oldest, older = older[: -TOGETHER * LINES], older[-TOGETHER * LINES :]
+    lines = [f"- {oldest[0][1]} to {oldest[-1][1]}: {_ends(oldest)}"] if oldest else []
+    for at in range(0, len(older), TOGETHER):
+        group = older[at : at + TOGETHER]
+        lines.append(f"- {', '.join(path for _, path in group)}: {_ends(group)}")
     return "\n".join(lines + [f"- {path}: {span.title}" for span, path in newer])
 
 
@@ -82,11 +88,19 @@ def _block(block: AnyBlock) -> str:
         case Media(kind=kind, name=name, blob=blob):
             return f"[{kind} {name} {blob}]"
         case Opaque(kind=kind, text=text):
-            return f"[{kind}] {text}"
+            return f"[{kind}] {text}" if text else f"[{kind}]"
+
+
+def _units(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """What is best kept in one piece: a reply with its results, or if that is too long each one."""
+    for group in _groups(items):
+        if sum(len(told(item.fact)) for item in group) <= AIM:
+            yield group
+        else:
+            yield from ([item] for item in group)
 
 
 def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Each message with the results that answer it."""
     group: list[Item] = []
     for item in items:
         if group and not isinstance(item.fact, Result):
@@ -97,8 +111,8 @@ def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
         yield group
 
 
-def _spans(items: list[Item]) -> Iterator[Span]:
-    title = _title(items)
+def _spans(items: list[Item], doings: dict[str, str]) -> Iterator[Span]:
+    title = _title(items, doings)
     for number, text in enumerate(_pieces("\n".join(told(item.fact) for item in items))):
         more = f"{title[: TITLE - 18]} (continued, {number})" if number else title
         yield Span(more, CONTINUED + text if number else text)
@@ -114,15 +128,21 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[at:]
 
 
-def _title(items: list[Item]) -> str:
+def _title(items: list[Item], doings: dict[str, str]) -> str:
+    """The human's words, if there are any, and what was done."""
     facts = [item.fact for item in items]
     human = [words(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]
-    made = [call for f in facts if isinstance(f, Assistant) for call in calls(f.content)]
     spoken = " ".join(" ".join(human).split())
     quote = f"“{_short(spoken, 60)}” " if spoken else ""
-    line = quote + ", ".join(dict.fromkeys(_did(call) for call in made))
-    plain = line.strip() or " ".join(" ".join(words(f.content) for f in facts).split())
-    return _short(plain, TITLE) or "(nothing said)"
+    called = [doings[call.id] for item in items for call in _calls(item)]
+    answered = [doings.get(f.call, "") for f in facts if isinstance(f, Result)]
+    line = quote + ", ".join(dict.fromkeys(called or answered))
+    plain = line if line.strip() else " ".join(words(f.content) for f in facts)
+    return _short(" ".join(plain.split()), TITLE) or "(nothing said)"
+
+
+def _calls(item: Item) -> tuple[Call, ...]:
+    return calls(item.fact.content) if isinstance(item.fact, Assistant) else ()
 
 
 def _did(call: Call) -> str:
@@ -136,6 +156,5 @@ def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
-def _shared(pairs: list[tuple[Span, str]]) -> str:
-    names = ", ".join(path for _, path in pairs)
-    return f"- {names}: {_short(pairs[0][0].title, 60)} … {_short(pairs[-1][0].title, 60)}"
+def _ends(pairs: list[tuple[Span, str]]) -> str:
+    return f"{_short(pairs[0][0].title, 60)} … {_short(pairs[-1][0].title, 60)}"

@@ -34,7 +34,9 @@ FAMILIES: dict[Kind, str] = {
 """Agents and servers name the same tools differently: the last part of a name, in small letters."""
 KINDS: dict[str, Kind] = {name: kind for kind, names in FAMILIES.items() for name in names.split()}
 SUBCOMMANDS: dict[str, Kind] = {"view": "read", "create": "write"}
-REFUSED = re.compile(r"(?i)user (?:doesn't|does not) want to|(?:rejected|denied) by the user")
+HUMAN: tuple[Kind, ...] = ("ask", "plan")
+"""What a server's tool cannot be, whatever its name: it must not speak for the human."""
+REFUSED = re.compile(r"The user (?:doesn't|does not) want to |(?:Rejected|Denied) by the user")
 REASON = re.compile(r"the user said:\s*(.+?)(?:\n\s*Note: The user|$)", re.DOTALL)
 
 
@@ -73,16 +75,16 @@ class Act(msgspec.Struct, frozen=True):
 def acts(entries: Iterable[Entry]) -> Iterator[Act]:
     """Every call that has a result, in the order of the results."""
     asked: dict[str, Call] = {}
-    refused: dict[str, str] = {}
+    ruled: dict[str, str | None] = {}
     for entry in entries:
         match entry.fact:
             case Assistant(content=content):
                 asked.update((call.id, call) for call in calls(content))
-            case Decided(verdict="deny", by="person") as decided:
-                refused[decided.call] = decided.because
+            case Decided(call=call, verdict=verdict, because=because, by=by):
+                ruled[call] = because if (verdict, by) == ("deny", "person") else None
             case Result() as result if result.call in asked:
-                words = refused.get(result.call)
-                yield _act(asked.pop(result.call), result, seq=entry.seq, refused=words)
+                refused = ruled[result.call] if result.call in ruled else _refused(result)
+                yield _act(asked.pop(result.call), result, seq=entry.seq, refused=refused)
             case _:
                 pass
 
@@ -93,7 +95,7 @@ def kind_of(name: str, args: dict[str, object]) -> Kind:
     kind = KINDS.get(plain, "other")
     if kind == "edit":
         return SUBCOMMANDS.get(str(args.get("command")), kind)
-    return kind
+    return "other" if kind in HUMAN and name.startswith("mcp__") else kind
 
 
 def decoded(args: str) -> dict[str, object]:
@@ -117,14 +119,14 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 def _act(call: Call, result: Result, *, seq: int, refused: str | None) -> Act:
     args, text = decoded(call.args), words(result.content)
-    if refused is None and result.error:
-        refused = _refused(text)
     kind = kind_of(call.name, args)
     return Act(seq, kind, call.name, args, text, result.error, result.detail, refused)
 
 
-def _refused(text: str) -> str | None:
+def _refused(result: Result) -> str | None:
+    """What the human said, in the logs of agents that record a refusal only as a result."""
+    text = words(result.content)
+    if not result.error or not REFUSED.match(text):
+        return None
     reason = REASON.search(text)
-    if reason:
-        return reason[1].strip()
-    return "" if REFUSED.search(text[:400]) else None
+    return reason[1].strip() if reason else ""

@@ -13,8 +13,8 @@ from travois.context.ledger.shell import parts
 LAST = 15
 LONGEST = 160
 ERROR = re.compile(
-    r"(?i)\berror\b|\bexception\b|\bpanic:|\bfatal\b|\bfail(?:ed|ure)?\b|\bcannot |\bundefined\b|"
-    r"\bnot found\b|\bno such file|\bdenied\b|\bexit code [1-9]"
+    r"(?i)\b(?:panic:|fatal\b|fail(?:ed|ure)?\b|cannot |undefined\b|not found\b|no such file|"
+    r"denied\b|exit code [1-9]|\w*(?:error|exception)\b)"
 )
 NUMBERS = re.compile(r"[\d:.]+")
 

@@ -23,7 +23,11 @@ LIMITS = (2_400, 1_200, 600, 300, 150)
 """How many characters a message may have, from the widest to the tightest."""
 FAVOURED = 4
 """The first message and this many of the last may be longer than the others."""
+TIGHT = 8
+"""Tokens of a section's room for each character of a message where not even those fit."""
 LINE = 200
+FLOOR = 16
+"""Tokens for a heading and the number of what is missing under it."""
 
 Units = Callable[[int], tuple[str, ...]]
 
@@ -62,12 +66,12 @@ def _sections(ledger: Ledger) -> Iterator[Section]:
     read = tuple(f for f in ledger.files if not f.changes)
     yield Section("Rules that the human gave", lambda n: _quotes(ledger.rules[::-1]), 0.10, 0)
     yield Section(
-        "What the human said, in order", lambda n: _told(ledger.said, n), 0.32, 1, keep="ends"
+        "What the human said, in order", lambda n: _told(ledger.said, n), 0.30, 1, keep="ends"
     )
     yield Section("Decided by the human", lambda n: _decided(ledger.decisions[::-1], n), 0.14, 3)
-    tasks = tuple(f"- [{t.status}] {_line(t.subject)}" for t in open_)
+    tasks = tuple(f"- [{_line(t.status, 20)}] {_line(t.subject)}" for t in open_)
     yield Section("Tasks still open", lambda n: tasks, 0.09, 2)
-    finished = tuple(f"- [{t.status}] {_line(t.subject)}" for t in done)
+    finished = tuple(f"- [{_line(t.status, 20)}] {_line(t.subject)}" for t in done)
     yield Section("Tasks closed", lambda n: finished[::-1], 0.05, 8)
     title = f"Files changed (in {_line(ledger.cwd)})" if ledger.cwd else "Files changed"
     yield Section(title, lambda n: _files(changed, ledger.cwd), 0.10, 4)
@@ -75,7 +79,7 @@ def _sections(ledger: Ledger) -> Iterator[Section]:
     yield Section("Checks, the newest first", lambda n: checks, 0.06, 5)
     errors = tuple(f"- {_line(e.headline)} (in: {_line(e.during, 60)})" for e in ledger.errors)
     yield Section("Errors seen, the newest first", lambda n: errors, 0.07, 6)
-    yield Section("Created", lambda n: _created(ledger), 0.03, 7)
+    yield Section("Created", lambda n: _created(ledger), 0.05, 7)
     jobs = tuple(f"- {_line(j.id)}: {_line(j.state, 60)}: {_line(j.what, 80)}" for j in ledger.jobs)
     yield Section("Running beside the conversation", lambda n: jobs, 0.02, 9)
     yield Section("Files only read", lambda n: _files(read, ledger.cwd), 0.02, 10)
@@ -88,8 +92,9 @@ def _whole(section: Section, limit: int) -> str:
 def _rooms(sections: list[Section], budget: int) -> dict[str, int]:
     """How many tokens each section gets: its share, then what the others leave, by rank."""
     wants = {s.title: estimate(_whole(s, LIMITS[0])) + 2 for s in sections}
-    rooms = {s.title: min(wants[s.title], int(s.share * budget)) for s in sections}
-    left = budget - sum(rooms.values())
+    spread = max(0, budget - FLOOR * len(sections))
+    rooms = {s.title: min(wants[s.title], FLOOR + int(s.share * spread)) for s in sections}
+    left = max(0, budget - sum(rooms.values()))
     for section in sorted(sections, key=lambda section: section.rank):
         more = min(left, wants[section.title] - rooms[section.title])
         rooms[section.title] += more
@@ -106,12 +111,12 @@ def _fitted(section: Section, room: int) -> str:
 
 
 def _trimmed(section: Section, room: int) -> str:
-    units = section.units(LIMITS[-1])
+    units = section.units(min(LIMITS[-1], room // TIGHT))
     first, rest = (units[:1], units[:0:-1]) if section.keep == "ends" else ((), units)
     kept: list[str] = []
     used = estimate(f"## {section.title}\n- (and 0000 more)\n" + "".join(first))
     for unit in rest:
-        used += estimate(unit) + 1
+        used += estimate(f"{unit}\n") + 1
         if used > room:
             break
         kept.append(unit)
@@ -180,9 +185,6 @@ def _ended(check: Check) -> str:
 
 
 def _created(ledger: Ledger) -> tuple[str, ...]:
-    state = ledger.git
-    seen = (
-        f"- git: branch {_line(state.branch) or 'unknown'}, last commit {state.commit or 'unknown'}"
-    )
     things = tuple(f"- {t.kind} {_line(t.id)} {_line(t.about, 80)}".rstrip() for t in ledger.made)
-    return ((seen,) if state.branch or state.commit else ()) + things
+    branch = (f"- on git branch {_line(ledger.git.branch)}",) if ledger.git.branch else ()
+    return branch + things

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from travois.context.ledger.acts import Act
-from travois.kernel.blocks import words
+from travois.kernel.blocks import Media, words
 from travois.kernel.facts import Entry, User
 
 PIECES = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
@@ -16,8 +16,9 @@ LONGEST_PIECE = 400
 LOG_LINES = 6
 RULE = re.compile(
     r"(?i)\b(?:never|always|must(?:n't)?|(?:do not|don't|dont)|from now on|make sure|be sure to|"
-    r"only (?:use|edit|change|touch|run)|avoid|instead of|no longer|under no|at all times|"
-    r"remember|should(?:n't| not)|(?:is|are) not allowed|forbidden|required?|prefer)\b"
+    r"only (?:use|edit|change|touch|run)|no longer|under no circumstances|at all times|"
+    r"remember (?:to|that)|should(?:n't| not)|(?:is|are) not allowed|forbidden)\b"
+    r"|^(?:avoid|prefer)\b"
 )
 NO_RULE = re.compile(
     r"(?i)\?\s*$|\b(?:i|we|you|they|it|that|which|why|who) (?:do not|don't|dont)\b"
@@ -35,7 +36,7 @@ class Said(msgspec.Struct, frozen=True):
 def said(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Said, ...]:
     """All that the human said, in order, also the reasons of their refusals."""
     typed = (
-        Said(entry.seq, words(entry.fact.content).strip())
+        Said(entry.seq, _spoken(entry.fact))
         for entry in entries
         if isinstance(entry.fact, User) and entry.fact.origin == "human"
     )
@@ -73,16 +74,15 @@ def shortened(text: str, limit: int) -> str:
     text = without_logs(text)
     if len(text) <= limit:
         return text
-    pieces = [_clipped(piece) for piece in PIECES.split(text)]
+    longest = min(LONGEST_PIECE, limit // 2)
+    pieces = [_clipped(piece, longest) for piece in PIECES.split(text)]
     head = _fitting(pieces, limit * 2 // 3)
     tail = _fitting(pieces[: head - 1 : -1] if head else pieces[::-1], limit - limit * 2 // 3)
     left = len(pieces) - head - tail
-    if not head and not tail:
-        return text[:limit].rstrip() + " […]"
     if left <= 0:
         return "".join(pieces)
     end = "".join(pieces[len(pieces) - tail :]).lstrip("\n")
-    return f"{''.join(pieces[:head]).rstrip()}\n[… {left} sentences left out …]\n{end}".rstrip()
+    return f"{''.join(pieces[:head]).rstrip()}\n[… {left} more …]\n{end}".rstrip()
 
 
 def without_logs(text: str) -> str:
@@ -102,6 +102,13 @@ def without_logs(text: str) -> str:
     return "\n".join(kept + _cut(block))
 
 
+def _spoken(fact: User) -> str:
+    shown = [block for block in fact.content if isinstance(block, Media)]
+    return "\n".join(
+        [words(fact.content).strip(), *(f"[{m.kind} {m.name}]" for m in shown)]
+    ).strip()
+
+
 def _is_prose(line: str) -> bool:
     plain = sum(c.isalpha() or c == " " for c in line)
     return plain >= 0.75 * len(line) and bool(line.strip())
@@ -114,8 +121,8 @@ def _cut(block: list[str]) -> list[str]:
     return [*head, f"[… {len(block) - LOG_LINES} lines left out …]", *tail]
 
 
-def _clipped(piece: str) -> str:
-    return piece if len(piece) <= LONGEST_PIECE else f"{piece[:LONGEST_PIECE].rstrip()} […]"
+def _clipped(piece: str, longest: int) -> str:
+    return piece if len(piece) <= longest else f"{piece[:longest].rstrip()} […]"
 
 
 def _fitting(pieces: list[str], room: int) -> int:

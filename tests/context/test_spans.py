@@ -1,0 +1,93 @@
+"""What a compaction drops, as texts that one read can show."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernel.told import histories, reply, result, seen, user
+from travois.context.spans import AIM, CONTINUED, Span, contents, split, told
+from travois.kernel.blocks import Call, Text
+from travois.kernel.facts import Assistant, Entry, User
+from travois.kernel.view import Item, project
+
+LIMIT = int(8_000 * 2.75)
+
+
+def joined(spans: tuple[Span, ...]) -> str:
+    return "\n".join(span.text for span in spans).replace(f"\n{CONTINUED}", "")
+
+
+def test_a_span_says_who_said_what_and_what_came_of_it() -> None:
+    items = seen(user("Look."), reply("I will.", "c1"), result("c1", "found"), reply("Done.")).items
+    assert split(items) == (
+        Span(
+            "“Look.” Read a",
+            "[human]\nLook.\n"
+            '[model]\nI will.\n[call c1] Read {"path":"a"}\n'
+            "[result of c1]\nfound\n"
+            "[model]\nDone.",
+        ),
+    )
+
+
+@given(histories())
+def test_nothing_is_lost_and_nothing_comes_twice(log: list[Entry]) -> None:
+    items = project(log).items
+    assert joined(split(items)) == "\n".join(told(item.fact) for item in items)
+
+
+@given(st.lists(st.integers(0, 3 * AIM), max_size=6), st.sampled_from(["x", "line\n", "é "]))
+def test_no_span_is_longer_than_one_read_shows(sizes: list[int], filling: str) -> None:
+    texts = [(filling * size)[:size] for size in sizes]
+    items = [Item(n, User((Text(text),))) for n, text in enumerate(texts)]
+    spans = split(items)
+    assert all(len(span.text) <= LIMIT and 0 < len(span.title) <= 100 for span in spans)
+    assert joined(spans) == "\n".join(told(item.fact) for item in items)
+
+
+def test_a_reply_stays_with_its_results_and_a_human_message_begins_a_span() -> None:
+    turn = (reply("", "c1", "c2"), result("c1", "x" * 3_000), result("c2", "x" * 3_000))
+    facts = (user("one"), *turn, user("two"), *(reply("", "c3"), result("c3", "y" * 9_000)))
+    more = (reply("", "c4"), result("c4", "z" * 9_000))
+    assert [span.title for span in split(seen(*facts, *more).items)] == [
+        "“one” Read a",
+        "“two” Read a",
+        "Read a",
+    ]
+
+
+def test_a_huge_result_goes_on_in_further_spans_under_the_name_of_its_call() -> None:
+    call = Call("c1", "Bash", '{"command":"cargo test --all --quiet -- --nocapture"}')
+    big = "\n".join(f"line {n}" for n in range(6_000))
+    spans = split(seen(user("go"), Assistant((call,), stop="calls"), result("c1", big)).items)
+    title = "Bash cargo test --all --quiet"
+    assert [span.title for span in spans] == [
+        f"“go” {title}",
+        title,
+        *(f"{title} (continued, {n})" for n in range(1, len(spans) - 1)),
+    ]
+    assert all(span.text.startswith(CONTINUED) for span in spans[2:])
+
+
+def test_the_contents_name_every_span_of_a_long_session_in_few_lines() -> None:
+    spans = [Span(f"title {n}", "") for n in range(100)]
+    paths = [f"spans/{n:04}.txt" for n in range(100)]
+    listed = contents(spans, paths).splitlines()
+    assert len(listed) == 65
+    assert listed[0] == f"- {', '.join(paths[:8])}: title 0 … title 7"
+    assert listed[-1] == "- spans/0099.txt: title 99"
+    assert [path for path in paths if path not in "\n".join(listed)] == []
+
+
+def test_the_contents_stay_bounded() -> None:
+    spans = [Span("t" * 100, "") for _ in range(5_000)]
+    listed = contents(spans, [f"spans/{n:04}.txt" for n in range(5_000)])
+    assert listed.startswith("- spans/0000.txt to spans/4779.txt: ")
+    assert len(listed) < 15_000
+
+
+def test_a_title_is_one_line_whatever_was_said() -> None:
+    name = Call("c1", "Read\n## Rules", '{"file_path":"a\\n## b"}')
+    items = seen(user("one\n\ntwo"), Assistant((name,), stop="calls"), result("c1")).items
+    assert [span.title for span in split(items)] == ["“one two” Read ## Rules a ## b"]

@@ -1,0 +1,70 @@
+"""What the ledger, the spans and the names keep of recorded sessions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.corpus.recorded import facts, needed, sessions
+from tests.kernel.told import entries
+from travois.context import ledger, names, spans
+from travois.kernel.blocks import Call, calls, words
+from travois.kernel.facts import Assistant, Entry, Result, User
+from travois.kernel.tokens import estimate
+from travois.kernel.view import project
+
+pytestmark = needed
+
+
+def logs() -> Iterator[tuple[str, list[Entry]]]:
+    for name in sessions(every=9):
+        yield name, entries(*facts(name, "anthropic"))
+
+
+def flat(text: str) -> str:
+    return " ".join(re.sub(r"^\s*(?:- )?> ", "", text, flags=re.MULTILINE).split())
+
+
+def succeeded(log: list[Entry]) -> Iterator[Call]:
+    failed = {e.fact.call for e in log if isinstance(e.fact, Result) and e.fact.error}
+    for entry in log:
+        if isinstance(entry.fact, Assistant):
+            yield from (call for call in calls(entry.fact.content) if call.id not in failed)
+
+
+def test_every_word_of_the_human_every_edit_and_the_task_list_are_there() -> None:
+    for name, log in logs():
+        text = ledger.render(ledger.fold(log), budget=10**6).text
+        plain = flat(text)
+        for entry in log:
+            if isinstance(entry.fact, User) and entry.fact.origin == "human":
+                said = words(entry.fact.content)
+                assert len(said) > 2_000 or " ".join(said.split()) in plain, name
+        for call in succeeded(log):
+            args = json.loads(call.args)
+            if call.name in ("Edit", "Write"):
+                assert args["file_path"] in text, name
+        lists = [json.loads(c.args)["todos"] for c in succeeded(log) if c.name == "TodoWrite"]
+        for todo in lists[-1] if lists else ():
+            part = text.partition("## Tasks closed")[todo["status"] == "completed" and 2]
+            assert f"[{todo['status']}] {' '.join(todo['content'].split())[:190]}" in part, name
+
+
+@pytest.mark.parametrize("budget", [500, 2_000, 8_000])
+def test_it_fits_any_budget(budget: int) -> None:
+    for name, log in logs():
+        found = ledger.fold(log)
+        assert estimate(ledger.render(found, budget=budget).text) <= budget, name
+
+
+def test_spans_hold_everything_and_the_index_what_was_named() -> None:
+    for name, log in logs():
+        items = project(log).items
+        cut = spans.split(items)
+        assert max(len(span.text) for span in cut) <= 8_000 * 2.75, name
+        whole = "\n".join(span.text for span in cut).replace(f"\n{spans.CONTINUED}", "")
+        assert whole == "\n".join(spans.told(item.fact) for item in items), name
+        assert estimate(names.index(items, budget=4_000, skip="")) <= 4_000, name
