@@ -167,6 +167,8 @@ def figures(player: Player) -> dict[str, float]:
         "compactions": counts.get("Compacted", 0),
         "cleared": counts.get("Cleared", 0),
         "offloaded": counts.get("Offloaded", 0),
+        "misses": sum(player.misses),
+        "worst_miss": max(player.misses),
     }
 
 
@@ -199,6 +201,8 @@ def total(rows: list[Row], *, window: int, seconds: float) -> dict[str, Any]:
         "over_window": int(sums["over"]),
         "largest": int(max(row.figures["largest"] for row in rows)),
         "at_cuts": round(mean(size for row in rows for size in row.sizes)),
+        "miscounted": sums["misses"] / sums["calls"],
+        "miscounted_most": max(row.figures["worst_miss"] for row in rows),
         "visible": _mean(rows, "all", "visible"),
         "near": _mean(rows, "all", "near"),
         "far": _mean(rows, "all", "far"),

@@ -134,6 +134,8 @@ class Player:
         self.at = 0
         self.now = steps[0].time
         self.counts: dict[str, int] = {}
+        self.misses: list[float] = []
+        """How far the engine's own count of each request was from the bill."""
         self.agent: Agent | None = None
         self.steps = steps
         self._watcher = watcher
@@ -164,11 +166,12 @@ class Player:
         self._watcher.sent(step, request, self.counts.get(Compacted.__name__, 0))
         output = sum(tokens(_shown(block)) for block in step.content)
         read, write = self.bill.charge(request, at=self.now)
+        assert self.agent is not None and self.agent.session.view.sent is not None
+        self.misses.append(abs(self.agent.session.view.sent.tokens / (read + write) - 1))
         usage = Usage(read=read, write=write, output=output)
         if not calls(step.content):
             return Reply(step.content, stop="end", usage=usage)
         if not self.done:
-            assert self.agent is not None
             self.agent.inbox.extend(self.steps[self.at].said)
         return Reply(step.content, stop="calls", usage=usage)
 

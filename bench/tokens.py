@@ -39,6 +39,8 @@ class Step(msgspec.Struct, frozen=True):
     counted: int
     texts: tuple[str, ...]
     calls: int
+    before: int
+    """The size of the first of the two requests."""
 
     @property
     def bytes(self) -> int:
@@ -64,7 +66,12 @@ def main(args: list[str]) -> None:
         held = [step for step in found if step.family == family and half(step.session) == "b"]
         for name, guess in GUESSES.items():
             report(family, name, [(guess(step), step.counted) for step in held])
-        report(family, "travois, learned ratio", list(learned(held)))
+        pairs = list(learned(held))
+        report(family, "travois, learned ratio", pairs)
+        whole = zip(pairs, held, strict=True)
+        report(
+            family, "the whole next request", [(g + s.before, c + s.before) for (g, c), s in whole]
+        )
     speed("".join(text for step in found[::20] for text in step.texts))
 
 
@@ -125,7 +132,8 @@ def _step(session: str, since: list[dict[str, Any]], row: dict[str, Any]) -> Ite
     if counted > LEAST and all(block["type"] != "thinking" for block in blocks):
         calls = sum(block["type"] == "tool_use" for block in blocks)
         family = _family(row.get("model") or "")
-        yield Step(session, family, counted, tuple(map(_text, blocks)), calls)
+        before = _prompt(since[0]["usage"])
+        yield Step(session, family, counted, tuple(map(_text, blocks)), calls, before)
 
 
 def _prompt(usage: dict[str, int]) -> int:
