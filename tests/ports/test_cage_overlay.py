@@ -440,6 +440,25 @@ def test_killing_us_in_the_middle_leaves_the_workspace_as_it_was(tmp_path: Path)
     here.stdin.close()
     here.stdout.close()
     assert (tree(work), times(work)) == before
+    assert len(os.listdir(temp.parent)) == 2
+
+
+def test_what_a_killed_process_left_is_swept_away_and_nothing_that_is_in_use(play: Play) -> None:
+    async def scene(room: Room) -> None:
+        used = await room.attempt("echo x > x")
+        left = room.temp.parent / "travois-try-left"
+        (left / "0" / "upper" / "shut").mkdir(parents=True)
+        (left / "0" / "upper" / "shut").chmod(0)
+        for path in room.temp.parent.iterdir():
+            os.utime(path, (0, 0))
+        again = await room.attempt("echo y > y")
+        assert not left.exists()
+        await used.keep()
+        await again.keep()
+        assert {"x", "y"} < tree(room.work).keys()
+        assert room.left() == ["temp"]
+
+    play(scene)
 
 
 def test_where_there_can_be_no_copy_that_is_said(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import BinaryIO
 
 import msgspec
 
@@ -15,6 +18,9 @@ from travois.policy.cage import Cage
 
 OPAQUE, OWN = "user.overlay.opaque", "user.overlay."
 """How the layer says that nothing of the folder below shows through; marks of the layer itself."""
+
+PREFIX, LOCK = "travois-try-", "lock"
+YOUNG = 60.0
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -43,6 +49,8 @@ class Layers(msgspec.Struct, frozen=True):
     place: str
     folders: tuple[str, ...]
     since: int
+    lock: BinaryIO
+    """Held as long as somebody may still want them: layers that nobody holds are swept away."""
 
     def around(self) -> tuple[str, ...]:
         """The words to put before a program so that it sees the layers."""
@@ -60,24 +68,23 @@ class Layers(msgspec.Struct, frozen=True):
             yield from _compared(upper, folder)
 
     def remove(self) -> None:
-        """Leave no trace, whatever modes the folders have."""
-        from shutil import rmtree
-
-        for root, folders, _ in os.walk(self.place):
-            for path in (os.path.join(root, name) for name in folders):
-                if not os.path.islink(path):
-                    os.chmod(path, 0o700)
-        rmtree(self.place, ignore_errors=True)
+        """Leave no trace."""
+        _remove(self.place)
+        self.lock.close()
 
 
 def prepare(cage: Cage) -> Layers:
     """Empty layers for the folders that a cage may write to."""
     from tempfile import mkdtemp
 
+    home = os.path.dirname(cage.temp)
+    _sweep(home)
     paths = {os.path.realpath(path) for path in (*cage.folders, *cage.writable)}
     folders = sorted(path for path in paths if os.path.isdir(path))
     outer = tuple(p for p in folders if not any(p.startswith(f"{o}/") for o in folders))
-    place = mkdtemp(prefix="travois-try-", dir=os.path.dirname(cage.temp))
+    place = mkdtemp(prefix=PREFIX, dir=home)
+    lock = open(os.path.join(place, LOCK), "wb")  # noqa: SIM115 - it lives as long as the layers
+    fcntl.flock(lock, fcntl.LOCK_EX)
     for number, folder in enumerate(outer):
         layer, model = os.path.join(place, str(number)), os.stat(folder)
         os.makedirs(os.path.join(layer, "work"))
@@ -85,7 +92,30 @@ def prepare(cage: Cage) -> Layers:
         with suppress(PermissionError):
             os.chown(os.path.join(layer, "upper"), model.st_uid, model.st_gid)
         os.chmod(os.path.join(layer, "upper"), stat.S_IMODE(model.st_mode))
-    return Layers(place, outer, _tick(place))
+    return Layers(place, outer, _tick(place), lock)
+
+
+def _sweep(home: str) -> None:
+    """Remove layers that a killed process left; young ones may not have been locked yet."""
+    for name in os.listdir(home):
+        path = os.path.join(home, name)
+        found = seen(path) if name.startswith(PREFIX) else None
+        if not found or found.st_uid != os.geteuid() or time.time() - found.st_mtime < YOUNG:
+            continue
+        with suppress(OSError), open(os.path.join(path, LOCK), "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+
+
+def _remove(place: str) -> None:
+    """Remove a folder, whatever modes those in it have."""
+    from shutil import rmtree
+
+    for root, folders, _ in os.walk(place):
+        for path in (os.path.join(root, name) for name in folders):
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    rmtree(place, ignore_errors=True)
 
 
 def _tick(place: str) -> int:
