@@ -83,10 +83,15 @@ async def _turn(session: Session, terminal: Terminal, *, text: str) -> None:
         async with aclosing(session.run(text)) as events:
             async for event in events:
                 terminal.tell(event)
-                if isinstance(event, Entry) and isinstance(event.fact, Asked):
-                    await notify(session.crew.agent, "permission_prompt", PERMISSION)
+                await _ring(session, event)
     except Fault as fault:
         terminal.line(str(fault))
+
+
+async def _ring(session: Session, event: Event) -> None:
+    """Let hooks hear that a question waits."""
+    if isinstance(event, Entry) and isinstance(event.fact, Asked):
+        await notify(session.crew.agent, "permission_prompt", PERMISSION)
 
 
 class Terminal:

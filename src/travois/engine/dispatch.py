@@ -168,13 +168,14 @@ async def _perform(agent: Agent, ready: Ready, ruling: Ruling) -> None:
 
 async def _tell(agent: Agent, ready: Ready, outcome: Outcome, *, seconds: float) -> None:
     """Let hooks hear what a call brought; whatever happens to them, it is recorded."""
-    stood = _cwd(agent.session, agent.world)
     try:
         wanted = use(agent, ready)
         outcome = await hooks.after(agent, ready.call, outcome, use=wanted, seconds=seconds)
     finally:
+        stood = _cwd(agent.session, agent.world)
         _record(agent, ready.call, outcome)
-    if (stands := _cwd(agent.session, agent.world)) != stood:
+        stands = _cwd(agent.session, agent.world)
+    if stands != stood:
         await hooks.fire(agent, CwdChanged(stood, stands))
 
 
