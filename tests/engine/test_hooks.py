@@ -461,7 +461,7 @@ def test_nobody_waits_for_a_hook_in_the_background(shop: Workshop) -> None:
 
     anyio.run(main)
     assert outcomes(one) == [("PreToolUse", "exit 0")]
-    assert [words(said.content) for said in one.inbox] == ["late"]
+    assert [words(said.content) for said in one.inbox] == ["<hook>\nlate\n</hook>"]
 
 
 def test_a_hook_in_the_background_is_ended_when_its_time_is_over(shop: Workshop) -> None:
@@ -703,7 +703,7 @@ def test_what_a_hook_adds_to_a_prompt_follows_it(shop: Workshop) -> None:
     assert play(one) == "end"
     assert [(fact.origin, words(fact.content)) for fact in facts(one, User)] == [
         ("human", "go"),
-        ("hook", "It is Monday."),
+        ("hook", "<hook>\nIt is Monday.\n</hook>"),
     ]
 
 
@@ -722,7 +722,7 @@ def test_long_words_of_a_hook_are_shown_in_part_and_kept_whole(shop: Workshop) -
     assert play(one) == "end"
     ((name, data),) = kept.items()
     (note,) = notes(one)
-    assert note.startswith("x" * 2000 + "\n[") and note.endswith(f"in /kept/{name}]")
+    assert "x" * 2000 + "\n[" in note and f"in /kept/{name}]" in note
     assert len(note) < 2200
     assert b"bytes were not kept" in data
 
@@ -812,6 +812,18 @@ def test_events_without_a_subsystem_can_be_told_all_the_same(shop: Workshop) -> 
         "InstructionsLoaded": {"file_path", "memory_type", "load_reason"},
         "CwdChanged": {"old_cwd", "new_cwd"},
     }
+
+
+def test_the_shell_has_moved_once_whatever_runs_beside_it(shop: Workshop) -> None:
+    async def move(args: Any, env: Env, id: str) -> Outcome:
+        return said("moved", changes=(Changed("cwd", env.root + "/sub"),))
+
+    slow = command(f"case $(cat) in *Read*) while [ ! -e {shop.heard} ]; do sleep 0.02; done; esac")
+    tree = on("PostToolUse", slow) | on("CwdChanged", shop.recorder())
+    script = (calls(("Read", {"path": "a"}), ("Move", {"path": "b"})), say("done"))
+    one = reader(shop, tree, *script, tools=(READ, small("Move", move)))
+    assert play(one) == "end"
+    assert [told["hook_event_name"] for told in shop.told()] == ["CwdChanged"]
 
 
 # --- hooks behind a URL --------------------------------------------------------------------------

@@ -61,9 +61,8 @@ async def act(agent: Agent) -> None:
 
 
 async def _run(agent: Agent, batch: Sequence[tuple[Ready, Ruling]]) -> None:
-    together = [ready.touching for ready, _ in batch]
-    if any(collide(one, other) for one, other in combinations(together, 2)):
-        for ready, ruling in batch:  # a hook has changed what they touch
+    if agent.hooks is not None and _entangled(batch):
+        for ready, ruling in batch:
             await _perform(agent, ready, ruling)
         return
     if len(batch) == 1:
@@ -75,6 +74,12 @@ async def _run(agent: Agent, batch: Sequence[tuple[Ready, Ruling]]) -> None:
                 group.start_soon(_perform, agent, ready, ruling)
     except BaseExceptionGroup as broken:  # a fault stays the same, alone or in company
         raise broken.exceptions[0] from broken
+
+
+def _entangled(batch: Sequence[tuple[Ready, Ruling]]) -> bool:
+    """Whether calls collide that did not before a hook changed them."""
+    touching = (ready.touching for ready, _ in batch)
+    return any(collide(one, other) for one, other in combinations(touching, 2))
 
 
 async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:

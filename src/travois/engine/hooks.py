@@ -47,7 +47,8 @@ async def fire(
     for message in heard.messages:
         agent.session.emit(Warned(message))
     for text in heard.context:
-        agent.inbox.append(User((Text(_bounded(agent, text)),), origin="hook"))
+        noted = Text(f"<hook>\n{_bounded(agent, text)}\n</hook>")
+        agent.inbox.append(User((noted,), origin="hook"))
     if heard.title:
         agent.session.append(Changed("name", heard.title))
     if heard.exports:
