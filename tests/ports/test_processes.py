@@ -16,6 +16,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from travois.engine.ports import Captured, Command, Completed
 from travois.host import reaper
@@ -547,5 +548,43 @@ def test_the_watchdog_goes_with_us():
         assert len(watchdogs() - before) == 1
         await processes.aclose()
         assert watchdogs() <= before
+
+    play(scene)
+
+
+# --- outputs that are too large to be held ------------------------------------------------------
+
+
+def test_a_large_output_is_in_its_file_whole_and_without_our_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ACME_API_KEY", "k3y-of-mine")
+    text = "for n in $(seq 2000); do echo $n k3y-''of-mine; done"
+    want = "".join(f"{n} [redacted: ACME_API_KEY]\n" for n in range(1, 2001))
+
+    async def scene(processes: LocalProcesses) -> None:
+        file = tmp_path / "kept" / "a.txt"
+        command = replace(sh(text), keep=1000, whole=str(file))
+        done = await processes.run(command, timeout=SECONDS)
+        assert (done.output.file, file.read_text()) == (str(file), want)
+        assert file.stat().st_mode & 0o777 == 0o600
+        small = replace(sh("echo x"), whole=str(tmp_path / "b.txt"))
+        assert (await processes.run(small, timeout=SECONDS)).output.file == ""
+        assert not (tmp_path / "b.txt").exists()
+
+    play(scene)
+
+
+def test_an_output_that_cannot_be_written_is_kept_as_far_as_memory_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").touch()
+
+    async def scene(processes: LocalProcesses) -> None:
+        for whole in (tmp_path / "file" / "a.txt", tmp_path / "b.txt"):
+            command = replace(sh("seq 2000"), keep=1000, whole=str(whole))
+            done = await processes.run(command, timeout=SECONDS)
+            assert (done.output.file, done.output.head[:4]) == ("", b"1\n2\n")
+            monkeypatch.setattr("travois.host.spool.MOST", 3000)
 
     play(scene)

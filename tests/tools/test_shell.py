@@ -22,7 +22,7 @@ from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.tools import shell
-from travois.tools.output import LIMIT, Readable, readable
+from travois.tools.output import LIMIT, Readable, readable, spilled
 from travois.tools.shell import BASH, BASH_OUTPUT, KILL_SHELL
 
 
@@ -316,14 +316,22 @@ def test_long_output_shows_both_ends_and_keeps_the_whole(tmp_path: Path):
 
 def test_of_an_endless_line_both_ends_are_shown_and_kept(tmp_path: Path):
     world, (outcome,) = bash(tmp_path, "head -c 20000000 /dev/zero | tr '\\0' x; echo end")
-    half, kept = "x" * (LIMIT // 2), 4 * 1024 * 1024
+    half = "x" * (LIMIT // 2)
     assert told(outcome) == (
         f"{half}\n[... about 19,970,004 of 20,000,004 bytes left out ...]\n{half[4:]}end\n"
-        f"[Its beginning and end, as far as kept, are in {world.spilled}/t1.txt: "
-        "use Read with offset and limit, or Grep.]"
+        f"[All of it is in {world.spilled}/t1.txt: use Read with offset and limit, or Grep.]"
     )
-    gap = f"\n[... {20_000_004 - 2 * kept} bytes were not kept ...]\n"
-    assert (world.spilled / "t1.txt").read_text() == ("x" * kept + gap + "x" * (kept - 4) + "end\n")
+    assert (world.spilled / "t1.txt").read_text() == "x" * 20_000_000 + "end\n"
+
+
+def test_where_not_all_can_be_kept_both_ends_are(tmp_path: Path):
+    world, kept = World(tmp_path), Captured(b"first", b"last", 100)
+    assert spilled(kept, world, call="t1") == (
+        f"Its beginning and end, as far as kept, are in {world.spilled}/t1.txt: "
+        "use Read with offset and limit, or Grep."
+    )
+    expected = "first\n[... 91 bytes were not kept ...]\nlast"
+    assert (world.spilled / "t1.txt").read_text() == expected
 
 
 def test_the_end_is_shown_also_where_little_of_it_is_in_the_tail():

@@ -14,6 +14,8 @@ class Captured(msgspec.Struct, frozen=True):
     head: bytes
     tail: bytes
     total: int
+    file: str = ""
+    """Where all of it is, if that was asked for and it is more than was kept."""
 
     @property
     def missing(self) -> int:

@@ -129,6 +129,8 @@ class Command(msgspec.Struct, frozen=True):
     stdin: bytes = b""
     keep: int = 64 * 1024
     """How many bytes of the head and of the tail of its output to keep in memory (each)."""
+    whole: str = ""
+    """The file for all of its output, if that is more than is kept; empty for none."""
     stderr: Literal["merge", "apart"] = "merge"
     aside: str = ""
     """The variable that tells it a descriptor for what it says to us alone; empty for none."""

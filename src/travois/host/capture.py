@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from travois.engine.ports import Captured
+from travois.host.spool import Spool
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -20,14 +21,18 @@ BURST = 8
 class Capture:
     """The head and the tail of a stream of bytes, however long it is."""
 
-    def __init__(self, keep: int) -> None:
+    def __init__(self, keep: int, spool: Spool | None = None) -> None:
         self._keep = keep
+        self._spool = spool
         self._head = bytearray()
         self._tail = bytearray()
         self._total = 0
 
     def add(self, chunk: memoryview) -> None:
         """Keep what still fits the head; of the rest, only the end of it all."""
+        if self._spool is not None and self._total + len(chunk) > 2 * self._keep:
+            first = self._total <= 2 * self._keep
+            self._spool.add(bytes(self._head) + self._tail + chunk if first else bytes(chunk))
         self._total += len(chunk)
         room = self._keep - len(self._head)
         if room > 0:
@@ -41,7 +46,8 @@ class Capture:
         """What was kept."""
         tail = memoryview(self._tail)
         kept = bytes(tail[max(0, len(tail) - self._keep) :])
-        return Captured(bytes(self._head), kept, self._total)
+        file = self._spool.finish() if self._spool is not None else ""
+        return Captured(bytes(self._head), kept, self._total, file)
 
     def fresh(self, *, ended: bool) -> Captured:
         """What came since the last call of this; half a character waits for its other half."""

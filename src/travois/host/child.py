@@ -13,6 +13,7 @@ from travois.host.cage.fence import read_report
 from travois.host.capture import Capture, Drain
 from travois.host.reaper import gone
 from travois.host.spawn import Started
+from travois.host.spool import Spool
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -40,6 +41,7 @@ class Child:
         *,
         keep: int,
         buffer: bytearray,
+        spool: Spool | None = None,
         watch: Callable[[bytes], None] | None = None,
     ) -> None:
         self.mark = mark
@@ -47,7 +49,8 @@ class Child:
         self.status: int | None = None
         self.exited = anyio.Event()
         self.done = anyio.Event()
-        self.output, self.errors, self.aside = Capture(keep), Capture(keep), Capture(ASIDE)
+        self.output, self.errors = Capture(keep, spool), Capture(keep)
+        self.aside = Capture(ASIDE)
         self.fenced = started.fence.report >= 0
         """Whether it is not the program itself but what holds the walls around it."""
         self.failed = False

@@ -18,21 +18,25 @@ OLD = 600.0
 def sweep(folder: str) -> None:
     """Remove drafts of ours in a folder whose writers are dead."""
     with suppress(OSError), spot(os.path.join(folder, ".")) as place:
-        fd = Spot(place.folder, ".", folder).open(os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            for name in os.listdir(fd):
-                found = DRAFT.fullmatch(name)
-                with suppress(FileNotFoundError):
-                    if found and _abandoned(place.beside(name), writer=int(found[1])):
-                        os.unlink(name, dir_fd=fd)
-        finally:
-            os.close(fd)
+        for draft in _drafts(place):
+            with suppress(FileNotFoundError):
+                _drop(draft)
 
 
-def _abandoned(draft: Spot, *, writer: int) -> bool:
+def _drafts(place: Spot) -> list[Spot]:
+    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return [place.beside(name) for name in os.listdir(fd) if DRAFT.fullmatch(name)]
+    finally:
+        os.close(fd)
+
+
+def _drop(draft: Spot) -> None:
+    """Remove one if it is ours, old, and of a process that is no more."""
     found = draft.stat()
     ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-    return ours and time.time() - found.st_mtime > OLD and not _alive(writer)
+    if ours and time.time() - found.st_mtime > OLD and not _alive(int(draft.name.split("-")[1])):
+        os.unlink(draft.name, dir_fd=draft.folder)
 
 
 def _alive(writer: int) -> bool:

@@ -21,7 +21,9 @@ from travois.host.child import Child
 from travois.host.environment import clean
 from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, tree
 from travois.host.spawn import Surroundings, spawn
+from travois.host.spool import Spool
 from travois.host.watchdog import Watchdog
+from travois.policy.secrets import secrets
 
 if TYPE_CHECKING:
     from travois.host.cage.network import Network
@@ -78,6 +80,7 @@ class LocalProcesses:
         network: Network | None = None,
     ) -> None:
         self._environ = clean(os.environ, passed=passed) | dict(extra or {})
+        self._secrets = secrets(os.environ.items())
         self._outer = os.environ.get(MARK, "")
         self._mark = os.urandom(8).hex()
         self._count = 0
@@ -185,7 +188,9 @@ class LocalProcesses:
         marked = {**self._environ, MARK: self._outer + mark}
         surroundings = Surroundings(marked, self._walls, self._net, around)
         started = spawn(command, surroundings)
-        child = Child(started, mark, keep=command.keep, buffer=self._buffer, watch=watch)
+        spool = Spool(command.whole, self._secrets) if command.whole else None
+        kept = partial(Child, keep=command.keep, spool=spool)
+        child = kept(started, mark, buffer=self._buffer, watch=watch)
         self._children.add(child)
         if not self._orphans.sessions:
             adopt_orphans()

@@ -63,6 +63,8 @@ def readable(output: Captured) -> Readable:
 
 def spilled(output: Captured, env: Env, *, call: str) -> str:
     """Keep the output in a file; returns the words that tell where, and how to read on."""
+    if output.file:
+        return f"All of it is in {output.file}: use Read with offset and limit, or Grep."
     if output.missing:
         gap = b"\n[... %d bytes were not kept ...]\n" % output.missing
         data, what = output.head + gap + output.tail, "Its beginning and end, as far as kept, are"

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from travois.engine.hooks import exported
 from travois.engine.ports import Captured, Command, Completed, Env, Job
@@ -99,7 +100,7 @@ class Place(msgspec.Struct, frozen=True):
 async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
     if args.run_in_background:
         return await _background(args, env)
-    done, start = await _run(args, env)
+    done, start = await _run(args, env, call)
     place = _place(done, env, start=start)
     body = readable(done.output)
     remarks = [*_remarks(body, done.output, env, call=call), *_endings(done, args)]
@@ -114,11 +115,11 @@ async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
     )
 
 
-async def _run(args: BashArgs, env: Env) -> tuple[Completed, Place]:
+async def _run(args: BashArgs, env: Env, call: str) -> tuple[Completed, Place]:
     """Run the command where the shell stands, or in the workspace if that folder is gone."""
     glimpse = _glimpse(env)
     for place in (Place(env.cwd), Place(env.root, f"{env.cwd} is gone; this ran in {env.root}.")):
-        command = _command(args.command, place.cwd, env=env)
+        command = replace(_command(args.command, place.cwd, env=env), whole=_whole(env, call))
         try:
             done = await env.processes.run(command, timeout=args.timeout / 1000, on_output=glimpse)
         except OSError as error:
@@ -127,6 +128,12 @@ async def _run(args: BashArgs, env: Env) -> tuple[Completed, Place]:
             continue
         return done, place
     raise AssertionError("the last place returns or raises")
+
+
+def _whole(env: Env, call: str) -> str:
+    """The file for an output that is too large to be held; empty where none can be kept."""
+    name = "".join(c if c.isalnum() or c in "-_" else "_" for c in call)
+    return os.path.join(env.kept, f"{name}.txt") if env.kept else ""
 
 
 def _command(text: str, cwd: str, *, env: Env, keep: int = KEEP) -> Command:
