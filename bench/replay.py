@@ -49,6 +49,8 @@ PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)
 ORIGINS: dict[str, Origin] = {"human": "human", "task": "task"}
 BEGINS = "(The recorded session begins here.)"
 ENDS = "(The recorded session ends here.)"
+LONGEST = 10
+"""A reply of the model may fill this part of its window: 20K of 200K, as the real ones."""
 SUMMARY = 1_500
 """How many tokens the fixed summary of a fork has at most."""
 FILLER = "A head of the usual size: rules, surroundings, schemas [1, 2, 3] {x}.\n"
@@ -248,7 +250,7 @@ def replay(
     limitless = not (layers.compact or layers.offload or layers.clear)
 
     async def main() -> str:
-        card = Model("bench", "recorded", "anthropic", price=PRICE)
+        card = Model("bench", "recorded", "anthropic", price=PRICE, output=window // LONGEST)
         card = msgspec.structs.replace(card, window=1 << 40 if limitless else window)
         opened = Opened(folder.name, cwd="/", project="bench", version="0")
         with Log.create(folder, opened, clock=lambda: player.now) as log:
