@@ -238,7 +238,8 @@ def test_errors_are_told_by_their_first_telling_line_once() -> None:
 
 def test_ids_that_the_session_created_are_kept_with_the_state_of_git() -> None:
     found = folded(
-        shell("git status", "On branch main\nnothing to commit"),
+        shell("git switch -c topic/x", "Switched to a new branch 'topic/x'"),
+        shell("git show branch:README.md", "## Usage\n* of a branch"),
         shell("git log", "[old 1111111] not ours"),
         shell("git commit -m 'Add x'", "[topic/x 0a1b2c3] Add x\n 1 file changed"),
         shell("gh pr create --title 'X'", "https://github.com/o/r/pull/42"),

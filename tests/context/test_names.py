@@ -35,6 +35,7 @@ def indexed(*facts: AnyFact, budget: int = 1_000, skip: str = "") -> str:
         ("0a1b2c3d", {"0a1b2c3d": "0a1b2c3d"}),
         ("v12.4.10", {"v12.4.10": "v12.4.10"}),
         ("port:54321", {"54321": "54321"}),
+        ("a_name/" * 100, {}),
         ("ordinary", {}),
         ("Sentence.", {}),
         ("well-known", {}),

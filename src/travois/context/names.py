@@ -1,7 +1,6 @@
 """The names that the dropped part of a conversation used, the likeliest to be needed again first.
 
-Model sees: as part of a summary, names by the file they were seen in, so that it can write them
-without looking them up.
+Model sees: as part of a summary, names by the file they were seen in, to write without a search.
 Tokens: a budget.
 Cache: moves nothing itself; a compaction that carries it does.
 """
@@ -35,6 +34,8 @@ NAME = re.compile(
 PLACE = re.compile(r"(?<=\.[a-z]|[a-z][a-z])-\d+$")
 """A line number that a search puts behind a file's name."""
 SHORTEST, LONGEST = 4, 120
+LONGEST_RUN = 300
+"""What is longer is encoded bytes or squeezed code, and would take long to look through."""
 FEW = 3
 """A file with fewer names than this has no line of its own."""
 HUMAN, OWN, SHOWN = 4, 3, 1
@@ -66,7 +67,7 @@ def index(items: Sequence[Item], *, budget: int, skip: str) -> str:
 def named(run: str) -> dict[str, str]:
     """The names in a run of characters, and how to show them: a path goes by its last part."""
     names: dict[str, str] = {}
-    for match in NAME.finditer(run):
+    for match in NAME.finditer(run) if len(run) <= LONGEST_RUN else ():
         name = PLACE.sub("", match[0].rstrip(".,:;-"))
         if SHORTEST < len(name) <= LONGEST:
             parts = [name] if "://" in name else name.strip("/").split("/")

@@ -37,7 +37,6 @@ SUBCOMMANDS: dict[str, Kind] = {"view": "read", "create": "write"}
 HUMAN: tuple[Kind, ...] = ("ask", "plan")
 """What a server's tool cannot be, whatever its name: it must not speak for the human."""
 REFUSED = re.compile(r"The user (?:doesn't|does not) want to |(?:Rejected|Denied) by the user")
-REASON = re.compile(r"the user said:\s*(.+?)(?:\n\s*Note: The user|$)", re.DOTALL)
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -128,5 +127,4 @@ def _refused(result: Result) -> str | None:
     text = words(result.content)
     if not result.error or not REFUSED.match(text):
         return None
-    reason = REASON.search(text)
-    return reason[1].strip() if reason else ""
+    return text.partition("the user said:")[2].partition("\nNote: The user")[0].strip()

@@ -10,7 +10,7 @@ import msgspec
 from travois.context.ledger.acts import Act
 
 MAKES = re.compile(
-    r"\bgit\b[^\n;&|]*?\b(?:commit|cherry-pick|revert|push|merge)\b"
+    r"\bgit\b[^\n;&|]{0,200}?\b(?:commit|cherry-pick|revert|push|merge)\b"
     r"|\bgh (?:pr|issue) create|\bglab "
 )
 COMMIT = re.compile(
@@ -19,7 +19,7 @@ COMMIT = re.compile(
 LINK = re.compile(r"https?://[\w.\-]+/[\w.\-/]+?/(pull|issues|merge_requests)/(\d+)")
 TICKET = re.compile(r'"(?:identifier|key|id)":\s*"([A-Z][A-Z0-9]+-\d+)"')
 BRANCH = re.compile(
-    r"^(?:On branch|## |Switched to (?:a new )?branch|\* )\s*'?([\w./\-]+?)'?(?:\.\.\.|\s|$)",
+    r"^(?:On branch |Switched to (?:a new )?branch ')([\w./\-]+)|^## ([\w./\-]+?)\.\.\.",
     re.MULTILINE,
 )
 KINDS = {"pull": "pull request", "issues": "issue", "merge_requests": "merge request"}
@@ -55,9 +55,9 @@ def git(acts: Iterable[Act]) -> Git:
     branch = commit = ""
     for act in acts:
         if act.kind == "shell" and "git" in act.command:
-            told = BRANCH.search(act.text) if "branch" in act.text or "##" in act.text else None
+            told = BRANCH.search(act.text)
             done = list(COMMIT.finditer(act.text)) if "commit" in act.command else []
-            branch = told[1] if told else branch
+            branch = (told[1] or told[2]) if told else branch
             if done:
                 branch, commit = done[-1][1].split(" ")[0] or branch, done[-1][2]
     return Git(branch, commit)

@@ -9,7 +9,7 @@ import msgspec
 
 LONGEST = 20_000
 HEREDOC = re.compile(
-    r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]*)\n.*?(?:\n[ \t]*\2[ \t]*(?=\n|\)|$)|\Z)", re.DOTALL
+    r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]{0,400})\n.*?(?:\n[ \t]*\2[ \t]*(?=\n|\)|$)|\Z)", re.DOTALL
 )
 TOKEN = re.compile(
     r"(?P<into>(?:\d|&)?>{1,2}(?:&\d|[ \t]*[^\s;|&<>()]+))"
