@@ -8,7 +8,10 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage")
+NAMES = (
+    *("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage"),
+    "snapshots",
+)
 
 RECORDED = ("tokens", "fidelity")
 

@@ -6,21 +6,27 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
+from time import sleep
 
+import msgspec
 import pytest
 
-from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play
+from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, sendable
 from travois.app import rewinding
 from travois.engine.agent import Agent
-from travois.engine.ports import Answer
-from travois.kernel.blocks import words
-from travois.kernel.facts import Result
+from travois.engine.ports import Answer, Warned
+from travois.kernel.blocks import Text, words
+from travois.kernel.facts import Entry, Result, User
 from travois.policy.judge import Guard
-from travois.store.snapshot.node import OBJECT
+from travois.store.snapshot import scan
+from travois.store.snapshot.node import OBJECT, Root, Snapshot
 from travois.store.snapshots import Limits, Snapshots
-from travois.testing import call, say
+from travois.testing import Line, call, say
 from travois.tools.shell import BASH
+from travois.wire.pieces import Request
+from travois.wire.replies import Reply
 
 PEOPLE = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
 ENVIRONMENT = {
@@ -168,15 +174,14 @@ def keeper(work: Path, limits: Limits | None = None) -> Snapshots:
     return Snapshots(work.parent.parent / "home", "p", folders=(str(work),), limits=limits)
 
 
-def busy(work: Path, *commands: str, snapshots: Snapshots | None = None) -> Agent:
+def busy(work: Path, *commands: str, lines: tuple[Line, ...] = ()) -> Agent:
     """An agent whose model runs these commands, one in each turn."""
-    lines = [line for text in commands for line in (call("Bash", command=text), say("done"))]
+    each = ((call("Bash", command=text), say("done")) for text in commands)
+    lines = lines or tuple(line for pair in each for line in pair)
     guard = Guard(mode="bypass", folders=(str(work),))
     person = RecordingPerson(Answer(allow=True))
-    kept = snapshots or keeper(work)
-    return agent(
-        *(work, *lines), tools=[BASH], session=begun(), guard=guard, person=person, keeper=kept
-    )
+    more = {"guard": guard, "person": person, "keeper": keeper(work)}
+    return agent(work, *lines, tools=[BASH], session=begun(), **more)
 
 
 def back(one: Agent, work: Path, number: int = 0) -> rewinding.Way:
@@ -197,3 +202,224 @@ def test_what_a_command_destroys_comes_back(work: Path, command: str) -> None:
     assert back(one, work).theirs == ()
     assert disk(work.parent) == before
     assert repository(work) == told
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def entries(one: Agent) -> list[Entry]:
+    return log(one).entries
+
+
+def test_what_others_changed_between_and_after_turns_is_kept(work: Path) -> None:
+    one = busy(work, "echo one > README", "echo two > src/c.py")
+    play(one, "first")
+    (work / "notes.txt").write_text("mine\n")
+    play(one, "second")
+    (work / "README").write_text("mine too\n")
+    (work / "fresh").write_text("mine as well\n")
+    way = rewinding.before_turn(entries(one), keeper(work), number=0)
+    assert [os.path.basename(c.path) for c in way.theirs] == [b"README", b"fresh", b"notes.txt"]
+    assert [os.path.basename(c.path) for c in way.changes] == [b"c.py"]
+
+
+def test_a_commit_that_others_made_keeps_the_repository_as_it_is(work: Path) -> None:
+    one = busy(work, "git checkout -q -f topic~1")
+    play(one)
+    shell(work, "git switch -q -c mine && git commit -q --allow-empty -m mine")
+    way = rewinding.before_turn(entries(one), keeper(work), number=0)
+    assert {b"/.git/" in change.path for change in way.changes} == {False}
+    assert {b"/.git/" in change.path for change in way.theirs} == {True}
+
+
+def test_going_back_and_forth_and_back_ends_where_it_should(work: Path) -> None:
+    before = disk(work)
+    one = busy(work, "rm -rf src .git", "echo x > made")
+    play(one, "first")
+    after = disk(work)
+    play(one, "second")
+    back(one, work, number=1)
+    assert disk(work) == after
+    back(one, work, number=0)
+    assert disk(work) == before
+    for expected in (after, before):
+        snapshots = keeper(work)
+        way = rewinding.before_rewind(entries(one), snapshots)
+        rewinding.go(one.session, snapshots, way)
+        assert disk(work) == expected
+    said = [i.fact.content for i in one.session.view.items if isinstance(i.fact, User)]
+    assert said == []
+    assert play(one, "third") == "end"
+
+
+def test_a_message_during_a_turn_is_a_place_to_go_back_to(work: Path) -> None:
+    def steered(request: Request) -> Reply:
+        one.inbox.append(User((Text("also c"),)))
+        return call("Bash", command="echo two > b")
+
+    lines = call("Bash", command="echo one > a"), steered, call("Bash", command="echo three > c")
+    one = busy(work, lines=(*lines, say("done")))
+    play(one, "a and b")
+    back(one, work, number=1)
+    assert [(work / name).exists() for name in "abc"] == [True, True, False]
+    sendable(entries(one))
+
+
+@pytest.mark.parametrize("at", [1, 2, 4, 8])
+def test_killed_while_taking_a_snapshot_the_next_one_is_whole(work: Path, at: int) -> None:
+    before = disk(work)
+    mortal = f"""
+import os, signal, sqlite3, sys
+from travois.store.snapshot import shelf
+put, count = shelf.Shelf.put, 0
+def dying(self, content):
+    global count
+    count += 1
+    if count == {at * 5}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return put(self, content)
+shelf.Shelf.put = dying
+from pathlib import Path
+from travois.store.snapshots import Snapshots
+Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],)).take("x")
+"""
+    home = work.parent.parent / "home"
+    died = subprocess.run([sys.executable, "-c", mortal, str(home), str(work)], check=False)
+    assert died.returncode == -9
+    one = busy(work, "rm -rf src .git README")
+    play(one)
+    back(one, work)
+    assert disk(work) == before
+
+
+@pytest.mark.parametrize("at", [1, 5, 20])
+def test_killed_while_restoring_the_same_command_finishes_it(work: Path, at: int) -> None:
+    before = disk(work)
+    one = busy(work, "rm -rf src .git README; chmod 777 run.sh; echo x > made")
+    play(one)
+    mortal = f"""
+import os, signal, sys
+from travois.store.snapshot import restore
+from travois.store.snapshot.node import Change
+from travois.store.snapshots import Snapshots
+from pathlib import Path
+import msgspec
+rename, count = os.rename, 0
+def dying(*args, **more):
+    global count
+    count += 1
+    if count == {at}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rename(*args, **more)
+os.rename = dying
+changes = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[Change])
+Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],)).restore(changes)
+"""
+    way = rewinding.before_turn(entries(one), keeper(work), number=0)
+    died = subprocess.run(
+        [sys.executable, "-c", mortal, str(work.parent.parent / "home"), str(work)],
+        input=msgspec.msgpack.encode(way.changes),
+        check=False,
+    )
+    assert died.returncode == -9
+    assert disk(work) != before
+    assert back(one, work).theirs == ()
+    assert disk(work) == before
+
+
+def test_old_snapshots_make_room_and_what_they_shared_stays(work: Path) -> None:
+    told: list[str] = []
+    shutil.rmtree(work / "node_modules")
+    few = keeper(work, Limits(count=10))
+    for number in range(12):
+        (work / "README").write_text(f"{number}\n")
+        last = few.take("x", remarks=told)
+    assert told == ["The 2 oldest snapshots were dropped to make room."]
+    before = disk(work)
+    shutil.rmtree(work)
+    fresh = keeper(work)
+    kept = fresh.find(last)
+    assert kept is not None
+    now = fresh.find(fresh.take("y"))
+    assert now is not None
+    assert fresh.restore(fresh.compare((now,), (kept,))).failed == ()
+    assert disk(work) == before
+
+
+def test_snapshots_stay_within_their_bound(work: Path) -> None:
+    room = 8 << 20
+    told: list[str] = []
+    few = keeper(work, Limits(room=room))
+    for _ in range(8):
+        (work / "noise").write_bytes(os.urandom(2 << 20))
+        few.take("x", remarks=told)
+    assert any("oldest snapshots were dropped" in text for text in told)
+    home = work.parent.parent / "home"
+    assert sum(p.stat().st_size for p in home.rglob("*.db*")) <= room + (3 << 20)
+
+
+def test_what_is_too_large_is_said_and_left_alone(work: Path) -> None:
+    told: list[str] = []
+    with (work / "huge").open("wb") as file:
+        file.truncate(scan.BIG + 1)
+    few = keeper(work)
+    name = few.take("x", remarks=told)
+    assert told == [f"Snapshots do not cover {work}/huge: too large, or not readable."]
+    (work / "huge").unlink()
+    then, now = few.find(name), few.find(few.take("y"))
+    assert then is not None
+    assert now is not None
+    assert few.compare((now,), (then,)) == []
+
+
+def test_an_unchanged_tree_is_not_read_and_gives_the_same_name(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep(2 * scan.RACY / 1e9)  # what has just changed is looked at twice
+    name = keeper(work).take("x")
+    monkeypatch.setattr(scan.Scan, "_read", None)
+    assert keeper(work).take("again") == name
+
+
+def test_a_file_written_twice_within_a_moment_is_kept_as_it_is_last(work: Path) -> None:
+    few = keeper(work)
+    for text in ("aaa", "bbb", "ccc"):
+        (work / "racy").write_text(text)
+        os.utime(work / "racy", ns=(1, 1))
+        found = few.find(few.take("x"))
+        assert found is not None
+        (change,) = few.compare((found,), (Snapshot("", 0.0, "", (Root(racy(work), None),)),))
+        assert few.content(change.old) == text.encode()
+
+
+def racy(work: Path) -> bytes:
+    return os.fsencode(work / "racy")
+
+
+def test_nothing_is_written_through_a_link_that_came_meanwhile(work: Path) -> None:
+    one = busy(work, "rm src/a.py")
+    play(one)
+    snapshots = keeper(work)
+    way = rewinding.before_turn(entries(one), snapshots, number=0)
+    outside = work.parent / "outside"
+    (work / "src").rename(outside)
+    (work / "src").symlink_to(outside)
+    assert len(snapshots.restore(list(way.changes)).failed) == 1
+    assert not (outside / "a.py").exists()
+
+
+def test_a_snapshot_that_cannot_be_taken_is_told_to_the_user_and_the_model(work: Path) -> None:
+    home = work.parent.parent / "home"
+    home.mkdir()
+    (home / "snapshots").write_text("in the way")
+    one = busy(work, "rm notes.txt")
+    shown: list[object] = []
+    one.session.emit = shown.append  # type: ignore[method-assign]
+    play(one)
+    assert not (work / "notes.txt").exists()
+    notes = [words(f.content) for f in facts(one, User) if f.origin == "note"]
+    assert notes == [
+        "No snapshot could be taken before this: File exists. It cannot be undone by a rewind."
+    ]
+    warned = [delta.text for delta in shown if isinstance(delta, Warned)]
+    assert warned == ["No snapshot could be taken, so no rewind to here: File exists"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -15,6 +16,7 @@ from travois.kernel.faults import Fault
 from travois.store.snapshot.node import Change, Snapshot
 from travois.store.snapshot.restore import Outcome
 from travois.store.snapshot.timeline import (
+    NONE,
     REWINDING,
     REWOUND,
     Mark,
@@ -25,6 +27,7 @@ from travois.store.snapshot.timeline import (
 )
 from travois.store.snapshots import Snapshots
 
+Part = Literal["all", "conversation"]
 GIT = re.compile(rb"(.*?/\.git)/.*", re.DOTALL)
 FLEETING = re.compile(
     rb".*/\.git/(.*/)?(index|[A-Z_]+_HEAD|COMMIT_EDITMSG|[^/]*\.lock|gc\.\w+|objects(/.*)?)",
@@ -39,19 +42,23 @@ class Way(msgspec.Struct, frozen=True):
     to: int
     """The last entry that stands; 0 if the conversation stays as it is."""
     here: str
-    """The snapshot of what is there."""
+    """The snapshot of what is there; `NONE` if files have no part in it."""
     changes: tuple[Change, ...] = ()
     theirs: tuple[Change, ...] = ()
     """Changes to what somebody else has changed since: not made unless asked for."""
 
 
-def before_turn(entries: Sequence[Entry], keeper: Snapshots, *, number: int) -> Way:
+def before_turn(
+    entries: Sequence[Entry], keeper: Snapshots, *, number: int, part: Part = "all"
+) -> Way:
     """The way to the end of a turn; number 0 is the beginning."""
     said = turns(entries)
     if not 0 <= number < len(said):
         why = f"{len(said)} turns stand" if said else "nothing was said"
         raise Fault(f"There is no turn {number} to go back to", why=why, fix="See --list.")
     point = said[number].before
+    if part == "conversation":
+        return Way(point, NONE)
     later = [mark for mark in marks(entries) if mark.seq > point]
     if later and later[0].why == ENDED:
         raise _lost("no snapshot could be taken before they were changed")
@@ -85,10 +92,11 @@ def go(session: Session, keeper: Snapshots, way: Way) -> Outcome:
     """Go back. What was there can be brought back in the same manner."""
     session.append(marked(way.here, REWINDING))
     session.sync()
-    outcome = keeper.restore(list(way.changes))
+    outcome = keeper.restore(list(way.changes)) if way.changes else Outcome()
     if way.to:
         session.append(Rewound(way.to))
-    session.append(marked(keeper.take(REWOUND), REWOUND))
+    name = NONE if way.here == NONE else keeper.take(REWOUND)
+    session.append(marked(name, REWOUND))
     session.sync()
     return outcome
 
@@ -100,14 +108,16 @@ def _begins_rewind(entry: Entry) -> bool:
 
 def _way(keeper: Snapshots, point: int, goal: list[Mark], gaps: list[Mark], *, since: float) -> Way:
     """Compare what is there with what the marks of the goal tell, the first one before others."""
+    if not goal:
+        return Way(point, NONE)
     told = _found(keeper, goal)
-    also = {root.path for snapshot in told for root in snapshot.roots if root.whole}
-    here = keeper.take(REWINDING, sorted(also))
-    if not told:
-        return Way(point, here)
+    roots = [root for snapshot in told for root in snapshot.roots]
+    keeper.cover(root.path for root in roots if not root.whole)
+    here = keeper.take(REWINDING, sorted({root.path for root in roots if root.whole}))
     now = _one(keeper, here)
-    others = _others(keeper, gaps, now, since=since)
     wanted = keeper.compare((now,), told)
+    found = _others(keeper, gaps, now, since=since).intersection(_paths(wanted))
+    others = {_unit(path) for path in found}
     theirs = tuple(change for change in wanted if _unit(change.path) in others)
     return Way(point, here, tuple(c for c in wanted if c not in theirs), theirs)
 
@@ -136,11 +146,13 @@ def _others(keeper: Snapshots, gaps: list[Mark], now: Snapshot, *, since: float)
     if last is not None:
         changed = _paths(keeper.compare((last,), (now,)))
         found += changed if gaps[-1].last else [p for p in changed if _changed_since(p, since)]
-    return {_unit(path) for path in found if not FLEETING.fullmatch(path)}
+    return {path for path in found if not FLEETING.fullmatch(path)}
 
 
 def _paths(changes: Iterable[Change]) -> list[bytes]:
-    return [change.path for change in changes]
+    """What is changed besides folders: what matters of those is what is in them."""
+    nodes = ((change.path, change.new or change.old) for change in changes)
+    return [path for path, node in nodes if node is not None and not node.folder]
 
 
 def _unit(path: bytes) -> bytes:

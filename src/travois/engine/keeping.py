@@ -10,6 +10,7 @@ from travois.engine.ports import Warned
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed, User
 from travois.policy.destroys import Loss, destroys
+from travois.policy.paths import inside
 
 ENDED = "after the turn"
 
@@ -52,9 +53,13 @@ async def _take(agent: Agent, why: str, also: tuple[str, ...]) -> str:
 
 
 def _losses(agent: Agent, ready: Ready) -> list[Loss]:
+    """What its command lines may destroy, and files elsewhere that it writes itself."""
     cwd = agent.session.state.get("cwd", agent.world.root)
     found = (destroys(plan, cwd=cwd) for plan in ready.plans)
-    return [loss for loss in found if loss is not None]
+    written = (access.target for access in ready.accesses if access.kind == "write")
+    folders = agent.guard.folders
+    outside = (path for path in written if not any(inside(path, folder) for folder in folders))
+    return [*(loss for loss in found if loss is not None), *(Loss((path,)) for path in outside)]
 
 
 def _turn(agent: Agent) -> int:

@@ -121,6 +121,10 @@ class Snapshots:
             raise OSError(EFBIG, "it is too much", path)
         return path
 
+    def cover(self, paths: Iterable[bytes]) -> None:
+        """Take these folders into account too, wherever this began."""
+        self._folders = tuple(dict.fromkeys((*self._folders, *paths)))
+
     def find(self, name: str) -> Snapshot | None:
         """The snapshot of that name; None if it was dropped."""
         from travois.store.snapshot.shelf import opened

@@ -17,11 +17,12 @@ from travois.app.rewinding import Way
 from travois.engine.session import Session
 from travois.kernel.facts import Entry, Opened
 from travois.kernel.faults import Fault
+from travois.store import disk
 from travois.store.home import Home
 from travois.store.log import Log, history
 from travois.store.sessions import Summary, find, newest
 from travois.store.snapshot.node import Change
-from travois.store.snapshot.timeline import marks, turns
+from travois.store.snapshot.timeline import NONE, marks, turns
 from travois.store.snapshots import Snapshots
 
 MORE = """\
@@ -73,17 +74,23 @@ def run_rewind(args: Namespace) -> int:
         if args.session
         else newest(home, project, cwd=os.path.realpath(os.getcwd()))
     )
-    folder = home.session(summary.project, summary.id)
     if args.list:
-        _list(list(history(folder, [])))
+        _list(list(history(home.session(summary.project, summary.id), [])))
         return 0
-    with Log.open(folder) as log:
+    try:
+        return _rewind(args, home, summary)
+    except OSError as error:
+        raise disk.fault("Not all was taken back", error, path=home.path) from error
+
+
+def _rewind(args: Namespace, home: Home, summary: Summary) -> int:
+    with Log.open(home.session(summary.project, summary.id)) as log:
         session = Session(log)
         entries = list(log.read())
         keeper = _keeper(home, summary, entries)
         way = _narrowed(args, _way(args, entries, keeper))
         _tell(way, keeper, diffs=args.dry_run)
-        if args.dry_run or not _sure(args, way):
+        if args.dry_run or not _sure(args):
             return 0 if args.dry_run else 1
         outcome = rewinding.go(session, keeper, way)
     for trouble in outcome.failed:
@@ -106,7 +113,8 @@ def _way(args: Namespace, entries: list[Entry], keeper: Snapshots) -> Way:
     if args.to and not args.to.isdecimal():
         return rewinding.at_snapshot(entries, keeper, name=args.to)
     number = int(args.to) if args.to else len(turns(entries)) - 1
-    return rewinding.before_turn(entries, keeper, number=number)
+    part = "conversation" if args.conversation_only else "all"
+    return rewinding.before_turn(entries, keeper, number=number, part=part)
 
 
 def _narrowed(args: Namespace, way: Way) -> Way:
@@ -114,13 +122,13 @@ def _narrowed(args: Namespace, way: Way) -> Way:
     if args.files_only:
         way = replace(way, to=0)
     if args.conversation_only:
-        way = replace(way, changes=(), theirs=())
+        way = replace(way, here=NONE, changes=(), theirs=())
     if args.overwrite:
         way = replace(way, changes=(*way.changes, *way.theirs), theirs=())
     return way
 
 
-def _sure(args: Namespace, way: Way) -> bool:
+def _sure(args: Namespace) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty():

@@ -143,14 +143,15 @@ def _below(top: Change, old: State, new: State) -> Iterator[Change]:
         if change.old == change.new and (change.new is None or not change.new.holes):
             continue
         before, after = old.filled(change.old, change.path), new.filled(change.new, change.path)
-        if hole(before) or hole(after) or (after is None and OBJECT.fullmatch(change.path)):
+        if hole(before) or hole(after):
             continue
         if before != after and not _alike(before, after):
             yield Change(change.path, before, after)
         inner, outer = old.children(before), new.children(after)
         for name in sorted(inner.keys() | outer.keys(), reverse=True):
             path = b"%s/%s" % (change.path.rstrip(b"/"), name)
-            waiting.append(Change(path, inner.get(name), outer.get(name)))
+            if name in outer or after is None or not OBJECT.fullmatch(path):
+                waiting.append(Change(path, inner.get(name), outer.get(name)))
 
 
 def hole(node: Node | None) -> bool:

@@ -88,12 +88,12 @@ class Scan:
                 weight += sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
             if count > MANY or weight > self._bounds.room // 4:
                 raise OSError(EFBIG, "there is too much in it", os.fsdecode(top))
-            for entry in () if again else entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if self._left_out(entry, device, extent):
-                        listed[entry.path] = None
-                    else:
-                        waiting.append(entry.path)
+            inner = [] if again else [e for e in entries if e.is_dir(follow_symlinks=False)]
+            for entry in inner:
+                if self._left_out(entry, device, extent):
+                    listed[entry.path] = None
+                else:
+                    waiting.append(entry.path)
         return listed
 
     def _look(self, folder: bytes) -> tuple[list[os.DirEntry[bytes]], dict[bytes, int] | None]:
@@ -101,20 +101,25 @@ class Scan:
         for _ in range(TRIES):
             try:
                 with os.scandir(folder) as found:
-                    entries = [entry for entry in found if not self._draft(entry)]
-                return entries, {entry.name: _mark(entry) for entry in entries}
+                    entries = list(found)
+                return entries, {
+                    entry.name: hash(
+                        (
+                            (s := entry.stat(follow_symlinks=False)).st_mode,
+                            s.st_size,
+                            s.st_mtime_ns,
+                            s.st_ctime_ns,
+                            s.st_ino,
+                        )
+                    )
+                    for entry in entries
+                }
             except FileNotFoundError:
                 continue  # a name went away between two looks
             except OSError:
                 break
         self.missed.append(folder)
         return [], None
-
-    def _draft(self, entry: os.DirEntry[bytes]) -> bool:
-        if not entry.name.startswith(DRAFT):
-            return False
-        self.drafts.append(entry.path)
-        return True
 
     def _left_out(self, entry: os.DirEntry[bytes], device: int, extent: Extent) -> bool:
         if entry.path == self._bounds.own or (extent == "work" and entry.name in AGAIN):
@@ -163,13 +168,18 @@ class Scan:
         before = {node.name: node for node in known.leaves if not node.holes} if known else {}
         leaves: list[Node] = []
         for name, mark in list(marks.items()):
-            if b"%s/%s" % (path.rstrip(b"/"), name) in skip:
+            if b"%s/%s" % (path.rstrip(b"/"), name) in skip or self._draft(path, name):
                 continue
             same = known is not None and known.marks.get(name) == mark
             leaf = before.get(name) if same else None
             leaf = leaf or self._leaf(path, name, extent, marks)
             leaves += [leaf] if leaf is not None else []
         return tuple(leaves)
+
+    def _draft(self, folder: bytes, name: bytes) -> bool:
+        if name.startswith(DRAFT):
+            self.drafts.append(b"%s/%s" % (folder, name))
+        return name.startswith(DRAFT)
 
     def _leaf(
         self, folder: bytes, name: bytes, extent: Extent, marks: dict[bytes, int] | None = None
@@ -221,11 +231,6 @@ class Scan:
     def _put(self, content: bytes) -> bytes:
         self._room -= len(content)
         return self._shelf.put(content)
-
-
-def _mark(entry: os.DirEntry[bytes]) -> int:
-    found = entry.stat(follow_symlinks=False)
-    return hash((found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
 
 
 def _stat(path: bytes) -> os.stat_result | None:

@@ -23,7 +23,8 @@ PATIENCE = 120.0
 """How many seconds to wait for another session that takes a snapshot."""
 TABLES = """
 pragma auto_vacuum = full;
-create table if not exists piece (name blob primary key, packed int, content blob) without rowid;
+pragma cache_size = -65536;
+create table if not exists piece (name blob primary key, packed int, content blob);
 create table if not exists snapshot (name text primary key, at real, why text, roots blob);
 create table if not exists folder (path blob primary key, seen blob) without rowid;
 """

@@ -17,6 +17,8 @@ WHAT = "snapshot"
 REWOUND = "after a rewind"
 REWINDING = "before a rewind"
 """Why a snapshot was taken, where that matters later."""
+NONE = "-"
+"""In place of a name, where only the conversation goes back."""
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -75,7 +77,7 @@ def marks(entries: Iterable[Entry]) -> list[Mark]:
                 ended += 1
             case Changed(what="snapshot", value=value):
                 name, _, why = value.partition(" ")
-                found.append(Mark(entry.seq, ended, name, why))
+                found += [Mark(entry.seq, ended, name, why)] if name != NONE else []
             case _:
                 pass
     return found
