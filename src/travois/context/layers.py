@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
-from travois.kernel.models import Model
-
-SMALLEST = 500
+LEAST = 250
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """How the window is kept in bounds. Tokens, unless said otherwise; shares are of the window."""
+    """How the window is kept in bounds. Numbers are tokens; they are the most of each thing.
+
+    In a small window each also keeps to its share of the room between head and threshold.
+    """
 
     offload: bool = True
     clear: bool = True
@@ -35,23 +37,18 @@ class Layers(msgspec.Struct, frozen=True):
     cold: int = 60_000
     """A conversation beyond this is compacted when the cache is gone anyway."""
 
-    def fitted(self, model: Model) -> Layers:
-        """The same choices with numbers that suit the model's window."""
-        share = model.window / 200_000
-        if share >= 1:
-            return self
-        return msgspec.structs.replace(
-            self,
-            result=_fit(self.result, share * 2),
-            reply=_fit(self.reply, share * 2),
-            shown=_fit(self.shown, share * 2),
-            tail=_fit(self.tail, share * 2),
-            ledger=_fit(self.ledger, share * 2),
-            names=_fit(self.names, share * 2),
-            contents=_fit(self.contents, share * 2),
-        )
+    def fitted(self, room: int) -> Layers:
+        """The same choices where there is only so much room."""
+        fits = {name: min(getattr(self, name), int(room * share)) for name, share in SHARES}
+        return replace(self, **{name: max(LEAST, most) for name, most in fits.items()})
 
 
-def _fit(number: int, share: float) -> int:
-    """A number for a smaller window: it shrinks only where it would take too much of it."""
-    return max(SMALLEST // 2, min(number, round(number * share)))
+SHARES = (
+    ("result", 0.1),
+    ("reply", 0.3),
+    ("shown", 0.04),
+    ("tail", 0.3),
+    ("ledger", 0.2),
+    ("names", 0.08),
+    ("contents", 0.04),
+)

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from travois.context.compact import OPENING, Cut, Trigger, cut
 from travois.context.layers import Layers
 from travois.engine.agent import Agent
+from travois.engine.briefing import reloaded
 from travois.engine.fork import inquire
 from travois.engine.ports import Warned
-from travois.engine.room import limit, model
+from travois.engine.restore import SHARE, Held, recent, restored
+from travois.engine.room import fitted, limit, model
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Compacted, Entry, Failed, Noted
 from travois.kernel.tokens import (
@@ -38,13 +40,15 @@ async def compact(
     began = agent.clock()
     prose = await _prose(agent, trigger=trigger, focus=focus)
     usual = min(limit(agent), stop_at(model(agent)))
-    fact = _shorter(agent, trigger=trigger, prose=prose, goal=goal or usual)
+    held = await recent(agent, agent.session.history())
+    fact = _shorter(agent, trigger=trigger, prose=prose, goal=goal or usual, held=held)
     if fact is None:
         _decline(agent)
         return None
     fact = replace(fact, seconds=max(0.0, agent.clock() - began))
     agent.session.append(fact)
     agent.session.emit(Warned(receipt(fact)))
+    await reloaded(agent)
     return fact
 
 
@@ -67,16 +71,20 @@ def receipt(fact: Compacted) -> str:
     return f"compacted ({fact.trigger}): {saved}; {len(fact.files)} spans set aside, none lost"
 
 
-def _shorter(agent: Agent, *, trigger: Trigger, prose: str, goal: int) -> Compacted | None:
+def _shorter(
+    agent: Agent, *, trigger: Trigger, prose: str, goal: int, held: tuple[Held, ...]
+) -> Compacted | None:
     """The fact that brings the conversation below its limit with the longest tail that does."""
-    layers = agent.layers.fitted(model(agent))
+    room = SHARE * model(agent).window / ratio(agent.session.view)
+    layers = fitted(agent)
     before, best = context_tokens(agent.session.view), None
     entries = agent.session.history()
     for rung in RUNGS:
         parted = cut(agent.session.view, tail=round(layers.tail * rung))
         if parted is None:
             continue
-        fact = _fact(agent, parted, entries, layers=layers, prose=prose)
+        files = restored(held, parted.kept, budget=round(room * rung))
+        fact = _fact(agent, parted, entries, layers=layers, prose=prose, restored=files)
         fact = replace(fact, trigger=trigger, before=before)
         if fact.after < before and (best is None or fact.after < best.after):
             best = fact
@@ -86,7 +94,13 @@ def _shorter(agent: Agent, *, trigger: Trigger, prose: str, goal: int) -> Compac
 
 
 def _fact(
-    agent: Agent, parted: Cut, entries: list[Entry], *, layers: Layers, prose: str
+    agent: Agent,
+    parted: Cut,
+    entries: list[Entry],
+    *,
+    layers: Layers,
+    prose: str,
+    restored: tuple[Text, ...],
 ) -> Compacted:
     """The summary of what gives way, and where each part of it can be read."""
     from travois.context import ledger, names, spans
@@ -101,7 +115,7 @@ def _fact(
     found = names.index(parted.dropped, budget=layers.names, skip=told.text + kept)
     parts = [OPENING, told.text, prose, found, spans.contents(pieces, files)]
     text = "\n\n".join(part for part in parts if part)
-    blocks = (*agent.baseline(), Text(text))
+    blocks = (*agent.baseline(), Text(text), *restored)
     epoch = agent.session.view.epoch
     head = head_tokens(epoch) if epoch else 0
     after = head + sum(estimate(block.text) for block in blocks)

@@ -6,7 +6,7 @@ from travois.context.compact import Trigger
 from travois.context.offload import oversize, preview
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact, prepare
-from travois.engine.room import cold, limit, model
+from travois.engine.room import cold, fitted, limit, model
 from travois.kernel.facts import Offloaded
 from travois.kernel.tokens import context_tokens, stop_at
 
@@ -27,7 +27,7 @@ async def relieve(agent: Agent) -> None:
 
 def offload(agent: Agent) -> None:
     """Store the results that are too large to be shown whole."""
-    view, layers = agent.session.view, agent.layers.fitted(model(agent))
+    view, layers = agent.session.view, fitted(agent)
     for found in list(oversize(view, layers)):
         path = agent.world.spill(f"{found.call}-result", found.text.encode(errors="replace"))
         nonce = f"{int(agent.chance() * 0xFFFFFF):06x}"

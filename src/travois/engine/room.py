@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from travois.context.layers import Layers
 from travois.engine.agent import Agent
 from travois.kernel.models import Model
-from travois.kernel.tokens import compact_at
+from travois.kernel.tokens import compact_at, head_tokens
 
 LIFETIMES = {"5m": 300.0, "1h": 3_600.0}
 
@@ -20,6 +21,12 @@ def limit(agent: Agent) -> int:
     """The size at which compaction starts."""
     own, chosen = compact_at(model(agent)), agent.layers.threshold
     return min(own, chosen) if chosen else own
+
+
+def fitted(agent: Agent) -> Layers:
+    """The layers' numbers, as they suit the room that there is."""
+    epoch = agent.session.view.epoch
+    return agent.layers.fitted(limit(agent) - (head_tokens(epoch) if epoch else 0))
 
 
 def cold(agent: Agent) -> bool:
