@@ -75,7 +75,7 @@ def _sections(ledger: Ledger) -> Iterator[Section]:
     yield Section("Tasks closed", lambda n: finished[::-1], 0.05, 8)
     title = f"Files changed (in {_line(ledger.cwd)})" if ledger.cwd else "Files changed"
     yield Section(title, lambda n: _files(changed, ledger.cwd), 0.10, 4)
-    checks = tuple(f"- {_line(c.command)}: {_ended(c)}" for c in ledger.checks)
+    checks = tuple(f"- {_line(c.command, 300)}: {_ended(c)}" for c in ledger.checks)
     yield Section("Checks, the newest first", lambda n: checks, 0.06, 5)
     errors = tuple(f"- {_line(e.headline)} (in: {_line(e.during, 60)})" for e in ledger.errors)
     yield Section("Errors seen, the newest first", lambda n: errors, 0.07, 6)

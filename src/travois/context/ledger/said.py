@@ -21,7 +21,7 @@ RULE = re.compile(
     r"|^(?:avoid|prefer)\b"
 )
 NO_RULE = re.compile(
-    r"(?i)\?\s*$|\b(?:i|we|you|they|it|that|which|why|who) (?:do not|don't|dont)\b"
+    r"(?i)\?\s*$|^(?://|/\*|\|)|\b(?:i|we|you|they|it|that|which|why|who) (?:do not|don't|dont)\b"
 )
 
 
