@@ -9,7 +9,7 @@ import anyio
 from travois.app.opening import Found, Place
 from travois.app.options import Options
 from travois.engine.agent import Agent
-from travois.engine.heard import Hooks
+from travois.engine.heard import SILENCE, Hooks
 from travois.engine.hooked import Hook, parse
 from travois.store.settings import Loaded
 
@@ -63,5 +63,7 @@ async def end(agent: Agent, *, typed: bool) -> tuple[str, ...]:
     from travois.engine.hooks import fire
     from travois.engine.occasions import SessionEnd
 
+    heard = SILENCE
     with anyio.CancelScope(shield=True):
-        return (await fire(agent, SessionEnd("prompt_input_exit" if typed else "other"))).messages
+        heard = await fire(agent, SessionEnd("prompt_input_exit" if typed else "other"))
+    return heard.messages
