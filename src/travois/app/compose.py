@@ -10,9 +10,11 @@ from random import random
 import msgspec
 
 from travois.app import fencing, hooking, rights
-from travois.app.opening import Place, damage, open_log, settle
+from travois.app.opening import Place, around, damage, open_log, settle
 from travois.app.options import Options
 from travois.engine.agent import Agent, Limits, Patience, World
+from travois.engine.briefing import again
+from travois.engine.judged import hiding
 from travois.engine.ports import Answer, Model, Person, Question, Warned
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
@@ -30,6 +32,7 @@ from travois.store import home as homes
 from travois.store import project as projects
 from travois.store import trust
 from travois.store.blobs import Blobs
+from travois.store.instructions import Library, Places
 from travois.store.layers import Value, load
 from travois.store.settings import Loaded
 from travois.store.snapshots import Snapshots
@@ -107,6 +110,9 @@ async def gather(
             chance=random,
         )
         agent.keeper = _keeper(place, options, agent)
+        agent.around = lambda: around(place, options, cwd=session.state.get("cwd", ""))
+        agent.library = _library(place, loaded, agent)
+        agent.baseline = lambda: again(agent)
         notices = (
             *((fence.line,) if fence.line else ()),
             *loaded.notices,
@@ -144,6 +150,24 @@ def _keeper(place: Place, options: Options, agent: Agent) -> Snapshots | None:
         folders=agent.guard.folders,
         tell=lambda text: agent.session.emit(Warned(text)),
     )
+
+
+def _library(place: Place, loaded: Loaded, agent: Agent) -> Library:
+    """The instruction files of this user and this place."""
+    person = os.environ.get("HOME", "")
+    claude = os.environ.get("CLAUDE_CONFIG_DIR") or (person and f"{person}/.claude")
+    codex = os.environ.get("CODEX_HOME") or (person and f"{person}/.codex")
+    places = Places(
+        place.cwd,
+        place.project.root,
+        folders=agent.guard.folders,
+        own=str(place.home.path),
+        claude=claude,
+        codex=codex,
+        excluded=loaded.settings.claude_md_excludes,
+        trusted=loaded.trust == "trusted",
+    )
+    return Library(places, hidden=hiding(agent.guard, "Read", root=place.cwd))
 
 
 def _flags(options: Options) -> dict[str, Value]:

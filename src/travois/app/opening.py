@@ -149,7 +149,7 @@ def settle(
     """Bring the session to a state from which a turn can start, whatever happened before."""
     if session.view.epoch is None:
         session.append(Epoch(card, _system(options), _specs(tools)))
-        session.append(baseline(_around(place, options)))
+        session.append(baseline(around(place, options)))
         return
     answer_open(session, started=UNKNOWN)
     if session.last is not None and not isinstance(session.last.fact, Ended | Opened | Changed):
@@ -179,9 +179,10 @@ def _specs(tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
     return tuple(ToolSpec(tool.name, tool.description, schema(tool.args)) for tool in tools)
 
 
-def _around(place: Place, options: Options) -> Surroundings:
+def around(place: Place, options: Options, *, cwd: str = "") -> Surroundings:
+    """Where a session stands at the moment."""
     return Surroundings(
-        cwd=place.cwd,
+        cwd=cwd or place.cwd,
         platform=sys.platform,
         date=strftime("%Y-%m-%d", localtime()),
         branch=_branch(place.project.root),
@@ -191,8 +192,11 @@ def _around(place: Place, options: Options) -> Surroundings:
 
 def _branch(root: str) -> str:
     """The branch that is checked out, without starting git."""
+    git = Path(root, ".git")
     try:
-        head = Path(root, ".git", "HEAD").read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        if git.is_file():
+            git = Path(root, git.read_text("utf-8").removeprefix("gitdir:").strip())
+        head = (git / "HEAD").read_text("utf-8").strip()
+    except (OSError, ValueError):
         return ""
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""

@@ -11,8 +11,9 @@ import anyio
 import msgspec
 
 from travois.context.layers import Layers
+from travois.context.sources import Surroundings
 from travois.engine.heard import Hooks
-from travois.engine.ports import Blobs, Files, Keeper, Model, Person, Processes, Web
+from travois.engine.ports import Blobs, Files, Keeper, Library, Model, Person, Processes, Web
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Text
@@ -80,6 +81,10 @@ class Agent(msgspec.Struct):
     remember: Callable[[tuple[str, ...]], None] = lambda rules: None
     """Keeps rules that a person made by an answer, for later sessions."""
     layers: Layers = Layers()
+    around: Callable[[], Surroundings] | None = None
+    """Where the session stands at the moment; none if the model need not know."""
+    library: Library | None = None
+    """Where instruction files are read; none if there are none."""
     baseline: Callable[[], tuple[Text, ...]] = tuple
     """What the model is told again after a compaction, as it stands then: rules, surroundings."""
     background: Callable[[Callable[[], Awaitable[None]]], None] | None = None

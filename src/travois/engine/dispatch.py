@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from travois.engine import gate, hooks
 from travois.engine.agent import Agent, World
+from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use
 from travois.engine.ground import resolved, understood
 from travois.engine.judged import JudgedFiles, hiding
@@ -46,7 +47,7 @@ class Unfit(msgspec.Struct, frozen=True):
 async def act(agent: Agent) -> None:
     """Answer every open call; what cannot collide runs side by side."""
     waiting = list(open_calls(agent.session.view))
-    asked = bool(waiting)
+    asked, ran = bool(waiting), list[Ready]()
     while waiting and not agent.halt:
         batch = _batch(agent, waiting)
         del waiting[: len(batch) or 1]
@@ -56,6 +57,8 @@ async def act(agent: Agent) -> None:
             agent.session.sync()
         await keep(agent, [ready for ready, ruling in allowed if not ruling.trial])
         await _run(agent, allowed)
+        ran += (ready for ready, _ in allowed)
+    await touch(agent, ran)
     if agent.hooks is not None and asked and not agent.halt:
         await hooks.batch(agent)
 

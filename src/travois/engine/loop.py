@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 
 from travois.engine.agent import Agent
+from travois.engine.briefing import brief
 from travois.engine.dispatch import act
 from travois.engine.hooks import gave_up, sent_back, welcomed
 from travois.engine.keeping import settle
@@ -36,6 +37,7 @@ async def turn(agent: Agent) -> EndedWhy:
     why: EndedWhy = "crashed"
     try:
         answer_open(session, started=UNKNOWN)
+        await brief(agent)
         agent.halt = await admit(agent) or agent.halt
         while await unfinished(agent):
             if stop := exhausted(agent, asked):

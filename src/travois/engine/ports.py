@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from travois.context.instructions import Found, Kind
 from travois.engine.outcome import Attempt, Captured, Completed
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
@@ -200,6 +201,21 @@ class Keeper(Protocol):
         Returns its name; taking one when nothing has changed costs little and gives the last name.
         Raises OSError if it could not be taken.
         """
+        ...
+
+
+# --- instruction files ----------------------------------------------------------------------------
+
+
+class Library(Protocol):
+    """Instruction files, as they are on disk at the moment."""
+
+    def standing(self, also: Mapping[str, Kind] | None = None) -> Found:
+        """Those that always count here, and these besides, by path."""
+        ...
+
+    def touched(self, paths: Iterable[str]) -> Found:
+        """Those that count besides once these files are worked with."""
         ...
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from travois.store.reading import Layer, known
 from travois.store.settings import ModeName
 
-HONOURED = ("permissions.", "env.", "sandbox.", "model", "disableAllHooks")
+HONOURED = ("permissions.", "env.", "sandbox.", "model", "disableAllHooks", "claudeMdExcludes")
 HOOKED = frozenset(("allowedHttpHookUrls", "httpHookAllowedEnvVars"))
 MODE = "permissions.defaultMode"
 

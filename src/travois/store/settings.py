@@ -119,6 +119,8 @@ class Settings(Part, frozen=True):
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
     sandbox: Sandbox = Sandbox()
+    claude_md_excludes: tuple[str, ...] = ()
+    """Patterns of instruction files, by absolute path, that are not wanted."""
     disable_all_hooks: bool = False
     """But those of the machine's administrator."""
     allowed_http_hook_urls: tuple[str, ...] = ()

@@ -1,0 +1,224 @@
+"""Instruction files: how the user and the project want the work to be done.
+
+Model sees: each file with its path and its text as it is on disk, never shortened by a compaction.
+Tokens: at most 40,000 and a fifth of the window; of files beyond that their beginning and path.
+Cache: never moves the prefix; they stand in notes, and after a compaction in its summary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from travois.context.sources import plain
+from travois.kernel.blocks import Text
+from travois.kernel.facts import User
+from travois.kernel.tokens import estimate
+from travois.kernel.view import Item
+
+Kind = Literal["Managed", "User", "Project", "Local"]
+"""Who wrote a file, by the names that hooks know."""
+Reason = Literal["session_start", "nested_traversal", "path_glob_match", "include", "compact"]
+TAG = "<instructions>"
+INTRO = (
+    "How the user and the project want you to work, file by file as they are on disk. Follow them "
+    "where they differ from your habits; where two files disagree, the later one counts."
+)
+MOST = 40_000
+SHARE = 5
+"""They may take this part of the window."""
+HEAD = 60
+"""A beginning of fewer tokens than this is one line."""
+LINE = 200
+PATTERNS = 1_000
+"""How many patterns the braces of one may stand for."""
+LONGEST = 1_000
+
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+COMMENT = re.compile(r" {0,3}<!--")
+SPAN = re.compile(r"``[^\n]*?``|`[^`\n]*`")
+IMPORT = re.compile(r"(?<!\S)@((?:[^\s\\`]|\\ )+)")
+FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+PATHS = re.compile(r"^paths:[ \t]*(.*)\n?((?:[ \t]*-[ \t].*\n?)*)", re.MULTILINE)
+LISTED = re.compile(r"^[ \t]*-[ \t]+(.*)$", re.MULTILINE)
+COMMA = re.compile(r",\s*(?![^{}]*\})")
+BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+class Instruction(msgspec.Struct, frozen=True):
+    """One file as the model is shown it."""
+
+    path: str
+    text: str
+    kind: Kind
+    reason: Reason = "session_start"
+    by: str = ""
+    """The path of the file that brought it: itself, or the one that imports it."""
+
+    @property
+    def mark(self) -> str:
+        """A digest of the text, which the text itself cannot hold."""
+        return sha256(self.text.encode(errors="replace")).hexdigest()[:16]
+
+    @property
+    def opening(self) -> str:
+        """The line before the text: once it was said, the model knows this version."""
+        path = plain(self.path).replace('"', "\\x22")
+        return f'<file path="{path}" from="{self.kind.lower()}" sha256="{self.mark}">'
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Files in the order in which they count, and what the user should know of others."""
+
+    files: tuple[Instruction, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    """Files as one text, and the paths of those that are not shown whole."""
+
+    text: str = ""
+    cut: tuple[str, ...] = ()
+
+
+def room(window: int) -> int:
+    """How many tokens instructions may take."""
+    return min(MOST, window // SHARE)
+
+
+def render(files: Sequence[Instruction], *, budget: int) -> Rendered:
+    """These files in their order; where they are too long together, the longest are cut."""
+    if not files:
+        return Rendered()
+    heads = _heads(files, budget)
+    parts = [_shown(file, heads.get(file.path)) for file in files]
+    return Rendered("\n".join((TAG, INTRO, *parts, "</instructions>")), tuple(heads))
+
+
+def untold(files: Iterable[Instruction], items: Iterable[Item]) -> tuple[Instruction, ...]:
+    """The files that the conversation does not show as they are."""
+    notes = [
+        block.text
+        for item in items
+        if isinstance(item.fact, User) and item.fact.origin == "note"
+        for block in item.fact.content
+        if isinstance(block, Text) and block.text.startswith(TAG)
+    ]
+    return tuple(file for file in files if not any(file.opening in note for note in notes))
+
+
+def beginning(lines: Sequence[str], tokens: int) -> int:
+    """How many of these lines fit."""
+    for count, line in enumerate(lines):
+        tokens -= estimate(line)
+        if tokens < 0:
+            return count
+    return len(lines)
+
+
+def _heads(files: Sequence[Instruction], budget: int) -> dict[str, int]:
+    """For each file that is not shown whole, how many tokens its beginning may have."""
+    sizes = {file.path: estimate(file.text) for file in files}
+    cut: list[str] = []
+    for file in sorted(files, key=lambda file: (file.kind != "Managed", sizes[file.path])):
+        if sizes[file.path] <= budget:
+            budget -= sizes[file.path]
+        else:
+            cut.append(file.path)
+    return {path: budget // len(cut) for path in cut}
+
+
+def _shown(file: Instruction, tokens: int | None) -> str:
+    body = file.text
+    if tokens is not None:
+        lines = body.splitlines(keepends=True)
+        count = beginning(lines, tokens) if tokens >= HEAD else 0
+        head = "".join(lines[:count]) or f"{lines[0].rstrip()[:LINE]}\n"
+        body = f"{head}[{count or 1} of {len(lines)} lines. Read {plain(file.path)} for the rest.]"
+    return f"{file.opening}\n{body}\n</file {file.mark}>"
+
+
+# --- what a file says -----------------------------------------------------------------------------
+
+
+def uncommented(text: str) -> str:
+    """The text without HTML comments that begin a line; in code they stay."""
+    return "".join(line for line, _ in _lines(text))
+
+
+def imports(text: str) -> tuple[str, ...]:
+    """The paths that the text names as `@path`, but not in code."""
+    prose = "".join(line for line, code in _lines(text) if not code)
+    found = (name.replace("\\ ", " ") for name in IMPORT.findall(SPAN.sub("", prose)))
+    return tuple(dict.fromkeys(found))
+
+
+def only_imports(text: str) -> bool:
+    """Whether the text says nothing itself."""
+    return all(IMPORT.fullmatch(word) for word in text.split())
+
+
+def scope(text: str) -> tuple[str, ...]:
+    """The patterns of the files that a rule is about, from its front matter; none for all."""
+    front = FRONT.match(text)
+    found = PATHS.search(front[1]) if front else None
+    if found is None:
+        return ()
+    inline = found[1].strip().removeprefix("[").removesuffix("]")
+    listed = (*COMMA.split(inline), *LISTED.findall(found[2]))
+    return tuple(glob for word in listed if (glob := word.strip().strip("'\"")))
+
+
+def fits(pattern: str, path: str) -> bool:
+    """Whether a pattern with `*`, `**` and braces means this path, all of it."""
+    return any(_walked(one.split("/"), path.split("/")) for one in _expanded(pattern))
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Each line that is in no comment, and whether it is code."""
+    fence, comment = "", list[str]()
+    for line in text.splitlines(keepends=True):
+        if comment or (not fence and COMMENT.match(line)):
+            comment.append(line)
+            if "-->" in line:
+                rest = "".join(comment).partition("-->")[2]
+                comment = []
+                yield from [(rest, False)] if rest.strip() else []
+            continue
+        found = FENCE.match(line)
+        yield line, bool(fence or found)
+        if found and not fence:
+            fence = found[1]
+        elif found and found[1].startswith(fence) and line.strip() == found[1]:
+            fence = ""
+    yield from ((line, False) for line in comment)
+
+
+def _expanded(pattern: str) -> list[str]:
+    done, waiting = list[str](), [pattern[:LONGEST]]
+    while waiting and len(done) < PATTERNS:
+        one = waiting.pop()
+        if found := BRACES.search(one):
+            before, after = one[: found.start()], one[found.end() :]
+            waiting += (before + choice + after for choice in found[1].split(","))
+        else:
+            done.append(one)
+    return done
+
+
+def _walked(pattern: list[str], path: list[str]) -> bool:
+    """Follow all readings of a pattern at once, so that no pattern takes long."""
+    at = {0}
+    for part in pattern:
+        if part == "**":
+            at = set(range(min(at), len(path) + 1))
+        else:
+            at = {i + 1 for i in at if i < len(path) and fnmatchcase(path[i], part)}
+        if not at:
+            return False
+    return len(path) in at

@@ -1,0 +1,109 @@
+"""Telling the model what it should know and can change: surroundings and instruction files.
+
+What it was told is what the conversation shows, so nothing is told twice, also after a resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from travois.context.instructions import Instruction, Kind, Reason, render, room, untold
+from travois.context.sources import baseline, updated
+from travois.engine import hooks
+from travois.engine.agent import Agent
+from travois.engine.consent import Ready
+from travois.engine.occasions import InstructionsLoaded
+from travois.engine.ports import Warned
+from travois.engine.room import model
+from travois.kernel.blocks import Text, words
+from travois.kernel.facts import Changed, User
+
+NESTED = "instructions:"
+"""State of the session: files that count since something near them was touched, by path."""
+NEAR = 4
+"""The part of the room for instructions that those of one moment may take."""
+KINDS: dict[str, Kind] = {"Managed": "Managed", "User": "User", "Local": "Local"}
+
+
+async def brief(agent: Agent) -> None:
+    """Before a prompt, tell what is not as the model was told: at first, that is everything."""
+    if not any(said.origin == "human" for said in agent.inbox):
+        return
+    view = agent.session.view
+    if agent.around is not None and (note := updated(agent.around(), view.items)):
+        agent.session.append(note)
+    if agent.library is None:
+        return
+    found = agent.library.standing(nested(agent))
+    fresh = untold(found.files, view.items)
+    for notice in found.notices if fresh or view.replied < 0 else ():
+        agent.session.emit(Warned(notice))
+    await _tell(agent, fresh, budget=room(model(agent).window))
+
+
+async def touch(agent: Agent, done: Iterable[Ready]) -> None:
+    """After calls, tell what counts for the files that they touched, once."""
+    if agent.library is None:
+        return
+    paths = tuple(dict.fromkeys(path for ready in done for path in _paths(ready)))
+    if not paths:
+        return
+    found, known = agent.library.touched(paths), nested(agent)
+    fresh = tuple(file for file in found.files if file.by not in known)
+    for path, kind in {file.by: file.kind for file in fresh}.items():
+        agent.session.append(Changed(f"{NESTED}{path}", kind))
+    for notice in found.notices if fresh else ():
+        agent.session.emit(Warned(notice))
+    await _tell(agent, fresh, budget=room(model(agent).window) // NEAR)
+
+
+def again(agent: Agent) -> tuple[Text, ...]:
+    """All of it as it stands at the moment, for the place of a conversation that gives way."""
+    blocks: list[str] = []
+    if agent.around is not None:
+        blocks.append(words(baseline(agent.around()).content))
+    if agent.library is not None:
+        files = agent.library.standing(nested(agent)).files
+        blocks.append(render(files, budget=room(model(agent).window)).text)
+    return tuple(Text(agent.session.secrets.redacted(text)) for text in blocks if text)
+
+
+async def reloaded(agent: Agent) -> None:
+    """Let hooks hear that all instruction files were read again."""
+    if agent.library is not None and agent.hooks is not None:
+        await _heard(agent, agent.library.standing(nested(agent)).files, reason="compact")
+
+
+def nested(agent: Agent) -> dict[str, Kind]:
+    """The files that count besides the standing ones, with who wrote them."""
+    state = agent.session.state.items()
+    return {
+        key.removeprefix(NESTED): KINDS.get(kind, "Project")
+        for key, kind in state
+        if key.startswith(NESTED)
+    }
+
+
+async def _tell(agent: Agent, files: tuple[Instruction, ...], *, budget: int) -> None:
+    if not files:
+        return
+    told = render(files, budget=budget)
+    agent.session.append(User((Text(told.text),), origin="note"))
+    for path in told.cut:
+        agent.session.emit(Warned(f"{path} is too long: the model sees its first lines only"))
+    await _heard(agent, files)
+
+
+async def _heard(
+    agent: Agent, files: Iterable[Instruction], *, reason: Reason | None = None
+) -> None:
+    for file in files if agent.hooks is not None else ():
+        await hooks.fire(agent, InstructionsLoaded(file.path, file.kind, reason or file.reason))
+
+
+def _paths(ready: Ready) -> Iterator[str]:
+    """The files that a call names, itself or in a command line."""
+    inner = (access for plan in ready.plans for access in plan.accesses)
+    for access in (*ready.accesses, *inner):
+        if access.kind in ("read", "write") and access.scope == "one":
+            yield access.target

@@ -1,0 +1,143 @@
+"""What comes back after a compaction: the files worked with last, as they are on disk by then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from travois.context.instructions import beginning
+from travois.context.ledger.acts import Act, acts
+from travois.context.sources import plain
+from travois.engine.agent import Agent
+from travois.engine.briefing import nested
+from travois.engine.ground import home, real
+from travois.engine.ports import digest
+from travois.engine.tool import Refusal
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Changed, Entry, Result
+from travois.kernel.tokens import estimate
+from travois.kernel.view import Item
+from travois.policy.access import Access
+from travois.policy.judge import judge
+from travois.policy.paths import inside
+from travois.policy.rules import Use
+
+SEEN = "seen:"
+FILES = 5
+READ = 12
+"""How many are looked at, as some of them may not need to come back."""
+EACH = 5_000
+LEAST = 100
+"""Fewer tokens of a file than this are not worth their place."""
+SHARE = 0.12
+"""How much of the window they may take together."""
+LARGEST = 1 << 20
+INTRO = (
+    "Files that you worked with last, as they are on disk at this moment: there is no need to "
+    "read them again. The rest of a file that is cut can be read with offset."
+)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A file that was worked with, and the entries whose results showed it whole."""
+
+    path: str
+    text: str
+    first: int = 1
+    """The line from which on it was read last."""
+    shown: tuple[int, ...] = ()
+    same: bool = True
+    """Whether it is what the model knows."""
+
+
+class Work(msgspec.Struct):
+    """What is on record of a file."""
+
+    known: str = ""
+    first: int = 1
+    shown: tuple[int, ...] = ()
+
+
+async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
+    """The files worked with last that may be shown, the last first."""
+    if not agent.layers.restore:
+        return ()
+    instructing = set(nested(agent))
+    if agent.library is not None:
+        instructing |= {file.path for file in agent.library.standing().files}
+    found: list[Held] = []
+    for path, work in _worked(entries).items():
+        data = await _content(agent, path) if path not in instructing else b""
+        if data and b"\0" not in data:
+            text = agent.session.secrets.redacted(data.decode("utf-8", errors="replace"))
+            same = digest(data) == work.known
+            found.append(Held(path, text, work.first, work.shown, same))
+        if len(found) == READ:
+            break
+    return tuple(found)
+
+
+def restored(held: Iterable[Held], kept: Iterable[Item], *, budget: int) -> tuple[Text, ...]:
+    """A text with as many of these files as there is room for; not those that are still shown."""
+    visible = {item.seq for item in kept}
+    missing = [one for one in held if not one.same or visible.isdisjoint(one.shown)]
+    parts: list[str] = []
+    for one in missing[:FILES]:
+        part = _shown(one, min(EACH, budget)) if budget >= LEAST else ""
+        budget -= estimate(part)
+        parts += [part] if part else []
+    body = "\n".join(reversed(parts))
+    return (Text(f"<files>\n{INTRO}\n{body}\n</files>"),) if parts else ()
+
+
+def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
+    """All files that were read or changed whole, by path, the last first."""
+    done = {act.seq: act for act in acts(entries)}
+    found: dict[str, Work] = {}
+    act: Act | None = None
+    for entry in entries:
+        match entry.fact:
+            case Result():
+                act = done.get(entry.seq)
+            case Changed(what=what, value=value) if what.startswith(SEEN):
+                work = found.pop(what, Work())
+                work.known = value
+                found[what] = work
+                if act is not None and act.kind in ("read", "write"):
+                    first = act.args.get("offset")
+                    work.first = first if isinstance(first, int) and first > 0 else 1
+                    work.shown += (act.seq,)
+            case _:
+                pass
+    return {what.removeprefix(SEEN): found[what] for what in reversed(found)}
+
+
+async def _content(agent: Agent, path: str) -> bytes:
+    """What is in a file that may be read without a question; nothing if it may not."""
+    try:
+        place = real(path)
+        use = Use("Read", (Access("read", place, spelt=path),), agent.world.root, home())
+        free = any(inside(place, folder) for folder in agent.guard.folders)
+        if not free or judge(agent.guard, use).effect != "allow":
+            return b""
+        found = await agent.world.files.stat(place)
+        if found is None or found.kind != "file" or found.size > LARGEST:
+            return b""
+        return await agent.world.files.read(place)
+    except (OSError, Refusal):
+        return b""
+
+
+def _shown(one: Held, tokens: int) -> str:
+    """A file from where it was read on, as far as there is room; nothing if not a line fits."""
+    lines = one.text.splitlines(keepends=True)
+    start = one.first - 1 if estimate(one.text) > tokens and one.first <= len(lines) else 0
+    count = beginning(lines[start:], tokens)
+    if not count:
+        return ""
+    mark = digest(one.text.encode(errors="replace"))[:16]
+    where = f"{start + 1}-{start + count} of {len(lines)}"
+    body = "".join(lines[start : start + count]).removesuffix("\n")
+    name = plain(one.path).replace('"', "\\x22")
+    return f'<file path="{name}" lines="{where}" mark="{mark}">\n{body}\n</file {mark}>'
