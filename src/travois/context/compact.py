@@ -34,6 +34,11 @@ class Cut(msgspec.Struct, frozen=True):
     kept: tuple[Item, ...]
 
     @property
+    def fresh(self) -> tuple[Item, ...]:
+        """What gives way for the first time: an earlier summary is made anew, not kept."""
+        return tuple(item for item in self.dropped if not is_summary(item))
+
+    @property
     def first(self) -> int:
         """The entry of the first item that gives way."""
         return self.dropped[0].seq
@@ -56,7 +61,7 @@ def cut(view: View, *, tail: int) -> Cut | None:
         index += 1
     while 0 < index < limit and not _whole(items, index):
         index += 1
-    if index <= 0 or (index == 1 and _is_summary(items[0])):
+    if index <= 0 or (index == 1 and is_summary(items[0])):
         return None
     return Cut(tuple(items[:index]), tuple(items[index:]))
 
@@ -80,7 +85,7 @@ def starting(view: View, seq: int) -> Cut | None:
 
 
 def _newest(items: Sequence[Item]) -> int:
-    """Where that begins which the model has yet to answer: a prompt, or calls with their results."""
+    """Where that begins which the model has yet to answer: a prompt, or calls with results."""
     index = len(items)
     while index > 0 and isinstance(items[index - 1].fact, User):
         index -= 1
@@ -101,6 +106,7 @@ def _whole(items: Sequence[Item], index: int) -> bool:
     return not (isinstance(before, Assistant) and calls(before.content))
 
 
-def _is_summary(item: Item) -> bool:
+def is_summary(item: Item) -> bool:
+    """Whether an item is what an earlier compaction left."""
     fact = item.fact
-    return isinstance(fact, User) and fact.origin == "note" and OPENING in str(fact.content[:2])
+    return isinstance(fact, User) and fact.origin == "note" and OPENING in str(fact.content)

@@ -1,4 +1,9 @@
-"""Which layers are on, and their numbers: each can be turned off alone."""
+"""Which layers are on, and their numbers: each can be turned off alone.
+
+Model sees: nothing of this.
+Tokens: these numbers bound those of all layers.
+Cache: never moves the prefix.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +26,11 @@ class Layers(msgspec.Struct, frozen=True):
     draft: bool = True
     """Whether the model may add prose to what rules have gathered."""
     restore: bool = True
-    result: int = 6_000
+    result: int = 5_000
     """A result beyond this is stored, and its head and tail shown."""
     reply: int = 24_000
     """All results of one reply together."""
-    shown: int = 2_000
+    shown: int = 2_500
     """How much of a stored result is shown."""
     tail: int = 25_000
     """How much of the newest conversation a compaction keeps word for word."""
@@ -34,7 +39,7 @@ class Layers(msgspec.Struct, frozen=True):
     contents: int = 2_000
     threshold: int = 0
     """Where compaction starts; zero means where the window asks for it."""
-    cold: int = 60_000
+    cold: int = 45_000
     """A conversation beyond this is compacted when the cache is gone anyway."""
 
     def fitted(self, room: int) -> Layers:
@@ -44,10 +49,10 @@ class Layers(msgspec.Struct, frozen=True):
 
 
 SHARES = (
-    ("result", 0.1),
+    ("result", 0.075),
     ("reply", 0.3),
     ("shown", 0.04),
-    ("tail", 0.3),
+    ("tail", 0.15),
     ("ledger", 0.2),
     ("names", 0.08),
     ("contents", 0.04),

@@ -53,16 +53,16 @@ def split(items: Sequence[Item]) -> tuple[Span, ...]:
     return (*spans, *_spans(held, doings)) if held else tuple(spans)
 
 
-def contents(spans: Sequence[Span], paths: Sequence[str]) -> str:
-    """The list of these spans by the paths of their files; of many, the older ones share lines."""
-    pairs = list(zip(spans, paths, strict=True))
+def contents(titles: Sequence[str], paths: Sequence[str]) -> str:
+    """The list of spans by the paths of their files; of many, the older ones share lines."""
+    pairs = list(zip(titles, paths, strict=True))
     older, newer = pairs[:-LISTED], pairs[-LISTED:]
     oldest, older = older[: -TOGETHER * LINES], older[-TOGETHER * LINES :]
     lines = [f"- {oldest[0][1]} to {oldest[-1][1]}: {_ends(oldest)}"] if oldest else []
     for at in range(0, len(older), TOGETHER):
         group = older[at : at + TOGETHER]
         lines.append(f"- {', '.join(path for _, path in group)}: {_ends(group)}")
-    return "\n".join(lines + [f"- {path}: {span.title}" for span, path in newer])
+    return "\n".join(lines + [f"- {path}: {title}" for title, path in newer])
 
 
 def told(fact: User | Assistant | Result) -> str:
@@ -156,5 +156,5 @@ def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
-def _ends(pairs: list[tuple[Span, str]]) -> str:
-    return f"{_short(pairs[0][0].title, 60)} … {_short(pairs[-1][0].title, 60)}"
+def _ends(pairs: list[tuple[str, str]]) -> str:
+    return f"{_short(pairs[0][0], 60)} … {_short(pairs[-1][0], 60)}"

@@ -6,24 +6,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.context.compact import OPENING, Cut, Trigger, cut
-from travois.context.layers import Layers
+from travois.context.compact import Trigger, cut
 from travois.engine.agent import Agent
 from travois.engine.briefing import reloaded
 from travois.engine.fork import inquire
+from travois.engine.hooks import fire
+from travois.engine.occasions import PostCompact, PreCompact, SessionStart
 from travois.engine.ports import Warned
 from travois.engine.restore import SHARE, Held, recent, restored
 from travois.engine.room import fitted, limit, model
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Compacted, Entry, Failed, Noted
-from travois.kernel.tokens import (
-    context_tokens,
-    estimate,
-    fact_tokens,
-    head_tokens,
-    ratio,
-    stop_at,
-)
+from travois.engine.summary import summarise
+from travois.kernel.blocks import words
+from travois.kernel.facts import Compacted, Failed, Noted
+from travois.kernel.tokens import context_tokens, head_tokens, ratio, stop_at
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "summary.md"
 RUNGS = (1.0, 0.5, 0.2, 0.0)
@@ -38,6 +33,11 @@ async def compact(
     `goal` is the size to come below, where the provider has told that the usual one is too large.
     """
     began = agent.clock()
+    why = "manual" if trigger == "manual" else "auto"
+    heard = await fire(agent, PreCompact(why, focus))
+    if heard.block and trigger != "overflow":
+        agent.session.append(Failed("compaction", f"a hook says: {heard.block}"))
+        return None
     prose = await _prose(agent, trigger=trigger, focus=focus)
     usual = min(limit(agent), stop_at(model(agent)))
     held = await recent(agent, agent.session.history())
@@ -49,6 +49,8 @@ async def compact(
     agent.session.append(fact)
     agent.session.emit(Warned(receipt(fact)))
     await reloaded(agent)
+    await fire(agent, PostCompact(why, words(fact.summary)))
+    await fire(agent, SessionStart("compact", model(agent).id))
     return fact
 
 
@@ -75,54 +77,22 @@ def _shorter(
     agent: Agent, *, trigger: Trigger, prose: str, goal: int, held: tuple[Held, ...]
 ) -> Compacted | None:
     """The fact that brings the conversation below its limit with the longest tail that does."""
-    room = SHARE * model(agent).window / ratio(agent.session.view)
     layers = fitted(agent)
     before, best = context_tokens(agent.session.view), None
+    room = min(SHARE * model(agent).window, before / 4) / ratio(agent.session.view)
     entries = agent.session.history()
     for rung in RUNGS:
         parted = cut(agent.session.view, tail=round(layers.tail * rung))
         if parted is None:
             continue
         files = restored(held, parted.kept, budget=round(room * rung))
-        fact = _fact(agent, parted, entries, layers=layers, prose=prose, restored=files)
+        fact = summarise(agent, parted, entries, layers=layers, prose=prose, restored=files)
         fact = replace(fact, trigger=trigger, before=before)
         if fact.after < before and (best is None or fact.after < best.after):
             best = fact
         if fact.after < goal:
             break
     return best
-
-
-def _fact(
-    agent: Agent,
-    parted: Cut,
-    entries: list[Entry],
-    *,
-    layers: Layers,
-    prose: str,
-    restored: tuple[Text, ...],
-) -> Compacted:
-    """The summary of what gives way, and where each part of it can be read."""
-    from travois.context import ledger, names, spans
-
-    pieces = spans.split(parted.dropped)
-    files = tuple(
-        agent.world.spill(f"span-{parted.first}-{number}", span.text.encode(errors="replace"))
-        for number, span in enumerate(pieces, 1)
-    )
-    told = ledger.render(ledger.fold(entries), budget=layers.ledger)
-    kept = "\n".join(str(item.fact.content) for item in parted.kept)
-    found = names.index(parted.dropped, budget=layers.names, skip=told.text + kept)
-    parts = [OPENING, told.text, prose, found, spans.contents(pieces, files)]
-    text = "\n\n".join(part for part in parts if part)
-    blocks = (*agent.baseline(), Text(text), *restored)
-    epoch = agent.session.view.epoch
-    head = head_tokens(epoch) if epoch else 0
-    after = head + sum(estimate(block.text) for block in blocks)
-    after += sum(fact_tokens(item.fact) for item in parted.kept)
-    after = round(after * ratio(agent.session.view))
-    by = "model" if prose else "notes"
-    return Compacted(parted.first, parted.last, blocks, by, after=after, files=files)
 
 
 async def _prose(agent: Agent, *, trigger: Trigger, focus: str) -> str:

@@ -32,11 +32,13 @@ from travois.kernel.models import Price, Usage, cost
 from travois.kernel.view import View, living, project
 from travois.policy.secrets import Secrets
 
+NO_SECRETS = Secrets()
+
 
 class Session:
     """The one writer of a log. Everything it knows is a fold over the entries."""
 
-    def __init__(self, log: Log, *, secrets: Secrets = Secrets()) -> None:
+    def __init__(self, log: Log, *, secrets: Secrets = NO_SECRETS) -> None:
         self._log = log
         self.secrets = secrets
         self._watchers: list[MemoryObjectSendStream[Event]] = []

@@ -117,6 +117,8 @@ class Compacted(Fact, frozen=True):
     seconds: float = 0.0
     files: tuple[str, ...] = ()
     """Where the items that gave way can be read."""
+    titles: tuple[str, ...] = ()
+    """What each of these files is about."""
 
 
 class Rewound(Fact, frozen=True):

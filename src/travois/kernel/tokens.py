@@ -44,6 +44,8 @@ BELIEVED = (0.5, 2.5)
 """A step outside this range tells of an edited history, not of a tokenizer."""
 RESERVE = 20_000
 BUFFER = 13_000
+LARGE = 128_000
+"""Windows from here on can afford the whole buffer; size is checked before each request anyway."""
 WARNING = 20_000
 STOP = 3_000
 
@@ -166,7 +168,9 @@ def effective_window(model: Model) -> int:
 
 def compact_at(model: Model) -> int:
     """The size at which compaction starts by itself."""
-    return effective_window(model) - min(BUFFER, model.window // 8)
+    if model.window >= LARGE:
+        return effective_window(model) - BUFFER
+    return min(effective_window(model), stop_at(model)) - model.window // 32
 
 
 def warn_at(model: Model) -> int:
