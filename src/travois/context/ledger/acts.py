@@ -101,7 +101,7 @@ def decoded(args: str) -> dict[str, object]:
     """The arguments of a call; none if its text is no JSON object."""
     try:
         value: object = msgspec.json.decode(args)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return {}
     return value if is_object(value) else {}
 

@@ -1,0 +1,411 @@
+"""What the model is told again, and what comes back, when a conversation was compacted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tests.engine.fakes import MemoryLog, agent, begun, facts, log, play
+from travois.context.layers import Layers
+from travois.context.sources import Surroundings, baseline
+from travois.engine.agent import Agent
+from travois.engine.briefing import NESTED, again
+from travois.engine.compaction import compact
+from travois.engine.heard import SILENCE, Around, Heard
+from travois.engine.occasions import AnyOccasion, InstructionsLoaded
+from travois.engine.ports import Warned
+from travois.engine.session import Session
+from travois.kernel.blocks import Text, words
+from travois.kernel.facts import Compacted, User
+from travois.kernel.models import Usage
+from travois.kernel.tokens import estimate
+from travois.policy.judge import Guard
+from travois.policy.rules import parse
+from travois.policy.secrets import Secrets
+from travois.store.instructions import Library, Places
+from travois.testing import Scripted, call, calls, say
+from travois.tools.edit import EDIT
+from travois.tools.read import READ
+from travois.tools.shell import BASH
+from travois.tools.write import WRITE
+from travois.wire.pieces import Request
+from travois.wire.replies import Reply
+
+TOOLS = (READ, EDIT, WRITE, BASH)
+
+
+def wired(one: Agent, **more: Any) -> Agent:
+    """The same agent with instruction files and surroundings, as the app puts them together."""
+    root = one.world.root
+    places = Places(root, root, etc=Path(root, "no-etc"), **more)
+    one.library = Library(places, hidden=lambda path: path.endswith("hidden.md"))
+    one.around = lambda: Surroundings(root, "linux", "2026-01-01")
+    one.baseline = lambda: again(one)
+    return one
+
+
+def working(folder: Path, *lines: Reply, **more: Any) -> Agent:
+    """An agent with real tools whose spans go to a folder beside the workspace."""
+    session = begun((), window=more.pop("window", 200_000))
+    one = agent(folder, *lines, session=session, **more)
+    one.tools = {tool.name: tool for tool in TOOLS}
+    kept = Path(f"{folder}-kept")
+    kept.mkdir(exist_ok=True)
+
+    def spill(name: str, data: bytes) -> str:
+        (kept / name).write_bytes(data)
+        return str(kept / name)
+
+    one.world = replace(one.world, spill=spill)
+    session.append(baseline(Surroundings(one.world.root, "linux", "2026-01-01")))
+    return wired(one)
+
+
+def bodies(one: Agent) -> list[Any]:
+    assert isinstance(one.model, Scripted)
+    return [msgspec.json.decode(request.body) for request in one.model.requests]
+
+
+def texts(body: Any) -> list[str]:
+    """Every text that a request says to the model, but results."""
+    blocks = [block for message in body["messages"] for block in message["content"]]
+    return [block["text"] for block in blocks if block["type"] == "text"]
+
+
+def file_text(body: Any, path: Path) -> str:
+    """What the request's one copy of an instruction file says."""
+    opening = f'<file path="{path}" from="'
+    found = [text for text in texts(body) if opening in text]
+    assert len(found) == 1, f"{len(found)} texts show {path}"
+    head, _, rest = found[0].partition(opening)[2].partition(">\n")
+    mark = head.rpartition('sha256="')[2].rstrip('"')
+    return rest.partition(f"\n</file {mark}>")[0]
+
+
+def digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def squeeze(one: Agent) -> Compacted:
+    fact = anyio.run(lambda: compact(one, trigger="cold"))
+    assert fact is not None
+    return fact
+
+
+def weighed(reply: Reply) -> Callable[[Request], Reply]:
+    """The same reply with an honest count: three bytes are a token."""
+
+    def count(request: Request) -> Reply:
+        output = len(words(reply.content)) // 3
+        return replace(reply, usage=Usage(input=len(request.body) // 3, output=output))
+
+    return count
+
+
+def filler(one: Agent, number: int) -> None:
+    """A turn that gives a compaction something to drop."""
+    one.model = Scripted(weighed(say("so it is " * 4_000)))
+    play(one, f"{number}: tell me more about it")
+
+
+RULES = "".join(f"- Rule {n}: never rename column c{n * 7919}.\r\n" for n in range(20))
+
+
+def test_twenty_rules_survive_five_compactions_to_the_byte(tmp_path: Path) -> None:
+    path = tmp_path / "AGENTS.md"
+    path.write_bytes(RULES.encode())
+    one = working(tmp_path, say("hi"))
+    play(one)
+    assert digest(file_text(bodies(one)[0], path)) == digest(RULES)
+    text = RULES
+    for number in range(5):
+        filler(one, number)
+        if number in (2, 3):
+            text = f"{RULES}- Added {number}: é, \u2028, <tag>\n"
+            path.write_bytes(text.encode())
+        one.layers = Layers(tail=100)
+        squeeze(one)
+        resumed = wired(agent(tmp_path, say("on"), session=Session(MemoryLog(log(one).entries))))
+        for each in (resumed, one):
+            each.model = Scripted(say("on"))
+            play(each, "go on")
+            assert digest(file_text(bodies(each)[0], path)) == digest(text)
+        one.session = resumed.session
+    assert len(facts(one, Compacted)) == 5
+
+
+def test_a_compaction_stays_one_fact(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text(RULES)
+    one = working(tmp_path)
+    filler(one, 1)
+    before = len(log(one).entries)
+    one.layers = Layers(tail=100)
+    squeeze(one)
+    assert [type(entry.fact) for entry in log(one).entries[before:]] == [Compacted]
+
+
+def test_a_file_that_changed_is_told_before_the_next_prompt_and_only_then(tmp_path: Path) -> None:
+    path = tmp_path / "AGENTS.md"
+    path.write_text("Use tabs.\n")
+    one = working(tmp_path, say("ok"))
+    play(one)
+    play(one)
+    assert sum("Use tabs." in text for text in texts(bodies(one)[1])) == 1
+    path.write_text("Use spaces.\n")
+    play(one)
+    play(one)
+    notes = [text for text in texts(bodies(one)[3]) if text.startswith("<instructions>")]
+    assert ["Use tabs." in notes[0], "Use spaces." in notes[1], len(notes)] == [True, True, 2]
+    first, last = (request.body for request in one.model.requests[::3])  # type: ignore[attr-defined]
+    assert last.startswith(first[: first.index(b'"messages"')])
+
+
+def test_what_changed_around_is_told_at_the_tail(tmp_path: Path) -> None:
+    one = working(tmp_path, say("ok"))
+    play(one)
+    one.around = lambda: Surroundings(one.world.root, "linux", "2026-01-02", "topic")
+    play(one)
+    play(one)
+    told = "<environment>\nDate: 2026-01-02\nGit branch: topic\n</environment>"
+    assert [text == told for text in texts(bodies(one)[2])].count(True) == 1
+    one.layers = Layers(tail=100)
+    filler(one, 1)
+    summary = squeeze(one).summary[0]
+    assert isinstance(summary, Text)
+    assert "Date: 2026-01-02\nGit branch: topic" in summary.text
+    count = len(facts(one, User))
+    filler(one, 2)
+    assert len(facts(one, User)) == count + 1
+
+
+def nested_notes(one: Agent) -> list[str]:
+    notes = [words(fact.content) for fact in facts(one, User) if fact.origin == "note"]
+    return [note for note in notes if note.startswith("<instructions>")]
+
+
+def below(folder: Path) -> Path:
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "AGENTS.md").write_text("In pkg: no prints. See @more.md\n")
+    (folder / "pkg" / "more.md").write_text("More for pkg.\n")
+    for name in ("a.py", "b.py", "c.py"):
+        (folder / "pkg" / name).write_text(f"# {name}\n")
+    return folder / "pkg" / "AGENTS.md"
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [
+        call("Read", file_path="pkg/a.py"),
+        call("Edit", file_path="pkg/a.py", old_string="# a.py", new_string="# A.py"),
+        call("Write", file_path="pkg/fresh.py", content="1\n"),
+        call("Bash", command="cat pkg/a.py"),
+        calls(("Read", {"file_path": "pkg/a.py"}), ("Read", {"file_path": "pkg/b.py"})),
+    ],
+)
+def test_instructions_below_come_after_the_results_and_once(tmp_path: Path, touch: Reply) -> None:
+    path = below(tmp_path)
+    one = working(tmp_path, touch, call("Read", file_path="pkg/b.py"), say("done"))
+    assert play(one) == "end"
+    (note,) = nested_notes(one)
+    assert path.read_text() in note
+    assert "More for pkg.\n" in note
+    assert one.session.state[f"{NESTED}{path}"] == "Project"
+    last = bodies(one)[1]["messages"][-1]
+    assert [block["type"] for block in last["content"]][-2:] == ["tool_result", "text"]
+    resumed = wired(agent(tmp_path, session=Session(MemoryLog(log(one).entries))))
+    resumed.tools = one.tools
+    resumed.model = Scripted(call("Read", file_path="pkg/c.py"), say("again"))
+    play(resumed)
+    assert nested_notes(resumed) == [note]
+
+
+def test_instructions_below_come_back_after_each_compaction(tmp_path: Path) -> None:
+    path = below(tmp_path)
+    one = working(tmp_path, call("Read", file_path="pkg/a.py"), say("done"))
+    play(one)
+    one.layers = Layers(tail=100)
+    for number in range(3):
+        filler(one, number)
+        path.write_text(f"In pkg, the {number}th time. See @more.md\n")
+        squeeze(one)
+        one.model = Scripted(say("on"))
+        play(one, "go on")
+        assert file_text(bodies(one)[0], path) == path.read_text()
+        assert file_text(bodies(one)[0], tmp_path / "pkg/more.md") == "More for pkg.\n"
+    one.model = Scripted(call("Read", file_path="pkg/b.py"), say("done"))
+    play(one)
+    assert len(nested_notes(one)) == 1
+
+
+def test_a_denied_call_brings_no_instructions(tmp_path: Path) -> None:
+    below(tmp_path)
+    guard = Guard(folders=(str(tmp_path),), rules=(parse("Read(pkg/**)", "deny"),))
+    one = working(tmp_path, call("Read", file_path="pkg/a.py"), say("ok"), guard=guard)
+    play(one)
+    assert nested_notes(one) == []
+
+
+class Ears:
+    """Hooks that only listen."""
+
+    def __init__(self) -> None:
+        self.heard: list[InstructionsLoaded] = []
+
+    async def fire(self, occasion: AnyOccasion, around: Around, *, record: Any) -> Heard:
+        if isinstance(occasion, InstructionsLoaded):
+            self.heard.append(occasion)
+        return SILENCE
+
+
+def test_hooks_hear_of_every_file_and_why_it_was_read(tmp_path: Path) -> None:
+    path, top = below(tmp_path), tmp_path / "CLAUDE.local.md"
+    top.write_text("Mine.\n")
+    one = working(tmp_path, call("Read", file_path="pkg/a.py"), say("done"))
+    ears = Ears()
+    one.hooks = ears
+    play(one)
+    filler(one, 1)
+    one.layers = Layers(tail=100)
+    squeeze(one)
+    started = InstructionsLoaded(str(top), "Local", "session_start")
+    nested = InstructionsLoaded(str(path), "Project", "nested_traversal")
+    more = InstructionsLoaded(str(tmp_path / "pkg/more.md"), "Project", "include")
+    again = [replace(each, load_reason="compact") for each in (started, nested, more)]
+    assert ears.heard == [started, nested, more, *again]
+
+
+def test_files_that_are_too_long_or_not_shown_are_told_to_the_user(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("first line\n" + "rule " * 10_000 + "\n")
+    (tmp_path / "CLAUDE.md").write_text("Keep it short.\nSee @/etc/hostname\n")
+    one = working(tmp_path, say("ok"), window=16_000)
+    warned: list[str] = []
+    with one.session.watch() as events:
+        play(one)
+        play(one)
+        while events.statistics().current_buffer_used:
+            event = events.receive_nowait()
+            warned += [event.text] if isinstance(event, Warned) else []
+    assert warned == [
+        f"/etc/hostname is not read: it is outside {tmp_path}, which `travois trust` would allow",
+        f"{tmp_path}/AGENTS.md is too long: the model sees its first lines only",
+    ]
+    (note,) = nested_notes(one)
+    assert "Keep it short.\n" in note
+    assert f"first line\n[1 of 2 lines. Read {tmp_path}/AGENTS.md for the rest.]" in note
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def reading(folder: Path, names: Iterable[str], **more: Any) -> Agent:
+    """An agent that has read these files, one after the other, and then talked."""
+    lines = [call("Read", file_path=name) for name in names]
+    one = working(folder, *lines, say("done"), **more)
+    play(one)
+    filler(one, 1)
+    one.layers = Layers(tail=100)
+    return one
+
+
+def shown_files(fact: Compacted) -> str:
+    blocks = [block.text for block in fact.summary if isinstance(block, Text)]
+    return "".join(text for text in blocks if text.startswith("<files>"))
+
+
+def put(folder: Path, count: int, text: str = "content") -> list[str]:
+    names = [f"f{number}.txt" for number in range(count)]
+    for name in names:
+        (folder / name).write_text(f"{text} of {name}\n")
+    return names
+
+
+def test_the_last_five_files_come_back_as_they_are_on_disk(tmp_path: Path) -> None:
+    one = reading(tmp_path, put(tmp_path, 8))
+    (tmp_path / "f6.txt").write_text("changed meanwhile\n")
+    (tmp_path / "f5.txt").unlink()
+    text = shown_files(squeeze(one))
+    assert [f"f{n}.txt" in text for n in range(8)] == [
+        False,
+        False,
+        *([True] * 3),
+        False,
+        True,
+        True,
+    ]
+    assert "changed meanwhile\n</file" in text
+    assert "content of f7.txt\n</file" in text
+
+
+def test_files_still_shown_instructions_secrets_and_what_rules_hide_do_not_come_back(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "AGENTS.md").write_text("Rules.\n")
+    (tmp_path / "env.txt").write_text("KEY=sk-secret-value\n")
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.txt"
+    outside.write_text("outside\n")
+    names = ["AGENTS.md", "env.txt", str(outside), *put(tmp_path, 2)]
+    one = reading(tmp_path, names, guard=Guard(mode="bypass", folders=(str(tmp_path),)))
+    one.session.secrets = Secrets((("KEY", "sk-secret-value"),))
+    one.guard = replace(one.guard, rules=(parse("Read(f0.txt)", "deny"),))
+    one.model = Scripted(call("Read", file_path="f1.txt"), weighed(say("ok")))
+    play(one)
+    one.layers = Layers(tail=400)
+    text = shown_files(squeeze(one))
+    assert "KEY=[redacted: KEY]" in text
+    for hidden in ("AGENTS.md", "outside", "f0.txt", "f1.txt"):
+        assert hidden not in text
+
+
+def test_a_file_that_is_shown_but_has_changed_since_comes_back(tmp_path: Path) -> None:
+    (name,) = put(tmp_path, 1)
+    one = working(tmp_path)
+    filler(one, 1)
+    one.model = Scripted(call("Read", file_path=name), weighed(say("ok")))
+    play(one)
+    one.layers = Layers(tail=400)
+    (tmp_path / name).write_text("someone else was here\n")
+    assert "someone else was here" in shown_files(squeeze(one))
+
+
+def test_long_files_come_back_from_where_they_were_read(tmp_path: Path) -> None:
+    lines = [f"line {number} with some words in it" for number in range(1, 4_001)]
+    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
+    one = working(tmp_path, call("Read", file_path="long.txt", offset=2_000, limit=5), say("ok"))
+    play(one)
+    filler(one, 1)
+    filler(one, 2)
+    one.layers = Layers(tail=100)
+    text = shown_files(squeeze(one))
+    assert 'lines="2000-' in text
+    assert "\nline 2000 with" in text
+    assert "line 1999 with" not in text
+    assert 4_000 < estimate(text) < 5_200
+
+
+@pytest.mark.parametrize("window", [16_000, 64_000, 200_000])
+def test_files_take_at_most_an_eighth_of_the_window(tmp_path: Path, window: int) -> None:
+    names = put(tmp_path, 5, text="some words that fill a file\n" * 4_000)
+    one = reading(tmp_path, names, window=window)
+    text = shown_files(squeeze(one))
+    assert 0 < estimate(text) <= 0.12 * window + 300
+
+
+def test_restoring_can_be_switched_off(tmp_path: Path) -> None:
+    one = reading(tmp_path, put(tmp_path, 2))
+    one.layers = Layers(tail=100, restore=False)
+    assert shown_files(squeeze(one)) == ""
+
+
+def test_a_fifo_in_the_place_of_a_file_holds_nothing_up(tmp_path: Path) -> None:
+    one = reading(tmp_path, put(tmp_path, 1))
+    (tmp_path / "f0.txt").unlink()
+    os.mkfifo(tmp_path / "f0.txt")
+    assert shown_files(squeeze(one)) == ""
