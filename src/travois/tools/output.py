@@ -10,7 +10,7 @@ import msgspec
 from travois.engine.ports import Captured, Env
 from travois.tools import text as texts
 
-LIMIT = 30_000
+LIMIT = 10_000
 """How many characters a model sees of one output."""
 LOOK = 256 * 1024
 """How many bytes of a long output are looked at, at each end."""
