@@ -102,7 +102,7 @@ def test_twelve_reads_in_one_reply_come_back_in_the_order_asked(program: Program
 
 def test_a_flood_of_output_is_cut_kept_and_readable(program: Program) -> None:
     script = [
-        {"say": [use("Bash", command="seq 1 200000")]},
+        {"say": [use("Bash", command="seq -f 'a long line with number %.0f' 1 200000")]},
         {"say": [{"text": "long"}]},
     ]
     with lab.server(script) as api:
@@ -112,7 +112,7 @@ def test_a_flood_of_output_is_cut_kept_and_readable(program: Program) -> None:
     (result,) = [e.fact for e in program.facts() if isinstance(e.fact, Result)]
     (kept,) = program.home.glob("sessions/*/*/tool-results/*")
     assert str(kept) in str(result.content)
-    assert kept.read_text().splitlines()[-1] == "200000"
+    assert kept.read_text().splitlines()[-1] == "a long line with number 200000"
     script = [
         {"say": [use("Read", file_path=str(kept), offset=777, limit=1)]},
         {"say": [{"text": "777"}]},
