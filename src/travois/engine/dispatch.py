@@ -139,7 +139,8 @@ def _understand(agent: Agent, call: Call) -> Ready | Unfit:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return Unfit(call, f"{call.name} was not run: {_schema_error(tool, error)}")
     temp = agent.bounds.temp if agent.bounds else ""
-    here = Here(agent.world.root, _cwd(agent.session, agent.world), temp)
+    apart = (*agent.guard.folders, *agent.guard.readable)
+    here = Here(agent.world.root, _cwd(agent.session, agent.world), temp, apart)
     try:
         accesses = resolved(tool.access(args, here), here)
         return Ready(call, tool, args, accesses, understood(accesses, here))

@@ -108,7 +108,9 @@ def _followed(access: Access, here: Here | None) -> tuple[Access, ...]:
 
 def _private(path: str, here: Here | None) -> str:
     """Where a path really is for us: what others keep in /tmp is not there."""
-    if here is None or not here.temp or not inside(path, TEMP) or inside(path, here.root):
+    if here is None or not here.temp or not inside(path, TEMP):
+        return path
+    if any(inside(path, folder) for folder in (here.root, here.temp, *here.apart)):
         return path
     return os.path.normpath(f"{here.temp}/{os.path.relpath(path, TEMP)}")
 

@@ -31,6 +31,8 @@ class Here(msgspec.Struct, frozen=True):
     cwd: str
     temp: str = ""
     """The private folder that stands in for /tmp; empty where nothing does."""
+    apart: tuple[str, ...] = ()
+    """Folders that are what they are even if they lie in /tmp."""
 
 
 class Tool(msgspec.Struct, Generic[A], frozen=True):

@@ -154,7 +154,17 @@ def _sockets(roots: list[str]) -> Iterator[str]:
     with suppress(OSError), open("/proc/net/unix", "rb") as table:
         rows = (line.split(None, 7) for line in table.read().splitlines())
         named = {os.fsdecode(row[7]) for row in rows if len(row) == 8 and row[7].startswith(b"/")}
-        yield from sorted(path for path in named if not _within(path, roots))
+        found = sorted(path for path in named if not _within(path, roots))
+        yield from (path for path in found if all(map(_open, _parents(path))))
+
+
+def _open(folder: str) -> bool:
+    """Whether we could look into a folder without special rights: behind walls there are none."""
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return False
+    return found.st_uid == os.getuid() or bool(found.st_mode & 0o011)
 
 
 def _real(paths: Iterable[str]) -> list[str]:
