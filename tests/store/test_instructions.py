@@ -155,6 +155,26 @@ def test_a_project_leads_out_of_its_folder_only_when_it_is_trusted(disk: Disk, h
     assert [file.path for file in hidden.files if "secret" in file.text] == []
 
 
+def test_a_link_that_was_put_there_after_the_check_is_not_followed(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.put({"home/.ssh/AGENTS.md": "secret\n", "code/app/AGENTS.md": "fine\n"})
+    app, real = disk.top / "code/app", os.path.realpath
+
+    def late(path: str) -> str:
+        found = real(path)
+        if path == str(app / "AGENTS.md") and not app.is_symlink():
+            app.rename(disk.top / "code/was")
+            app.symlink_to(disk.top / "home/.ssh")
+        return found
+
+    monkeypatch.setattr(os.path, "realpath", late)
+    found = disk.library().standing()
+    assert found.files == ()
+    (notice,) = found.notices
+    assert notice.startswith(f"{app}/AGENTS.md is not read: ")
+
+
 def test_the_users_own_files_may_import_from_anywhere(disk: Disk) -> None:
     disk.put({"home/notes/all.md": "All.\n", "home/.claude/CLAUDE.md": "@../notes/all.md"})
     assert disk.names() == ["home/notes/all.md"]
@@ -204,6 +224,17 @@ def test_excluded_files_are_left_out_unless_the_machine_asks_for_them(disk: Disk
         "code/app/AGENTS.md",
     ]
     assert disk.names(excluded=(f"{disk.top}/code/**",)) == ["etc/claude-code/CLAUDE.md"]
+
+
+def test_only_the_levels_that_are_wanted_count(disk: Disk) -> None:
+    names = ("etc/travois/AGENTS.md", "state/AGENTS.md", "code/app/AGENTS.md")
+    disk.put(
+        {name: name for name in (*names, "code/app/CLAUDE.local.md", "code/app/web/a/AGENTS.md")}
+    )
+    disk.put({"code/app/web/a/x.py": ""})
+    assert disk.names(levels=("user",)) == ["etc/travois/AGENTS.md", "state/AGENTS.md"]
+    assert disk.names(levels=("project",)) == ["etc/travois/AGENTS.md", "code/app/AGENTS.md"]
+    assert disk.near("code/app/web/a/x.py", levels=("user",)) == []
 
 
 def test_files_below_count_once_something_there_is_touched(disk: Disk) -> None:

@@ -28,12 +28,13 @@ from travois.host.transport import transport
 from travois.host.web import HttpxWeb
 from travois.kernel.models import Model as Card
 from travois.policy.secrets import secrets
+from travois.store import foreign, trust
 from travois.store import home as homes
 from travois.store import project as projects
-from travois.store import trust
 from travois.store.blobs import Blobs
 from travois.store.instructions import Library, Places
 from travois.store.layers import Value, load
+from travois.store.origins import levels
 from travois.store.settings import Loaded
 from travois.store.snapshots import Snapshots
 from travois.tools.catalogue import TOOLS
@@ -111,7 +112,7 @@ async def gather(
         )
         agent.keeper = _keeper(place, options, agent)
         agent.around = lambda: around(place, options, cwd=session.state.get("cwd", ""))
-        agent.library = _library(place, loaded, agent)
+        agent.library = _library(place, loaded, agent, sources=options.sources)
         agent.baseline = lambda: again(agent)
         notices = (
             *((fence.line,) if fence.line else ()),
@@ -152,19 +153,19 @@ def _keeper(place: Place, options: Options, agent: Agent) -> Snapshots | None:
     )
 
 
-def _library(place: Place, loaded: Loaded, agent: Agent) -> Library:
+def _library(place: Place, loaded: Loaded, agent: Agent, *, sources: str) -> Library:
     """The instruction files of this user and this place."""
-    person = os.environ.get("HOME", "")
-    claude = os.environ.get("CLAUDE_CONFIG_DIR") or (person and f"{person}/.claude")
-    codex = os.environ.get("CODEX_HOME") or (person and f"{person}/.codex")
+    claude = foreign.user(os.environ)
+    codex = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
     places = Places(
         place.cwd,
         place.project.root,
         folders=agent.guard.folders,
         own=str(place.home.path),
-        claude=claude,
+        claude=str(claude.parent) if claude else "",
         codex=codex,
         excluded=loaded.settings.claude_md_excludes,
+        levels=levels(sources),
         trusted=loaded.trust == "trusted",
     )
     return Library(places, hidden=hiding(agent.guard, "Read", root=place.cwd))

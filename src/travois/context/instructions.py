@@ -66,10 +66,15 @@ class Instruction(msgspec.Struct, frozen=True):
         return sha256(self.text.encode(errors="replace")).hexdigest()[:16]
 
     @property
+    def start(self) -> str:
+        """How the line before the text begins, whatever the text is."""
+        path = plain(self.path).replace('"', "\\x22")
+        return f'<file path="{path}" from="{self.kind.lower()}" '
+
+    @property
     def opening(self) -> str:
         """The line before the text: once it was said, the model knows this version."""
-        path = plain(self.path).replace('"', "\\x22")
-        return f'<file path="{path}" from="{self.kind.lower()}" sha256="{self.mark}">'
+        return f'{self.start}sha256="{self.mark}">'
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -101,7 +106,7 @@ def render(files: Sequence[Instruction], *, budget: int) -> Rendered:
 
 
 def untold(files: Iterable[Instruction], items: Iterable[Item]) -> tuple[Instruction, ...]:
-    """The files that the conversation does not show as they are."""
+    """The files that the conversation does not show, or of which it last showed another text."""
     notes = [
         block.text
         for item in items
@@ -109,7 +114,7 @@ def untold(files: Iterable[Instruction], items: Iterable[Item]) -> tuple[Instruc
         for block in item.fact.content
         if isinstance(block, Text) and block.text.startswith(TAG)
     ]
-    return tuple(file for file in files if not any(file.opening in note for note in notes))
+    return tuple(file for file in files if file.opening not in _last(notes, file.start))
 
 
 def beginning(lines: Sequence[str], tokens: int) -> int:
@@ -119,6 +124,11 @@ def beginning(lines: Sequence[str], tokens: int) -> int:
         if tokens < 0:
             return count
     return len(lines)
+
+
+def _last(notes: list[str], start: str) -> str:
+    """The last note that shows a file whose line begins so."""
+    return next((note for note in reversed(notes) if start in note), "")
 
 
 def _heads(files: Sequence[Instruction], budget: int) -> dict[str, int]:
@@ -148,12 +158,12 @@ def _shown(file: Instruction, tokens: int | None) -> str:
 
 def uncommented(text: str) -> str:
     """The text without HTML comments that begin a line; in code they stay."""
-    return "".join(line for line, _ in _lines(text))
+    return "".join(line for line, _ in _lines(text)) if "<!--" in text else text
 
 
 def imports(text: str) -> tuple[str, ...]:
     """The paths that the text names as `@path`, but not in code."""
-    prose = "".join(line for line, code in _lines(text) if not code)
+    prose = "".join(line for line, code in _lines(text) if not code) if "@" in text else ""
     found = (name.replace("\\ ", " ") for name in IMPORT.findall(SPAN.sub("", prose)))
     return tuple(dict.fromkeys(found))
 

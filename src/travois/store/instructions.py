@@ -27,7 +27,9 @@ from travois.context.instructions import (
 )
 from travois.policy.paths import inside
 
+Opener = Callable[[str, int], int]
 ETC = Path("/etc")
+FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 LARGEST = 4 << 20
 HOPS = 4
 RULES = 200
@@ -53,6 +55,8 @@ class Places(msgspec.Struct, frozen=True):
     etc: Path = ETC
     excluded: tuple[str, ...] = ()
     """Patterns of absolute paths that are not wanted."""
+    levels: tuple[str, ...] = ("user", "project", "local")
+    """Whose files are wanted, besides the machine's."""
     trusted: bool = False
 
     def holding(self, path: str) -> str:
@@ -92,7 +96,7 @@ class Library:
         reading.take(str(here.etc / "travois" / AGENTS), "Managed")
         if here.claude:
             reading.take(os.path.join(here.claude, CLAUDE), "User")
-            for rule, globs in rules(here.claude):
+            for rule, globs in reading.rules(here.claude):
                 if not globs:
                     reading.take(rule, "User")
         for folder in filter(None, (here.codex, here.own)):
@@ -112,7 +116,7 @@ class Library:
         if self._places.claude:
             scopes.insert(0, (self._places.claude, holding, "User"))
         for place, base, kind in scopes:
-            for rule, globs in rules(place):
+            for rule, globs in reading.rules(place):
                 if any(fits(glob, os.path.relpath(path, base)) for glob in globs):
                     reading.take(rule, kind, reason="path_glob_match")
 
@@ -138,6 +142,7 @@ class Reading:
         self._hidden = hidden
         self._seen: set[str] = set()
         self._marks: set[str] = set()
+        self._rules: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
 
     def folder(self, folder: str, reason: Reason) -> None:
         """The files of one folder."""
@@ -145,13 +150,22 @@ class Reading:
         agents = OVERRIDE if os.path.isfile(override) else AGENTS
         for name in (agents, CLAUDE, f".claude/{CLAUDE}"):
             self.take(os.path.join(folder, name), "Project", reason=reason)
-        for rule, globs in rules(os.path.join(folder, ".claude")):
+        for rule, globs in self.rules(os.path.join(folder, ".claude")):
             if not globs:
                 self.take(rule, "Project", reason=reason)
         self.take(os.path.join(folder, LOCAL), "Local", reason=reason)
 
+    def rules(self, place: str) -> list[tuple[str, tuple[str, ...]]]:
+        """The rules that lie in `rules` there, in order, each with the files that it is about."""
+        if place not in self._rules:
+            paths = sorted(_below(os.path.join(place, "rules"), set()))
+            self._rules[place] = [(path, _scope(path)) for path in paths[:RULES]]
+        return self._rules[place]
+
     def take(self, path: str, kind: Kind, *, reason: Reason = "session_start") -> None:
         """One file, if it is there and may be shown, and what it imports."""
+        if kind != "Managed" and kind.lower() not in self._places.levels:
+            return
         held = self._places.holding(path) or os.path.dirname(path)
         self._follow(Step(path, kind, reason, by=path, held=held))
 
@@ -180,7 +194,7 @@ class Reading:
             return ""
         if step.kind in ("Project", "Local") and (why := self._unfit(step, real)):
             raise OSError(why)
-        return uncommented(_text(real))
+        return uncommented(_text(real, opener=_exactly))
 
     def _unfit(self, step: Step, real: str) -> str:
         """Why a file that came with a folder may not be shown."""
@@ -203,14 +217,11 @@ def chain(folder: str, top: str) -> list[str]:
     return found[::-1]
 
 
-def rules(place: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The rules that lie in `rules` there, in order, each with the files that it is about."""
-    paths = sorted(_below(os.path.join(place, "rules"), set()))
-    for path in paths[:RULES]:
-        try:
-            yield path, scope(_text(os.path.realpath(path)))
-        except OSError:
-            yield path, ()
+def _scope(path: str) -> tuple[str, ...]:
+    try:
+        return scope(_text(path))
+    except OSError:
+        return ()
 
 
 def _below(folder: str, seen: set[str]) -> Iterator[str]:
@@ -242,11 +253,10 @@ def _meant(name: str, folder: str) -> Iterator[str]:
             return
 
 
-def _text(path: str) -> str:
+def _text(path: str, *, opener: Opener = os.open) -> str:
     """What a plain file says; raises OSError with the reason if it is none that we can show."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    with os.fdopen(fd, "rb") as file:
-        found = os.fstat(fd)
+    with open(path, "rb", opener=lambda path, flags: opener(path, flags | os.O_NONBLOCK)) as file:
+        found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise OSError("it is not a plain file")
         if found.st_size > LARGEST:
@@ -255,3 +265,17 @@ def _text(path: str) -> str:
     if b"\0" in data:
         raise OSError("it is not text")
     return data.decode("utf-8-sig", errors="replace")
+
+
+def _exactly(path: str, flags: int) -> int:
+    """A descriptor of the path that was judged: a link put on the way since then is an error."""
+    *folders, name = path.strip("/").split("/")
+    held = os.open("/", FOLDER)
+    try:
+        for part in folders:
+            inner = os.open(part, FOLDER, dir_fd=held)
+            os.close(held)
+            held = inner
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=held)
+    finally:
+        os.close(held)
