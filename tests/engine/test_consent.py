@@ -78,7 +78,7 @@ def test_if_that_fails_the_person_is_asked_with_the_reason(tmp_path: Path) -> No
     play(one)
     assert (run.profiles, told(one)) == (["look", "work"], "ran: work")
     (question,) = person.asked
-    assert question.because == "read-only and without network it failed: Read-only file system"
+    assert question.because == "failed read-only and without network: Read-only file system"
     assert [d.by for d in facts(one, Decided)] == ["sandbox", "person"]
 
 
@@ -143,6 +143,7 @@ def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None
         tools=(shell(run),),
         guard=Guard(folders=(str(tmp_path.resolve()),)),
         person=person,
+        bounds=Bounds(temp="/private", look_first=False),
         remember=kept.append,
     )
     play(one)

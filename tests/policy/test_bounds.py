@@ -101,6 +101,7 @@ def test_only_a_line_that_is_excluded_as_a_whole_runs_outside() -> None:
         ("cat /etc/passwd; ./x", False),
         ("npm test", False),
         ("./x > out", False),
+        ("git commit -m x", False),
     ],
 )
 def test_a_command_is_tried_only_where_the_try_could_succeed(line: str, may: bool) -> None:

@@ -201,7 +201,7 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
             outcome, f"{LOOKED} If it failed for that, call again with sandbox: write."
         )
     failure = failure[-FAILURE:]
-    ruling = await ask(agent, ready, because=f"read-only and without network it failed: {failure}")
+    ruling = await ask(agent, ready, because=f"failed read-only and without network: {failure}")
     ready, ruling = gate.amended(agent, ready, ruling, _again)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "deny":

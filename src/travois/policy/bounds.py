@@ -108,7 +108,7 @@ def harmless(guard: Guard, use: Use) -> bool:
     free = (*guard.folders, *([guard.scratch] if guard.scratch else []))
     outside = (a for a in use.touched if not any(inside(a.target, f) for f in free))
     known = any(_changes(guard, access) for access in use.touched) or any(outside)
-    return bool(use.plans) and not known and not _networked(use)
+    return bool(use.plans) and not known and not _networked(use) and not any(_freed(use))
 
 
 def _changes(guard: Guard, access: Access) -> bool:
