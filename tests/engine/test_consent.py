@@ -106,6 +106,23 @@ def test_what_is_known_to_need_more_is_asked_about_at_once(tmp_path: Path, line:
     assert (run.profiles, len(person.asked)) == (["work"], 1)
 
 
+@pytest.mark.parametrize(
+    ("line", "profiles", "questions"),
+    [
+        ("./check", ["work"], 0),
+        ("./x > out", ["work"], 0),
+        ("npm test", [], 1),
+        ("rm -rf /", [], 1),
+    ],
+)
+def test_in_mode_auto_what_walls_hold_runs_unasked_and_what_they_do_not_asks(
+    tmp_path: Path, line: str, profiles: list[str], questions: int
+) -> None:
+    run, person = Shell(), RecordingPerson()
+    play(asking(tmp_path, line, run, person=person, mode="auto"))
+    assert (run.profiles, len(person.asked)) == (profiles, questions)
+
+
 def test_without_a_sandbox_it_is_asked_about(tmp_path: Path) -> None:
     run, person = Shell(), RecordingPerson(YES)
     play(asking(tmp_path, "./check", run, person=person, bounds=None))

@@ -19,13 +19,14 @@ from travois.kernel.blocks import Call
 from travois.kernel.facts import Asked, Decided
 from travois.policy import narrow
 from travois.policy.access import Access
-from travois.policy.bounds import cage, harmless, leaves
+from travois.policy.bounds import cage, contained, harmless, leaves
 from travois.policy.cage import Cage
 from travois.policy.judge import Verdict, judge
 from travois.policy.plan import Plan
 from travois.policy.rules import Use, parse
 
 INSIDE = "the settings let no command run outside the sandbox"
+AUTO = "mode auto: what stays in the workspace, offline and behind walls, runs unasked"
 TRYING = "not all that it does is known, so it runs read-only and without network first"
 
 
@@ -86,7 +87,15 @@ def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
     if heard.decision == "allow" and verdict.effect == "ask":
         granted = judge(replace(agent.guard, mode="bypass"), wanted)
         return Verdict("allow", because, "hook") if granted.effect == "allow" else verdict
+    if verdict.effect == "ask" and verdict.doubt and _autonomous(agent, wanted):
+        return Verdict("allow", AUTO)
     return verdict
+
+
+def _autonomous(agent: Agent, wanted: Use) -> bool:
+    """Whether nobody need be asked: walls hold it, and what it changes can be brought back."""
+    walled = agent.guard.mode == "auto" and agent.bounds is not None
+    return walled and contained(agent.guard, wanted)
 
 
 async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:

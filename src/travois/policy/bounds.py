@@ -105,15 +105,18 @@ def harmless(guard: Guard, use: Use) -> bool:
 
     Not if it is known to need more: that try would fail, and tell nobody anything.
     """
-    free = (*guard.folders, *([guard.scratch] if guard.scratch else []))
-    outside = (a for a in use.touched if not any(inside(a.target, f) for f in free))
-    known = any(_changes(guard, access) for access in use.touched) or any(outside)
-    return bool(use.plans) and not known and not _networked(use) and not any(_freed(use))
+    changes = (a for a in use.touched if a.kind != "read" and not _within(a, (guard.scratch,)))
+    return contained(guard, use) and not any(changes) and not any(_freed(use))
 
 
-def _changes(guard: Guard, access: Access) -> bool:
-    scratched = bool(guard.scratch) and inside(access.target, guard.scratch)
-    return access.kind != "read" and not scratched
+def contained(guard: Guard, use: Use) -> bool:
+    """Whether all that is known of some command lines happens in the workspace, offline."""
+    free = (*guard.folders, guard.scratch)
+    return bool(use.plans) and not _networked(use) and all(_within(a, free) for a in use.touched)
+
+
+def _within(access: Access, folders: tuple[str, ...]) -> bool:
+    return any(inside(access.target, folder) for folder in folders if folder)
 
 
 def leaves(use: Use) -> bool:
