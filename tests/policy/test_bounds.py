@@ -68,7 +68,9 @@ def test_bypass_has_the_network_and_keeps_the_walls() -> None:
 
 
 def test_what_was_allowed_to_be_written_outside_can_be() -> None:
-    assert walls("cp a /srv/b").writable == ("/srv/b",)
+    assert walls("cp a /srv/b").writable == ("/srv",)
+    assert walls("rm -r /srv/a/b /srv/a/c").writable == ("/srv/a",)
+    assert walls("touch ~/new").writable == ("/home/u/new",)
 
 
 def test_a_pin_gives_way_to_what_was_allowed_by_name() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from posixpath import join
+from posixpath import dirname, join
 from typing import Literal
 
 import msgspec
@@ -168,7 +168,14 @@ def _beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
     written = [access.target for access in use.touched if access.kind == "write"]
     within = (*guard.folders, bounds.temp)
     beyond = [path for path in written if not any(inside(path, f) for f in within)]
-    return tuple(p for p in beyond if not any(p != other and inside(p, other) for other in beyond))
+    around = dict.fromkeys(_around(path, use.home) for path in beyond)
+    return tuple(p for p in around if not any(p != other and inside(p, other) for other in around))
+
+
+def _around(path: str, home: str) -> str:
+    """What must be writable for a path to be made, changed or removed; never all of a home."""
+    above = dirname(path)
+    return path if above in ("/", home) else above
 
 
 def _network(bounds: Bounds, guard: Guard, use: Use) -> Literal["off", "listed", "on"]:

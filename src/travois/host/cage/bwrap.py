@@ -67,8 +67,7 @@ def settle(cage: Cage, after: ExitStack) -> Cage:
     What is missing gets a stand-in until `after` is closed. Where none can stand, what it would
     stand in is pinned. A link cannot be held by a mount: it is put back when `after` is closed.
     """
-    more = () if cage.profile == "look" else map(_around, cage.writable)
-    roots = [] if cage.profile == "look" else _real((*cage.folders, *more))
+    roots = [] if cage.profile == "look" else _real((*cage.folders, *cage.writable))
     pinned: dict[str, None] = {}
     held: dict[int, str] = {}
     after.callback(vacate, held)
@@ -109,7 +108,7 @@ def _settled(path: str, root: str, *, held: dict[int, str]) -> str:
 def _ways(cage: Cage) -> dict[str, Way]:
     """What becomes of which path; of two wishes for one path the later one holds."""
     open_: Way = "show" if cage.profile == "look" else "write"
-    more = () if cage.profile == "look" else map(_around, cage.writable)
+    more = () if cage.profile == "look" else cage.writable
     roots = [path for path in _real((*cage.folders, *more)) if os.path.exists(path)]
     ways: dict[str, Way] = dict.fromkeys(_real(("/tmp", "/var/tmp")), "temp")  # noqa: S108
     ways |= {path: "empty" for path in _real(RUN) if os.path.isdir(path)}
@@ -124,12 +123,6 @@ def _ways(cage: Cage) -> dict[str, Way]:
     ways |= dict.fromkeys((*_sockets(roots), *_real(cage.hidden)), "hide")
     ways |= dict.fromkeys(_real(cage.shown), "show")
     return {path: way for path, way in ways.items() if os.path.exists(path) or way == "temp"}
-
-
-def _around(path: str) -> str:
-    """What must be writable for a path to be made, changed or removed; not all of a home."""
-    above = os.path.dirname(path)
-    return path if above in ("/", os.path.expanduser("~")) else above
 
 
 def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
