@@ -7,8 +7,6 @@ from travois.engine.agent import Agent
 from travois.kernel.models import Model
 from travois.kernel.tokens import compact_at, head_tokens
 
-LIFETIMES = {"5m": 300.0, "1h": 3_600.0}
-
 
 def model(agent: Agent) -> Model:
     """The model that answers."""
@@ -32,4 +30,4 @@ def fitted(agent: Agent) -> Layers:
 def cold(agent: Agent) -> bool:
     """Whether the provider has forgotten what was sent, so that a change costs nothing more."""
     sent = agent.session.sent_at
-    return sent > 0 and agent.clock() - sent > LIFETIMES[model(agent).cache_ttl]
+    return sent > 0 and agent.clock() - sent > model(agent).lifetime

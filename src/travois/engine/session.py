@@ -10,7 +10,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from travois.engine.ports import Delta, Event, Log
-from travois.kernel.audit import Strikes
+from travois.kernel.audit import Cache, Spent, Strikes
 from travois.kernel.facts import (
     AnyFact,
     Assistant,
@@ -18,21 +18,23 @@ from travois.kernel.facts import (
     Compacted,
     Decided,
     Entry,
-    Epoch,
     Finished,
     Hooked,
     Noted,
-    Opened,
+    Restored,
     Rewound,
     Sent,
     Spawned,
+    User,
 )
 from travois.kernel.legal import illegal
-from travois.kernel.models import Price, Usage, cost
+from travois.kernel.models import Usage
 from travois.kernel.view import View, living, project
 from travois.policy.secrets import Secrets
 
 NO_SECRETS = Secrets()
+BESIDE = Hooked | Spawned | Finished | Noted
+"""What also happens between turns, so that it tells nothing about how one ended."""
 
 
 class Session:
@@ -48,9 +50,10 @@ class Session:
         self.view = View()
         self.state: dict[str, str] = {}
         self.decided: dict[str, Decided] = {}
-        self.usage = Usage()
-        self.dollars = 0.0
-        self._price = Price()
+        self.prompted = 0
+        """The entry of the last thing that a person said."""
+        self.spent = Spent()
+        self.cache = Cache()
         self.last: Entry | None = None
         self.sent_at = 0.0
         """When the last request left: the provider's cache lives from then on."""
@@ -65,8 +68,16 @@ class Session:
         self.view = project(entries)
         for entry in living(entries):
             self._settle(entry)
-        if self.view.epoch is not None:
-            self._price = self.view.epoch.model.price
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens so far, also those of turns that were taken back."""
+        return self.spent.usage
+
+    @property
+    def dollars(self) -> float:
+        """What they cost."""
+        return self.spent.dollars
 
     def history(self) -> list[Entry]:
         """All entries that count: those that a rewind took out are left out."""
@@ -78,7 +89,7 @@ class Session:
         why = illegal(self.view, fact)
         assert not why, f"{type(fact).__name__}: {why}"
         entry = self._log.append(fact)
-        if isinstance(fact, Rewound):
+        if isinstance(fact, Rewound | Restored):
             self._load()
         else:
             self.view.add(entry)
@@ -120,27 +131,23 @@ class Session:
                 self.decided[fact.call] = fact
             case Assistant():
                 self.decided = {}
+            case User(origin="human"):
+                self.prompted = entry.seq
             case _:
                 pass
 
     def _account(self, entry: Entry) -> None:
-        """What was spent stays spent, also after a rewind; a fork starts at nil."""
-        if not isinstance(entry.fact, Hooked):  # hooks also run between turns
+        """What has happened has happened, also if it was taken back."""
+        if not isinstance(entry.fact, BESIDE):
             self.last = entry
         self.strikes = self.strikes.after(entry.fact)
+        self.spent = self.spent.after(entry)
+        self.cache = self.cache.after(entry)
         match entry.fact:
-            case Opened():
-                self.usage, self.dollars = Usage(), 0.0
-            case Epoch() as fact:
-                self._price = fact.model.price
-            case Assistant() as fact:
-                self.usage += fact.usage
-                self.dollars += cost(fact.usage, self._price)
-            case Finished() as fact:
-                self.usage += fact.usage
-                self.dollars += cost(fact.usage, self._price)
             case Sent():
                 self.sent_at = entry.at
+            case Restored():
+                self.sent_at = 0.0  # what was asked back is sent once before it may be cut again
             case Spawned(kind="fork", what="summary"):
                 self.drafted = True
             case Noted(what="draft", text=text):

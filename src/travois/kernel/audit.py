@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.facts import AnyFact, Assistant, Compacted, Failed, User
+from travois.kernel.facts import (
+    AnyFact,
+    Assistant,
+    Cleared,
+    Compacted,
+    Entry,
+    Epoch,
+    Failed,
+    Finished,
+    Opened,
+    Restored,
+    Rewound,
+    Sent,
+    Spawned,
+    User,
+)
+from travois.kernel.models import Price, Usage, cost, rates
 
 USELESS = 2
 """So many compactions in a row that freed little stop them from starting by themselves."""
 FAILURES = 3
 LEAST = 8_000
 SHARE = 0.1
+FALL, FALLEN = 0.05, 2_000
+"""A reply that reads less than could be read, by more than this share and number, is a miss."""
+BROKEN = "prefix break: "
+"""How an epoch begins to tell why it is there when a request did not begin with the last one."""
+
+Cause = Literal[
+    "tools",
+    "system",
+    "model",
+    "request",  # another part of the head, such as a beta or thinking that was let go
+    "message",  # a request did not begin with the one before it
+    "compaction",
+    "clearing",
+    "rewind",
+    "undo",
+    "expiry",
+    "provider",  # nothing of ours changed
+]
+EXPECTED: tuple[Cause, ...] = (
+    "compaction",
+    "clearing",
+    "rewind",
+    "undo",
+    "expiry",
+    "model",
+    "system",
+)
 
 
 class Strikes(msgspec.Struct, frozen=True):
@@ -42,3 +87,146 @@ class Strikes(msgspec.Struct, frozen=True):
                 return replace(self, pending=0, useless=self.useless + 1 if little else 0)
             case _:
                 return self
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a session has cost: it stays spent after a rewind, and a fork starts at nil."""
+
+    usage: Usage = Usage()
+    dollars: float = 0.0
+    prices: tuple[tuple[int, Price], ...] = ((0, Price()),)
+    """Which price holds from which entry on."""
+
+    @property
+    def price(self) -> Price:
+        """The price that holds."""
+        return self.prices[-1][1]
+
+    def after(self, entry: Entry) -> Spent:
+        """The sum after one more entry."""
+        match entry.fact:
+            case Opened():
+                return Spent(prices=self.prices)
+            case Epoch() as fact:
+                return replace(self, prices=(*self.prices, (entry.seq, fact.model.price)))
+            case Rewound(to=to):
+                old = next(price for seq, price in reversed(self.prices) if seq <= to)
+                return replace(self, prices=(*self.prices, (entry.seq, old)))
+            case Assistant() | Finished() as fact:
+                more = cost(fact.usage, self.price)
+                return replace(self, usage=self.usage + fact.usage, dollars=self.dollars + more)
+            case _:
+                return self
+
+
+class Miss(msgspec.Struct, frozen=True):
+    """A reply that read less from the provider's cache than it could have."""
+
+    seq: int
+    cause: Cause
+    detail: str
+    tokens: int
+    """How many had to be sent again at the full price."""
+    dollars: float
+    """What they cost more than if they had been read."""
+
+    @property
+    def expected(self) -> bool:
+        """Whether it is the price of something that was decided, or of a pause."""
+        return self.cause in EXPECTED
+
+
+class Cache(msgspec.Struct, frozen=True):
+    """What the provider holds of the conversation, and when a reply did not find it there."""
+
+    held: int = 0
+    """How many tokens the next request could read."""
+    used: float = 0.0
+    """When it was last used: its life begins again then."""
+    pause: float = 0.0
+    """The longest time without a request since the last reply."""
+    moved: tuple[tuple[Cause, str], ...] = ()
+    """What has changed the beginning of the next request since the last reply."""
+    epoch: Epoch | None = None
+    misses: tuple[Miss, ...] = ()
+
+    def left(self, now: float) -> float:
+        """How many seconds the provider will still remember; none if it holds nothing."""
+        if not self.held or self.epoch is None:
+            return 0.0
+        return max(0.0, self.used + self.epoch.model.lifetime - now)
+
+    def after(self, entry: Entry) -> Cache:
+        """What is known after one more entry."""
+        match entry.fact:
+            case Sent() | Spawned(kind="fork"):
+                pause = max(self.pause, entry.at - self.used if self.used else 0.0)
+                return replace(self, used=entry.at, pause=pause)
+            case Assistant() as fact:
+                return self._replied(fact, entry.seq)
+            case Opened():
+                return replace(self, misses=())
+            case Epoch() as fact:
+                moved = (*self.moved, *_changed(self.epoch, fact))
+                return replace(self, epoch=fact, moved=moved)
+            case Compacted() | Cleared() | Rewound() | Restored() as fact:
+                return replace(self, moved=(*self.moved, (_edited(fact), "")))
+            case _:
+                return self
+
+    def _replied(self, reply: Assistant, seq: int) -> Cache:
+        usage = reply.usage
+        if not usage.prompt or usage.estimated:
+            return self
+        held = usage.read + usage.write + usage.write_1h
+        lost = min(self.held, usage.prompt) - usage.read
+        fresh = replace(self, held=held, pause=0.0, moved=())
+        if lost <= FALLEN or lost <= FALL * min(self.held, usage.prompt):
+            return fresh
+        cause, detail = self._cause()
+        price = rates(usage, self.epoch.model.price if self.epoch else Price())
+        paid = (price.write if usage.write else price.write_1h) if held else price.input
+        more = max(0.0, lost * (paid - price.read) / 1_000_000)
+        return replace(fresh, misses=(*self.misses, Miss(seq, cause, detail, lost, more)))
+
+    def _cause(self) -> tuple[Cause, str]:
+        """A pause takes all; else what moved the prefix first; else it was not us."""
+        lifetime = self.epoch.model.lifetime if self.epoch else 0.0
+        if self.pause > lifetime:
+            return "expiry", f"a pause of {clock(self.pause)}, and it lives for {clock(lifetime)}"
+        return self.moved[0] if self.moved else ("provider", "nothing of ours changed")
+
+
+def clock(seconds: float) -> str:
+    """A time as minutes and seconds, or as hours."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02}" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _edited(fact: Compacted | Cleared | Rewound | Restored) -> Cause:
+    match fact:
+        case Compacted():
+            return "compaction"
+        case Cleared():
+            return "clearing"
+        case Rewound():
+            return "rewind"
+        case Restored():
+            return "undo"
+
+
+def _changed(old: Epoch | None, new: Epoch) -> tuple[tuple[Cause, str], ...]:
+    """In what a head differs from the one before it, as far as a cache is concerned."""
+    if old is None:
+        return ()
+    if new.why.startswith(BROKEN):
+        return (("message", new.why.removeprefix(BROKEN)),)
+    if old.model.name != new.model.name:
+        return (("model", f"{old.model.name} became {new.model.name}"),)
+    if old.tools != new.tools:
+        differ = sorted({tool.name for tool in {*old.tools} ^ {*new.tools}})
+        return (("tools", ", ".join(differ) or "their order"),)
+    if old.system != new.system:
+        return (("system", new.why),)
+    said = replace(old.model, window=0) != replace(new.model, window=0)
+    return (("request", new.why),) if said or new.unbind else ()

@@ -119,12 +119,20 @@ class Compacted(Fact, frozen=True):
     """Where the items that gave way can be read."""
     titles: tuple[str, ...] = ()
     """What each of these files is about."""
+    limit: int = 0
+    """The size at which it was to start by itself."""
 
 
 class Rewound(Fact, frozen=True):
     """The session goes on from entry `to`, as if nothing after it had been said."""
 
     to: int
+
+
+class Restored(Fact, frozen=True):
+    """What the compaction of this entry replaced is shown again, as if it had never been."""
+
+    compaction: int
 
 
 # --- for audit, resume and the screen ------------------------------------------------------------
@@ -236,7 +244,7 @@ class Unknown(Fact, frozen=True):
     raw: str
 
 
-Shaping = Epoch | User | Assistant | Result | Offloaded | Cleared | Compacted | Rewound
+Shaping = Epoch | User | Assistant | Result | Offloaded | Cleared | Compacted | Rewound | Restored
 AnyFact = (
     Shaping
     | Opened

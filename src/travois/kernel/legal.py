@@ -9,6 +9,7 @@ from travois.kernel.facts import (
     Cleared,
     Compacted,
     Offloaded,
+    Restored,
     Result,
     Rewound,
     Sent,
@@ -35,6 +36,9 @@ def illegal(view: View, fact: AnyFact) -> str:
             return _compact(view, fact)
         case Rewound():
             return "" if fact.to > 0 else "nothing stands before the first entry"
+        case Restored():
+            stands = fact.compaction in view.summaries
+            return "" if stands else f"no summary of entry {fact.compaction} is shown"
         case _:
             return ""
 

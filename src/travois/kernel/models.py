@@ -21,6 +21,10 @@ Quirk = Literal[
 ]
 
 
+EDITS = "context-management-2025-06-27"
+"""The beta with which Anthropic leaves out old results at our word."""
+
+
 class Price(msgspec.Struct, frozen=True, omit_defaults=True):
     """US dollars per million tokens."""
 
@@ -59,6 +63,16 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
         """How a user writes it: `provider/id`."""
         return f"{self.provider}/{self.id}"
 
+    @property
+    def edits(self) -> bool:
+        """Whether its provider leaves out old results at our word."""
+        return self.protocol == "anthropic" and EDITS in self.betas
+
+    @property
+    def lifetime(self) -> float:
+        """How many seconds the provider remembers a prompt that is not used again."""
+        return 3_600.0 if self.cache_ttl == "1h" else 300.0
+
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the provider counted for one reply; the four input and output kinds never overlap."""
@@ -93,10 +107,14 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
+def rates(usage: Usage, price: Price) -> Price:
+    """The prices that hold for a request of this size."""
+    return price.above if price.above is not None and usage.prompt > price.over else price
+
+
 def cost(usage: Usage, price: Price) -> float:
     """What the tokens of one reply cost, in US dollars."""
-    if price.above is not None and usage.prompt > price.over:
-        return cost(usage, price.above)
+    price = rates(usage, price)
     return (
         usage.input * price.input
         + usage.read * price.read

@@ -19,6 +19,7 @@ from travois.kernel.facts import (
     Entry,
     Epoch,
     Offloaded,
+    Restored,
     Result,
     Rewound,
     Sent,
@@ -66,9 +67,14 @@ class View(msgspec.Struct):
     """The number of the entry with which the present model began: it counts in its own way."""
     cleared: tuple[str, ...] = ()
     """Calls whose results the provider clears for us."""
+    summaries: dict[int, int] = {}
+    """The compactions whose summary is shown, by entry; and under which number it is."""
 
     def add(self, entry: Entry) -> None:
-        """Take one more entry into account (all but `Rewound`, which only `project` can honour)."""
+        """Take one more entry into account.
+
+        `Rewound` and `Restored` change what came before them, which only `project` can honour.
+        """
         match entry.fact:
             case User() as fact:
                 self._say(Item(entry.seq, fact))
@@ -85,9 +91,9 @@ class View(msgspec.Struct):
             case Cleared() as fact:
                 self._clear(fact)
             case Compacted() as fact:
-                self._compact(fact)
-            case Rewound():
-                raise AssertionError("a rewound log is projected anew")
+                self._compact(fact, entry.seq)
+            case Restored() | Rewound() as fact:
+                self._restore(fact)
             case _:
                 pass
 
@@ -97,6 +103,8 @@ class View(msgspec.Struct):
             self.since, self.counted = seq, -1
         if old and (epoch.unbind or old.system != epoch.system or old.tools != epoch.tools):
             self._unbind()
+        if self.cleared and not epoch.model.edits:
+            self.cleared, self.counted = (), -1
         self.epoch, self.moves, self.anchor = epoch, self.moves + 1, 0
 
     def _unbind(self) -> None:
@@ -134,7 +142,8 @@ class View(msgspec.Struct):
 
     def _clear(self, fact: Cleared) -> None:
         if fact.where == "server":
-            self.cleared += fact.calls
+            self.cleared += tuple(call for call in fact.calls if call not in self.cleared)
+            self.counted = -1
             return
         self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         self._unbind()
@@ -153,11 +162,20 @@ class View(msgspec.Struct):
                 self.items[index] = _retold(item, text)
                 return
 
-    def _compact(self, fact: Compacted) -> None:
+    def _restore(self, fact: Restored | Rewound) -> None:
+        """Own up to a changed history: one move for it, and one for the compaction that is gone."""
+        assert isinstance(fact, Restored), "a rewound log is projected anew"
+        self.moves, self.anchor, self.counted = self.moves + 2, 0, -1
+        self._unbind()
+
+    def _compact(self, fact: Compacted, seq: int) -> None:
         where = {item.seq: index for index, item in enumerate(self.items)}
         if fact.first not in where or fact.last not in where:
             return
         first, last = where[fact.first], where[fact.last]
+        gone = {item.seq for item in self.items[first : last + 1]}
+        self.summaries = {n: at for n, at in self.summaries.items() if at not in gone}
+        self.summaries[seq] = fact.last
         self.items[first : last + 1] = [_summary(fact)]
         self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         if fact.by != "provider":
@@ -181,7 +199,7 @@ def project(entries: Iterable[Entry]) -> View:
 
 
 def living(entries: list[Entry]) -> list[Entry]:
-    """The entries that no later `Rewound` has taken out of the conversation."""
+    """The entries that no later `Rewound` or `Restored` has taken out of the conversation."""
     kept: list[Entry] = []
     limit = None
     for entry in reversed(entries):
@@ -192,7 +210,8 @@ def living(entries: list[Entry]) -> list[Entry]:
             continue
         kept.append(entry)
     kept.reverse()
-    return kept
+    undone = {entry.fact.compaction for entry in kept if isinstance(entry.fact, Restored)}
+    return [entry for entry in kept if entry.seq not in undone] if undone else kept
 
 
 def waiting(view: View) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from travois.app.commands.plain import Commands, command, say
 from travois.app.commands.sessions import here, report
-from travois.kernel.facts import Entry, Rewound, Sent
+from travois.kernel.facts import Entry, Restored, Rewound, Sent
 from travois.kernel.legal import unsendable
 from travois.kernel.view import View, project
 from travois.store.blobs import Blobs
@@ -69,7 +69,7 @@ def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
         if isinstance(entry.fact, Sent):
             yield Checked(entry.seq, _difference(view, entry.fact, encoder))
         past.append(entry)
-        if isinstance(entry.fact, Rewound):
+        if isinstance(entry.fact, Rewound | Restored):
             view = project(past)
         else:
             view.add(entry)

@@ -25,6 +25,7 @@ from travois.kernel.facts import (
     Noted,
     Offloaded,
     Opened,
+    Restored,
     Result,
     Rewound,
     Sent,
@@ -72,7 +73,7 @@ def _told(fact: AnyFact, names: dict[str, str]) -> Iterator[Piece]:
         case Compacted():
             title = f"Entries {fact.first} to {fact.last} were replaced by a summary ({fact.by})"
             yield "note", title, words(fact.summary), ()
-        case Offloaded() | Cleared() | Rewound() | Epoch() | Opened():
+        case Offloaded() | Cleared() | Rewound() | Restored() | Epoch() | Opened():
             yield "event", _shaped(fact), "", ()
         case Failed() | Ended() | Decided() | Changed() | Spawned() | Finished() | Hooked():
             if title := _happened(fact):
@@ -109,7 +110,7 @@ def _replied(fact: Assistant) -> Iterator[Piece]:
         yield "event", f"The reply stopped: {fact.stop} {fact.detail}".rstrip(), "", ()
 
 
-def _shaped(fact: Offloaded | Cleared | Rewound | Epoch | Opened) -> str:
+def _shaped(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> str:
     match fact:
         case Offloaded():
             return f"The model sees only a preview of the result of {fact.call}"
@@ -117,6 +118,8 @@ def _shaped(fact: Offloaded | Cleared | Rewound | Epoch | Opened) -> str:
             return f"{len(fact.calls)} old results are no longer shown to the model"
         case Rewound():
             return f"Rewound to entry {fact.to}: what was said after it is not part of this"
+        case Restored():
+            return f"The compaction of entry {fact.compaction} was undone"
         case Epoch():
             return f"{fact.model.name}, {len(fact.tools)} tools ({fact.why})"
         case Opened():
