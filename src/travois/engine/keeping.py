@@ -21,7 +21,7 @@ async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
     if agent.keeper is None or not changing:
         return
     losses = [loss for ready in changing for loss in _losses(agent, ready)]
-    if not losses and agent.kept == _turn(agent):
+    if not losses and agent.kept == agent.session.prompted:
         return
     also = tuple(dict.fromkeys(path for loss in losses for path in loss.paths))
     summary = changing[0].tool.summary(changing[0].args)
@@ -29,9 +29,9 @@ async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
     if why and losses:
         note = f"No snapshot could be taken before this: {why}. It cannot be undone by a rewind."
         agent.session.append(User((Text(note),), origin="note"))
-    if why and agent.kept != _turn(agent):
+    if why and agent.kept != agent.session.prompted:
         agent.session.emit(Warned(f"No snapshot could be taken, so no rewind to here: {why}"))
-    agent.kept = _turn(agent)
+    agent.kept = agent.session.prompted
 
 
 async def settle(agent: Agent) -> None:
@@ -60,9 +60,3 @@ def _losses(agent: Agent, ready: Ready) -> list[Loss]:
     folders = agent.guard.folders
     outside = (path for path in written if not any(inside(path, folder) for folder in folders))
     return [*(loss for loss in found if loss is not None), *(Loss((path,)) for path in outside)]
-
-
-def _turn(agent: Agent) -> int:
-    """The entry of the last thing that a person said."""
-    items = reversed(agent.session.view.items)
-    return next((i.seq for i in items if isinstance(i.fact, User) and i.fact.origin == "human"), 0)

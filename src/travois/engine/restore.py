@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from travois.context.instructions import beginning
-from travois.context.ledger.acts import Act, acts
 from travois.context.sources import plain
 from travois.engine.agent import Agent
 from travois.engine.briefing import nested
@@ -22,6 +22,9 @@ from travois.policy.access import Access
 from travois.policy.judge import judge
 from travois.policy.paths import inside
 from travois.policy.rules import Use
+
+if TYPE_CHECKING:
+    from travois.context.ledger.acts import Act
 
 SEEN = "seen:"
 FILES = 5
@@ -93,6 +96,8 @@ def restored(held: Iterable[Held], kept: Iterable[Item], *, budget: int) -> tupl
 
 def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
     """All files that were read or changed whole, by path, the last first."""
+    from travois.context.ledger.acts import acts
+
     done = {act.seq: act for act in acts(entries)}
     found: dict[str, Work] = {}
     act: Act | None = None
