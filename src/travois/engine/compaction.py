@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.context.compact import Trigger, cut
+from travois.context.compact import Cut, Trigger, cut
 from travois.engine.agent import Agent
 from travois.engine.briefing import reloaded
 from travois.engine.fork import inquire
@@ -17,8 +18,8 @@ from travois.engine.restore import SHARE, Held, recent, restored
 from travois.engine.room import fitted, limit, model
 from travois.engine.summary import summarise
 from travois.kernel.blocks import words
-from travois.kernel.facts import Compacted, Failed, Noted
-from travois.kernel.tokens import context_tokens, head_tokens, ratio, stop_at
+from travois.kernel.facts import Compacted, Failed, Noted, User
+from travois.kernel.tokens import context_tokens, estimate, head_tokens, ratio, stop_at
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "summary.md"
 RUNGS = (1.0, 0.5, 0.2, 0.0)
@@ -26,11 +27,12 @@ RUNGS = (1.0, 0.5, 0.2, 0.0)
 
 
 async def compact(
-    agent: Agent, *, trigger: Trigger, focus: str = "", goal: int = 0
+    agent: Agent, *, trigger: Trigger, focus: str = "", goal: int = 0, part: Cut | None = None
 ) -> Compacted | None:
     """Make one fact of the older conversation; none, with the reason told, if that cannot help.
 
     `goal` is the size to come below, where the provider has told that the usual one is too large.
+    `part` is what gives way, where a person has chosen it.
     """
     began = agent.clock()
     why = "manual" if trigger == "manual" else "auto"
@@ -41,11 +43,15 @@ async def compact(
     prose = await _prose(agent, trigger=trigger, focus=focus)
     usual = min(limit(agent), stop_at(model(agent)))
     held = await recent(agent, agent.session.history())
-    fact = _shorter(agent, trigger=trigger, prose=prose, goal=goal or usual, held=held)
+    cuts = ((1.0, part),) if part else rungs(agent)
+    fact = shorter(agent, cuts, trigger=trigger, prose=prose, goal=goal or usual, held=held)
+    most = goal or stop_at(model(agent))
+    if part is None and (fact is None or fact.after >= most):
+        fact = shorter(agent, last_rungs(agent), trigger=trigger, goal=most) or fact
     if fact is None:
         _decline(agent)
         return None
-    fact = replace(fact, seconds=max(0.0, agent.clock() - began))
+    fact = replace(fact, seconds=max(0.0, agent.clock() - began), limit=limit(agent))
     agent.session.append(fact)
     agent.session.emit(Warned(receipt(fact)))
     await reloaded(agent)
@@ -73,18 +79,39 @@ def receipt(fact: Compacted) -> str:
     return f"compacted ({fact.trigger}): {saved}; {len(fact.files)} spans set aside, none lost"
 
 
-def _shorter(
-    agent: Agent, *, trigger: Trigger, prose: str, goal: int, held: tuple[Held, ...]
+def rungs(agent: Agent) -> Iterator[tuple[float, Cut]]:
+    """Where the conversation may be cut, the longest tail first, each with its share of it."""
+    for rung in RUNGS:
+        if parted := cut(agent.session.view, tail=round(fitted(agent).tail * rung)):
+            yield rung, parted
+
+
+def last_rungs(agent: Agent) -> Iterator[tuple[float, Cut]]:
+    """What is left to try where even that is too large which waits for an answer.
+
+    First all but the last message gives way, then all: what was said can be read in the files.
+    """
+    items = tuple(agent.session.view.items)
+    if items[1:] and isinstance(items[-1].fact, User):
+        yield 0.0, Cut(items[:-1], items[-1:])
+    yield 0.0, Cut(items, ())
+
+
+def shorter(
+    agent: Agent,
+    cuts: Iterable[tuple[float, Cut]],
+    *,
+    trigger: Trigger,
+    goal: int,
+    prose: str = "",
+    held: tuple[Held, ...] = (),
 ) -> Compacted | None:
-    """The fact that brings the conversation below its limit with the longest tail that does."""
+    """The fact of the first cut that brings the conversation below its limit, or of the best."""
     layers = fitted(agent)
     before, best = context_tokens(agent.session.view), None
     room = min(SHARE * model(agent).window, before / 4) / ratio(agent.session.view)
     entries = agent.session.history()
-    for rung in RUNGS:
-        parted = cut(agent.session.view, tail=round(layers.tail * rung))
-        if parted is None:
-            continue
+    for rung, parted in cuts:
         files = restored(held, parted.kept, budget=round(room * rung))
         fact = summarise(agent, parted, entries, layers=layers, prose=prose, restored=files)
         fact = replace(fact, trigger=trigger, before=before)
@@ -96,12 +123,16 @@ def _shorter(
 
 
 async def _prose(agent: Agent, *, trigger: Trigger, focus: str) -> str:
-    """The model's part: prepared if it is there, asked for only if a person waits for it."""
+    """The model's part: prepared if it is there, asked for only if a person waits for it.
+
+    One that is longer than all that rules gather is no summary and is thrown away.
+    """
     if not agent.layers.draft:
         return ""
+    text = agent.session.draft
     if trigger == "manual":
-        return await inquire(agent, _instruction(focus), what="summary")
-    return agent.session.draft
+        text = await inquire(agent, _instruction(focus), what="summary")
+    return text if estimate(text) <= fitted(agent).ledger else ""
 
 
 def _instruction(focus: str) -> str:

@@ -135,6 +135,11 @@ class Miss(msgspec.Struct, frozen=True):
         """Whether it is the price of something that was decided, or of a pause."""
         return self.cause in EXPECTED
 
+    @property
+    def why(self) -> str:
+        """The cause in words."""
+        return f"{self.cause} ({self.detail})" if self.detail else self.cause
+
 
 class Cache(msgspec.Struct, frozen=True):
     """What the provider holds of the conversation, and when a reply did not find it there."""
