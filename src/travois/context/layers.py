@@ -41,6 +41,10 @@ class Layers(msgspec.Struct, frozen=True):
     """Where compaction starts; zero means where the window asks for it."""
     cold: int = 45_000
     """A conversation beyond this is compacted when the cache is gone anyway."""
+    kept: int = 5
+    """How many of the newest results are never cleared."""
+    cleared: int = 5_000
+    """Clearing that frees less than this is not worth it."""
 
     def fitted(self, room: int) -> Layers:
         """The same choices where there is only so much room."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from travois.context.compact import Trigger
 from travois.context.offload import oversize, preview
 from travois.engine.agent import Agent
+from travois.engine.clearing import clear
 from travois.engine.compaction import compact, prepare
 from travois.engine.room import cold, fitted, limit, model
 from travois.kernel.facts import Offloaded
@@ -21,7 +22,10 @@ async def relieve(agent: Agent) -> None:
     trigger = wanted(agent)
     if trigger is not None:
         await compact(agent, trigger=trigger)
-    elif agent.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
+        return
+    if agent.layers.clear:
+        clear(agent)
+    if agent.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
         prepare(agent)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
+from travois.engine.clearing import check
 from travois.engine.ports import Retrying, Warned
 from travois.engine.recover import recover
 from travois.engine.retry import pause
-from travois.kernel.blocks import AnyBlock, Call, Opaque
+from travois.kernel.blocks import AnyBlock, Call
 from travois.kernel.facts import Assistant, Epoch, Failed, Sent
 from travois.kernel.models import Quirk
 from travois.kernel.tokens import context_tokens
-from travois.kernel.view import THINKING, View
+from travois.kernel.view import View, thinks
+from travois.wire.edits import beta_of
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.replies import Problem, Reply
 
@@ -45,6 +47,7 @@ async def ask(agent: Agent) -> str:
             if not await _again(agent, problem, tries):
                 return f"{problem.kind}: {problem.message}"
         else:
+            check(agent, reply)
             agent.session.append(_assistant(agent.session.view, reply))
             return ""
 
@@ -142,24 +145,18 @@ def _remedy(view: View, problem: Problem) -> Epoch | None:
     if problem.kind == "field" and (quirk := LATCHES.get(problem.field.rpartition(".")[2])):
         if quirk not in model.quirks:
             return _changed(epoch, replace(model, quirks=(*model.quirks, quirk)), problem)
-    elif problem.kind == "beta" and problem.field in model.betas:
-        kept = tuple(beta for beta in model.betas if beta != problem.field)
+    elif problem.kind in ("beta", "field") and beta_of(problem.field) in model.betas:
+        kept = tuple(beta for beta in model.betas if beta != beta_of(problem.field))
         return _changed(epoch, replace(model, betas=kept), problem)
     elif problem.kind == "output" and 0 < problem.limit < model.output:
         return _changed(epoch, replace(model, output=problem.limit), problem)
-    elif problem.kind in ("bound", "thinking") and _thinks(view):
+    elif problem.kind in ("bound", "thinking") and thinks(view):
         return replace(epoch, why=problem.message, unbind=True)
     return None
 
 
 def _changed(epoch: Epoch, model: object, problem: Problem) -> Epoch:
     return replace(epoch, model=model, why=problem.message, unbind=False)
-
-
-def _thinks(view: View) -> bool:
-    """Whether there is any thinking to let go of."""
-    blocks = (b for i in view.items if isinstance(i.fact, Assistant) for b in i.fact.content)
-    return any(isinstance(block, Opaque) and block.kind in THINKING for block in blocks)
 
 
 def _assistant(view: View, reply: Reply) -> Assistant:

@@ -8,7 +8,7 @@ from travois.context.compact import OPENING, Cut
 from travois.context.layers import Layers
 from travois.engine.agent import Agent
 from travois.kernel.blocks import Text
-from travois.kernel.facts import Compacted, Entry
+from travois.kernel.facts import Cleared, Compacted, Entry
 from travois.kernel.tokens import estimate, fact_tokens, head_tokens, ratio
 from travois.kernel.view import Item, project
 
@@ -25,14 +25,15 @@ def summarise(
     """The fact that sets the older part aside, and where each part of it can be read."""
     from travois.context import ledger, names, spans
 
-    pieces = spans.split(parted.fresh)
+    ever = _ever(entries)
+    pieces = spans.split([ever.get(item.seq, item) for item in parted.fresh])
     files = tuple(
         agent.world.spill(f"span-{parted.last}-{number}", span.text.encode(errors="replace"))
         for number, span in enumerate(pieces, 1)
     )
     told = ledger.render(ledger.fold(entries), budget=layers.ledger).text
     kept = "\n".join(str(item.fact.content) for item in parted.kept)
-    found = names.index(_ever(entries, parted.last), budget=layers.names, skip=told + kept)
+    found = names.index(_until(ever, parted.last), budget=layers.names, skip=told + kept)
     past = [entry.fact for entry in entries if isinstance(entry.fact, Compacted)]
     titles = tuple(span.title for span in pieces)
     listing = spans.contents(
@@ -60,7 +61,11 @@ def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[Item]) -> int:
     return round((head + said + sum(fact_tokens(item.fact) for item in kept)) * ratio(view))
 
 
-def _ever(entries: list[Entry], last: int) -> tuple[Item, ...]:
-    """All items up to an entry, also those that gave way before."""
-    whole = project(entry for entry in entries if not isinstance(entry.fact, Compacted))
-    return tuple(item for item in whole.items if item.seq <= last)
+def _ever(entries: list[Entry]) -> dict[int, Item]:
+    """All items as they once stood, by entry: also those that gave way before or were cleared."""
+    whole = project(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
+    return {item.seq: item for item in whole.items}
+
+
+def _until(ever: dict[int, Item], last: int) -> tuple[Item, ...]:
+    return tuple(item for seq, item in ever.items() if seq <= last)

@@ -37,6 +37,8 @@ class Provider(msgspec.Struct, frozen=True):
     """How the ids of its models begin, so that nobody need write the provider before them."""
     aliases: dict[str, str] = {}
     quirks: tuple[Quirk, ...] = ()
+    betas: tuple[str, ...] = ()
+    """What its models may be asked for beyond the plain protocol, until they refuse."""
     default: str = ""
 
 
@@ -104,6 +106,7 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
         output=min(about.output, MAX_OUTPUT, max(1, window // 4)),
         price=about.price,
         quirks=_quirks(provider, served, env),
+        betas=served.betas,
         images=about.images,
     )
 

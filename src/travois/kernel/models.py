@@ -23,6 +23,8 @@ Quirk = Literal[
 
 EDITS = "context-management-2025-06-27"
 """The beta with which Anthropic leaves out old results at our word."""
+SUMMARIES = "compact-2026-09-04"
+"""The beta with which it signs a summary, so that thinking after it stays valid."""
 
 
 class Price(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -111,7 +111,7 @@ def context_tokens(view: View) -> int:
     if isinstance(last, Assistant) and last.usage.context:
         return last.usage.context + _scaled(view, _sum(view.items[view.counted + 1 :]))
     head = head_tokens(view.epoch) if view.epoch else 0
-    return _scaled(view, head + _sum(view.items))
+    return _scaled(view, head + _sum(view.items) - _left_out(view))
 
 
 def ratio(view: View) -> float:
@@ -155,6 +155,16 @@ def _counts(reply: Assistant) -> bool:
 
 def _sum(items: list[Item]) -> int:
     return sum(fact_tokens(item.fact) for item in items)
+
+
+def _left_out(view: View) -> int:
+    """What the provider clears for us, less the words that it shows in its place."""
+    if not view.cleared:
+        return 0
+    gone = (
+        i.fact for i in view.items if isinstance(i.fact, Result) and i.fact.call in view.cleared
+    )
+    return sum(max(0, fact_tokens(fact) - 2 * PER_RESULT) for fact in gone)
 
 
 def _scaled(view: View, tokens: int) -> int:

@@ -222,6 +222,12 @@ def waiting(view: View) -> bool:
     return not isinstance(last, Assistant) or last.stop == "pause"
 
 
+def thinks(view: View) -> bool:
+    """Whether thinking is shown, which binds all that stands before it."""
+    blocks = (b for i in view.items if isinstance(i.fact, Assistant) for b in i.fact.content)
+    return any(isinstance(block, Opaque) and block.kind in THINKING for block in blocks)
+
+
 def open_calls(view: View) -> tuple[Call, ...]:
     """The calls of the last reply that have no result yet, in the order asked."""
     if not view.open:

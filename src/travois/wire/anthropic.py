@@ -9,6 +9,7 @@ from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, wo
 from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
 from travois.kernel.models import Model
 from travois.kernel.view import Item
+from travois.wire.edits import BETAS, ON_DEMAND
 from travois.wire.jsontext import joined, members, object_text, quote, utf8
 from travois.wire.media import IMAGES, base64, note
 from travois.wire.names import (
@@ -20,7 +21,7 @@ from travois.wire.names import (
     call_id,
     tool_name,
 )
-from travois.wire.pieces import Head, Piece
+from travois.wire.pieces import Head, Headers, Piece
 
 VERSION = "2026-10-21"
 THINKING = frozenset(("thinking", "redacted_thinking"))
@@ -105,9 +106,10 @@ def _head(epoch: Epoch) -> Head:
     )
 
 
-def _headers(model: Model) -> tuple[tuple[str, str], ...]:
+def _headers(model: Model) -> Headers:
     headers = (("content-type", "application/json"), ("anthropic-version", VERSION))
-    return (*headers, ("anthropic-beta", ",".join(model.betas))) if model.betas else headers
+    always = [beta for beta in model.betas if beta not in ON_DEMAND]
+    return (*headers, (BETAS, ",".join(always))) if always else headers
 
 
 def _marker(model: Model) -> bytes:

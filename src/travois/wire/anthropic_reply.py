@@ -56,6 +56,7 @@ class _Said(msgspec.Struct):
     delta: Any = None
     usage: Any = None
     error: Any = None
+    context_management: Any = None
 
 
 _events = msgspec.json.Decoder(_Said)
@@ -90,6 +91,7 @@ class AnthropicReply:
                 yield BlockEnded(_index(said))
             case "message_delta":
                 self._end.update(table(said.delta))
+                self._end["context_management"] = said.context_management
                 self._count(said.usage)
             case "message_stop":
                 self.done = True
@@ -131,6 +133,7 @@ class AnthropicReply:
             id=self._id,
             model=self._model,
             detail=_detail(self._end),
+            left_out=_left_out(self._end),
         )
 
     def _begin(self, message: dict[str, Any]) -> Began:
@@ -272,6 +275,12 @@ def _detail(end: dict[str, Any]) -> str:
         return ": ".join(str(part) for part in told if part)
     reason = end.get("stop_reason")
     return "" if reason is None or reason in STOPS else str(reason)
+
+
+def _left_out(end: dict[str, Any]) -> int:
+    """How many results the edits that were applied took out."""
+    applied = rows(table(end.get("context_management")).get("applied_edits"))
+    return sum(number(table(edit), "cleared_tool_uses") for edit in applied)
 
 
 def _usage(usage: dict[str, Any]) -> Usage:

@@ -99,6 +99,7 @@ WORDS: tuple[tuple[str, ProblemKind], ...] = (
     (r"un(?:known|supported|recognized) (?:request )?(?:parameter|argument)\w*(?: supplied)?:"
      r" ['\"`]?(?P<field>[\w.\[\]-]+)", "field"),
     (r"\"(?P<field>thinking)\.type\.[^\"]*\" is not supported for this model", "field"),
+    (r"does not support the (?P<field>clear_\w+) context management strategy", "field"),
     (r"(?P<field>tool_choice): type .{0,40} not supported for this model", "field"),
     (r"image exceeds|image dimensions exceed|could not process image", "media"),
     (r"could not process pdf|pdf pages may be provided|does not support image input", "media"),

@@ -11,8 +11,10 @@ from typing import assert_never
 
 from travois.kernel.facts import Epoch
 from travois.kernel.legal import unsendable
+from travois.kernel.models import EDITS
 from travois.kernel.view import Item, View
 from travois.wire.anthropic import Anthropic
+from travois.wire.edits import edits, needing
 from travois.wire.openai_chat import Chat
 from travois.wire.pieces import Dialect, Piece, PrefixBreak, Request
 
@@ -41,7 +43,7 @@ class Encoder:
         tape.extend(view.items)
         _keep_prefix(view, tape, before=self._tape)
         self._tape = tape
-        return tape.request(view.anchor)
+        return tape.request(view.anchor, edits=edits(view))
 
 
 class Tape:
@@ -86,28 +88,31 @@ class Tape:
         """The digest of the first pieces; empty if there are not so many."""
         return self._chains[pieces * DIGEST : (pieces + 1) * DIGEST].hex()
 
-    def request(self, anchor: int) -> Request:
-        """The whole request, with markers on the newest piece and where the cache ends."""
+    def request(self, anchor: int, *, edits: bytes = b"") -> Request:
+        """The whole request, with markers on the newest piece and where the cache ends.
+
+        `edits` are further members of the body, which are no pieces: they change no prefix.
+        """
         count, head = len(self), self._dialect.head
         spots = sorted({self._mark(count), self._mark(anchor)} - {-1}) if head.marker else []
-        said = f"{self._said}{self.chain(count)}{spots}".encode()
+        said = f"{self._said}{self.chain(count)}{spots}".encode() + edits
         return Request(
             path=head.path,
-            headers=head.headers,
-            body=self._body(spots),
+            headers=needing(head.headers, EDITS) if edits else head.headers,
+            body=self._body(spots, head.closing[:-1] + edits + b"}"),
             pieces=count,
             chain=self.chain(count),
             digest=blake2b(said, digest_size=DIGEST).hexdigest(),
         )
 
-    def _body(self, spots: list[int]) -> bytes:
+    def _body(self, spots: list[int], closing: bytes) -> bytes:
         head, data, start = self._dialect.head, memoryview(self._data), 0
         parts: list[bytes | memoryview] = [head.opening]
         for spot in spots:
             end = self._ends[spot] - 1
             parts += (data[start:end], head.marker)
             start = end
-        parts += (data[start:], self._dialect.close, head.closing)
+        parts += (data[start:], self._dialect.close, closing)
         return b"".join(parts)
 
     def _link(self, piece: Piece) -> None:

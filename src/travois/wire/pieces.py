@@ -9,6 +9,8 @@ import msgspec
 
 from travois.kernel.view import Item
 
+Headers = tuple[tuple[str, str], ...]
+
 
 class Piece(NamedTuple):
     """One cacheable unit of a request, in cache order, as its final bytes.

@@ -60,6 +60,8 @@ class Reply(msgspec.Struct, frozen=True):
     """Why it stopped, in the provider's words, where it said more than a stop reason."""
     request: str = ""
     """What the provider calls the request, for its own support."""
+    left_out: int = 0
+    """How many old results the provider says that it did not show to the model."""
 
 
 ProblemKind = Literal[

@@ -1,0 +1,147 @@
+"""L2: old results that can be had again are shown as one line each.
+
+Model sees: in place of a cleared result, where its text can be read.
+Tokens: about 40 for each cleared result; where the provider clears, about 40 in one note.
+Cache: moves the prefix, so only when the cache is gone anyway or the change pays for itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from travois.context.layers import Layers
+from travois.context.ledger.acts import FAMILIES, Kind
+from travois.kernel.blocks import Text, calls
+from travois.kernel.facts import Assistant, Result
+from travois.kernel.tokens import fact_tokens
+from travois.kernel.view import Item, View, thinks
+
+KINDS: tuple[Kind, ...] = ("shell", "read", "edit", "write", "delete", "patch")
+SEARCHES = (
+    "grep glob ls list search findfiles websearch webfetch fetch bashoutput recall "
+    "gitstatus gitdiff gitlog gitshow gitblame"
+)
+CLEARABLE = frozenset(" ".join((*(FAMILIES[kind] for kind in KINDS), SEARCHES)).split()) - {
+    "notebookedit"
+}
+"""Tools whose results can be had again, by the last part of their name in small letters."""
+SMALL = 300
+"""A result below this costs less than the line that would take its place is worth."""
+PROTECTED = 3
+PROTECTED_TOKENS = 40_000
+"""Under pressure: the newest results, and so many tokens of them, stay."""
+PRESSED = 20_000
+"""Under pressure, less than this is left to compaction."""
+LINE = 40
+"""The tokens of what takes the place of a result."""
+
+
+class Now(msgspec.Struct, frozen=True):
+    """What clearing depends on besides the view."""
+
+    cold: bool = False
+    """Whether the provider's cache is gone."""
+    server: bool = False
+    """Whether the provider can clear."""
+    size: int = 0
+    warn: int = 0
+    limit: int = 0
+    """The window in use, where the user is warned, and where compaction starts."""
+    read: float = 0.1
+    write: float = 1.25
+    """Prices of cached and of written tokens, for one of plain input."""
+
+
+class Clearing(msgspec.Struct, frozen=True):
+    """Results that give way, who clears them, and how many tokens that frees."""
+
+    calls: tuple[str, ...]
+    where: Literal["local", "server"]
+    freed: int
+
+
+def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
+    """What to clear before the next request; none if nothing should be."""
+    bound = thinks(view)
+    if bound and not now.server:
+        return None
+    if now.cold:
+        old = _oldest(view, kept=max(1, layers.kept), protected=0)
+        found = _prefix(view, old) if bound else _chosen(view, old)
+        return found if found.freed >= layers.cleared else None
+    if not now.warn <= now.size < now.limit:
+        return None
+    old = _oldest(view, kept=PROTECTED, protected=PROTECTED_TOKENS)
+    found = _prefix(view, old) if bound else _chosen(view, old)
+    return found if found.freed >= PRESSED and pays(view, found, now=now) else None
+
+
+def clearable(name: str) -> bool:
+    """Whether what a tool of this name brought can be had again."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    return plain in CLEARABLE and not name.startswith("mcp__")
+
+
+def pays(view: View, found: Clearing, *, now: Now) -> bool:
+    """Whether writing all after the first cleared result anew is won back before it moves anyway.
+
+    A session is taken to last as long again as it has lasted, but a compaction ends what is won.
+    """
+    replies = sum(isinstance(item.fact, Assistant) for item in view.items)
+    growth = max(1.0, now.size / max(1, replies))
+    left = min(replies, (now.limit - now.size + found.freed) / growth)
+    tail = _after(view.items, found.calls[0]) - found.freed
+    return left >= (now.write - now.read) * tail / (now.read * found.freed)
+
+
+def _after(items: Sequence[Item], call: str) -> int:
+    """The tokens from the result of this call on."""
+    results = [isinstance(item.fact, Result) and item.fact.call == call for item in items]
+    return sum(fact_tokens(item.fact) for item in items[results.index(True) :])
+
+
+def _oldest(view: View, *, kept: int, protected: int) -> list[Item]:
+    """The results that were sent, without the newest of them and so many tokens."""
+    results = [item for item in view.items[: view.seen] if isinstance(item.fact, Result)]
+    end, size = max(0, len(results) - kept), 0
+    size = sum(fact_tokens(item.fact) for item in results[end:])
+    while end > 0 and size < protected:
+        end -= 1
+        size += fact_tokens(results[end].fact)
+    return results[:end]
+
+
+def _chosen(view: View, old: Sequence[Item]) -> Clearing:
+    """The large ones of tools that can be asked again."""
+    names = dict(_named(view))
+    sizes = {
+        fact.call: size
+        for item in old
+        if isinstance(fact := item.fact, Result)
+        and clearable(names.get(fact.call, ""))
+        and all(isinstance(block, Text) for block in fact.content)
+        and (size := fact_tokens(fact)) >= SMALL
+    }
+    return Clearing(tuple(sizes), "local", sum(sizes.values()) - LINE * len(sizes))
+
+
+def _prefix(view: View, old: Sequence[Item]) -> Clearing:
+    """All calls of such tools up to a point: a provider can be told of no other set."""
+    names = dict(_named(view))
+    sizes = {
+        fact.call: fact_tokens(fact)
+        for item in old
+        if isinstance(fact := item.fact, Result) and clearable(names.get(fact.call, ""))
+    }
+    freed = sum(max(0, size - LINE) for call, size in sizes.items() if call not in view.cleared)
+    return Clearing(tuple(sizes), "server", freed)
+
+
+def _named(view: View) -> Iterator[tuple[str, str]]:
+    for item in view.items:
+        if isinstance(item.fact, Assistant):
+            yield from ((call.id, call.name) for call in calls(item.fact.content))

@@ -1,0 +1,96 @@
+"""Clearing: what old results said is kept on file, and the model is told where."""
+
+from __future__ import annotations
+
+from travois.context.clear import Clearing, Now, clearing
+from travois.engine.agent import Agent
+from travois.engine.ports import Warned
+from travois.engine.room import cold, limit, model
+from travois.kernel.blocks import Text, calls, words
+from travois.kernel.facts import Assistant, Changed, Cleared, Offloaded, Result, User
+from travois.kernel.tokens import context_tokens, warn_at
+from travois.wire.edits import left_out
+from travois.wire.replies import Reply
+
+MARKER = "[This result was cleared. Its whole text is in {path}.]"
+NOTE = (
+    "The results of the older calls of {tools} were cleared to save room. Each is in a file of "
+    "{folder} whose name has the id of its call, and Recall finds words in them. Newest of them:"
+)
+LISTED = 12
+"""How many cleared results a note names; the others are found by searching."""
+
+
+def clear(agent: Agent) -> bool:
+    """Clear old results where that costs nothing or pays; whether any were."""
+    found = clearing(agent.session.view, agent.layers, now=_now(agent))
+    if found is None:
+        return False
+    paths = _kept(agent, found)
+    if found.where == "server":
+        _leave_out(agent, found, paths)
+        return True
+    for template, those in _alike(paths).items():
+        agent.session.append(Cleared(those, MARKER.replace("{path}", template)))
+    return True
+
+
+def check(agent: Agent, reply: Reply) -> None:
+    """Tell once if the provider did not leave out just what it was asked to."""
+    wanted = left_out(agent.session.view)
+    if wanted == reply.left_out or agent.session.state.get("left-out"):
+        return
+    agent.session.append(Changed("left-out", f"{reply.left_out} of {wanted}"))
+    told = f"the provider left out {reply.left_out} old results, not {wanted}"
+    agent.session.emit(Warned(f"{told}: the cache may be lost at each step"))
+
+
+def _now(agent: Agent) -> Now:
+    card = model(agent)
+    plain = card.price.input or 1.0
+    return Now(
+        cold=cold(agent),
+        server=card.edits,
+        size=context_tokens(agent.session.view),
+        warn=warn_at(card),
+        limit=limit(agent),
+        read=card.price.read / plain or 0.1,
+        write=card.price.write / plain or 1.25,
+    )
+
+
+def _kept(agent: Agent, found: Clearing) -> dict[str, str]:
+    """Where each result can be read; those that were stored before are where they were."""
+    facts = [entry.fact for entry in agent.session.history()]
+    paths = {fact.call: fact.blob for fact in facts if isinstance(fact, Offloaded)}
+    results = {fact.call: fact for fact in facts if isinstance(fact, Result)}
+    for call in found.calls:
+        if call not in paths:
+            text = words(results[call].content).encode(errors="replace")
+            paths[call] = agent.world.spill(f"{call}-result", text)
+    return {call: paths[call] for call in found.calls}
+
+
+def _alike(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    """Calls by what their paths have in common, so that one fact can speak for many."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for call, path in paths.items():
+        template = path.replace(call, "{call}")
+        groups[template] = (*groups.get(template, ()), call)
+    return groups
+
+
+def _leave_out(agent: Agent, found: Clearing, paths: dict[str, str]) -> None:
+    """Let the provider clear them; as its own words name no file, ours do, at the tail."""
+    asked = {
+        call.id: call
+        for item in agent.session.view.items
+        if isinstance(item.fact, Assistant)
+        for call in calls(item.fact.content)
+    }
+    tools = ", ".join(sorted({asked[call].name for call in found.calls}))
+    newest = [c for c in found.calls if c not in agent.session.view.cleared][-LISTED:]
+    lines = [f"- {asked[call].name} {asked[call].args[:80]}: {paths[call]}" for call in newest]
+    told = NOTE.format(tools=tools, folder=agent.world.kept)
+    agent.session.append(Cleared(found.calls, "", where="server"))
+    agent.session.append(User((Text("\n".join((told, *lines))),), origin="note"))

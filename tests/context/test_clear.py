@@ -1,0 +1,110 @@
+"""Which old results are cleared, by whom, and when that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from travois.context.clear import Clearing, Now, clearable, clearing
+from travois.context.layers import Layers
+from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
+from travois.kernel.facts import AnyFact, Assistant, Entry, Epoch, Result, Sent, User
+from travois.kernel.models import Model
+from travois.kernel.tokens import fact_tokens
+from travois.kernel.view import View, project
+
+THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","signature":"s"}')
+COLD = Now(cold=True)
+BIG = "some words of a result " * 200
+LAYERS = Layers(kept=2, cleared=500)
+
+
+def told(*steps: tuple[str, str], thinking: bool = False, unsent: int = 0) -> View:
+    """A conversation of calls c0, c1, …: each is the name of a tool and what it brought."""
+    facts: list[AnyFact] = [Epoch(Model("a", "m", "anthropic"), "s"), User((Text("go"),))]
+    for number, (name, text) in enumerate(steps):
+        if number == len(steps) - unsent:
+            facts.append(Sent(1, "", "", 1))
+        thought: tuple[AnyBlock, ...] = (THOUGHT,) if thinking else ()
+        facts.append(Assistant((*thought, Call(f"c{number}", name, "{}")), "calls"))
+        facts.append(Result(f"c{number}", (Text(text),)))
+    if not unsent:
+        facts.append(Sent(1, "", "", 1))
+    return project(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
+
+
+def cleared(view: View, now: Now = COLD, layers: Layers = LAYERS) -> Iterable[str]:
+    found = clearing(view, layers, now=now)
+    return found.calls if found else ()
+
+
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        *((name, True) for name in ("Read", "Bash", "Grep", "Glob", "WebFetch", "WebSearch")),
+        *((name, True) for name in ("Edit", "MultiEdit", "Write", "apply_patch", "GitDiff")),
+        *((name, False) for name in ("AskUserQuestion", "TodoWrite", "NotebookEdit", "Task")),
+        ("mcp__files__read", False),
+        ("", False),
+    ],
+)
+def test_only_results_that_can_be_had_again_are_cleared(name: str, again: bool) -> None:
+    assert clearable(name) is again
+    assert list(cleared(told((name, BIG), *[("Read", "new")] * 2))) == (["c0"] if again else [])
+
+
+def test_when_the_cache_is_gone_all_but_the_newest_large_results_are_cleared() -> None:
+    view = told(("Read", BIG), ("Read", "small"), ("Bash", BIG), ("Read", BIG), ("Read", BIG))
+    size = fact_tokens(view.items[2].fact)
+    assert clearing(view, LAYERS, now=COLD) == Clearing(("c0", "c2"), "local", 2 * (size - 40))
+
+
+def test_while_the_cache_is_warm_and_there_is_room_nothing_is_cleared() -> None:
+    assert cleared(told(*[("Read", BIG)] * 50), Now(size=100, warn=200, limit=300)) == ()
+
+
+def test_what_frees_little_is_left_alone() -> None:
+    assert cleared(told(*[("Read", BIG)] * 3), layers=Layers(kept=2, cleared=5_000)) == ()
+
+
+def test_the_newest_result_stays_whatever_the_settings_say() -> None:
+    assert list(cleared(told(*[("Read", BIG)] * 2), layers=Layers(kept=0, cleared=1))) == ["c0"]
+
+
+def test_what_the_model_has_not_seen_stays() -> None:
+    assert list(cleared(told(*[("Read", BIG)] * 6, unsent=3), layers=LAYERS)) == ["c0"]
+
+
+def test_bound_history_is_cleared_by_the_provider_or_not_at_all() -> None:
+    steps = (("Read", BIG), ("TodoWrite", BIG), ("Read", "small"), *[("Read", BIG)] * 3)
+    view = told(*steps, thinking=True)
+    assert cleared(view) == ()
+    found = clearing(view, LAYERS, now=Now(cold=True, server=True))
+    assert found is not None
+    assert (found.calls, found.where) == (("c0", "c2", "c3"), "server")
+
+
+def pressed(read: float) -> Now:
+    return Now(size=90_000, warn=80_000, limit=100_000, read=read)
+
+
+def test_under_pressure_the_change_must_be_won_back_before_the_window_is_full() -> None:
+    view = told(*[("Read", BIG * 3)] * 25)
+    assert cleared(view, pressed(0.1)) == ()
+    assert len(tuple(cleared(view, pressed(0.9)))) > 5
+
+
+def test_under_pressure_forty_thousand_tokens_of_results_are_protected() -> None:
+    view = told(*[("Read", BIG * 3)] * 25)
+    kept = [i.fact for i in view.items if isinstance(i.fact, Result)]
+    gone = set(cleared(view, pressed(0.9)))
+    left = [fact for fact in kept if fact.call not in gone]
+    assert sum(map(fact_tokens, left)) >= 40_000
+    assert sum(map(fact_tokens, left[1:])) < 40_000
+
+
+def test_what_the_provider_has_cleared_frees_nothing_more() -> None:
+    view = told(*[("Read", BIG)] * 6, thinking=True)
+    view.cleared = ("c0", "c1", "c2", "c3")
+    assert clearing(view, LAYERS, now=Now(cold=True, server=True)) is None

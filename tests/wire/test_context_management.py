@@ -1,0 +1,93 @@
+"""What a request asks for besides a reply: members of the body that are no pieces."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from travois.kernel.blocks import Call, Text
+from travois.kernel.facts import AnyFact, Assistant, Cleared, Compacted, Entry, Epoch, Result, User
+from travois.kernel.models import EDITS, SUMMARIES, Model
+from travois.kernel.view import View, project
+from travois.wire.edits import beta_of, left_out, summing, warming
+from travois.wire.encode import Encoder
+from travois.wire.pieces import Request
+
+OPUS = Model("a", "m", "anthropic", output=9_000, betas=("x-1", EDITS, SUMMARIES))
+
+
+def told(*more: AnyFact, names: str = "RRTRRR", model: Model = OPUS) -> View:
+    """Calls c0, c1, …: R is a Read, T a TodoWrite."""
+    facts: list[AnyFact] = [Epoch(model, "s"), User((Text("go"),))]
+    for number, letter in enumerate(names):
+        name = {"R": "Read", "T": "TodoWrite"}[letter]
+        facts.append(Assistant((Call(f"c{number}", name, "{}"),), "calls"))
+        facts.append(Result(f"c{number}", (Text("r"),)))
+    return project(Entry(seq, 1.0, fact) for seq, fact in enumerate((*facts, *more), 1))
+
+
+def request(view: View) -> Request:
+    return Encoder(lambda name: b"").request(view)
+
+
+def edits(view: View) -> object:
+    return json.loads(request(view).body).get("context_management")
+
+
+def betas(found: Request) -> str:
+    return dict(found.headers)["anthropic-beta"]
+
+
+def test_the_set_is_told_by_what_is_kept_and_by_what_is_spared() -> None:
+    view = told(Cleared(("c0", "c1", "c3"), "", "server"))
+    uses = {"type": "tool_uses", "value": 2}
+    clear = {"type": "clear_tool_uses_20250919", "trigger": uses, "keep": uses}
+    assert edits(view) == {
+        "edits": [
+            {"type": "clear_thinking_20251015", "keep": "all"},
+            {**clear, "exclude_tools": ["TodoWrite"]},
+        ]
+    }
+    assert left_out(view) == 3
+
+
+def test_the_pieces_are_the_same_and_the_digest_is_not() -> None:
+    plain, edited = request(told()), request(told(Cleared(("c0",), "", "server")))
+    assert (plain.pieces, plain.chain) == (edited.pieces, edited.chain)
+    assert plain.digest != edited.digest
+    assert (betas(plain), betas(edited)) == ("x-1", f"x-1,{EDITS}")
+
+
+def test_after_a_compaction_only_what_is_left_is_counted() -> None:
+    view = told(Cleared(("c0", "c1"), "", "server"), Compacted(2, 4, (Text("s"),), "notes"))
+    assert left_out(view) == 1
+    assert str(edits(view)).count("'value': 4") == 2
+    gone = told(Cleared(("c0", "c1"), "", "server"), Compacted(2, 8, (Text("s"),), "notes"))
+    assert (edits(gone), left_out(gone)) == (None, 0)
+
+
+@pytest.mark.parametrize("model", [replace(OPUS, betas=()), replace(OPUS, protocol="chat")])
+def test_a_model_that_cannot_is_not_asked(model: Model) -> None:
+    assert edits(told(Cleared(("c0",), "", "server"), model=model)) is None
+
+
+def test_a_request_that_only_warms_asks_for_no_token_and_no_stream() -> None:
+    plain = request(told(model=replace(OPUS, params='"thinking":{"type":"adaptive"}')))
+    warm = json.loads(warming(plain, OPUS).body)
+    assert (warm.pop("max_tokens"), warm.pop("thinking")) == (0, {"type": "adaptive"})
+    asked = json.loads(plain.body)
+    assert warm == {k: v for k, v in asked.items() if k in ("model", "system", "messages")}
+
+
+def test_a_request_for_a_summary_is_the_same_but_for_that() -> None:
+    plain = request(told())
+    asked = summing(plain)
+    assert json.loads(asked.body) == json.loads(plain.body) | {"compaction": {"type": "summarize"}}
+    assert betas(asked) == f"x-1,{SUMMARIES}"
+
+
+def test_what_was_refused_is_known_by_its_field() -> None:
+    assert beta_of("context_management.edits.1") == beta_of("clear_tool_uses_20250919") == EDITS
+    assert (beta_of("compaction"), beta_of("b-7")) == (SUMMARIES, "b-7")
