@@ -79,6 +79,13 @@ def test_a_pin_gives_way_to_what_was_allowed_by_name() -> None:
     assert "/w/.git/hooks" in walls("git remote add up there").pinned
 
 
+def test_what_is_only_tried_gets_nothing_beyond_the_workspace() -> None:
+    guard = Guard("bypass", folders=("/w",))
+    made = cage(BOUNDS, guard, use("curl a.b > /srv/b; rm x"), profile="try")
+    assert made is not None
+    assert (made.profile, made.writable, made.network) == ("try", (), "off")
+
+
 def test_leaving_is_leaving() -> None:
     line = "make"
     assert cage(BOUNDS, Guard(folders=("/w",)), use(line, Access("leave", line))) is None

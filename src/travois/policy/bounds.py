@@ -75,11 +75,15 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = None) -> Cage | None:
-    """The walls for a call that may run; none for one that the user lets run outside."""
+    """The walls for a call that may run; none for one that the user lets run outside.
+
+    With a profile given, nobody has allowed the call: it gets nothing beyond the workspace.
+    """
     if profile is None and (leaves(use) or _excluded(bounds, use)):
         return None
     chosen: Profile = profile or ("look" if all(plan.looks for plan in use.plans) else "work")
-    looking = chosen == "look"
+    looking, allowed = chosen == "look", profile is None
+    beyond = _beyond(bounds, guard, use) if allowed else ()
     return Cage(
         chosen,
         folders=guard.folders,
@@ -87,8 +91,8 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
         pinned=() if looking else _pinned(bounds, guard, use),
         hidden=bounds.hidden,
         shown=bounds.shown,
-        writable=() if looking else (*bounds.writable, *_beyond(bounds, guard, use)),
-        network="off" if looking else _network(bounds, guard, use),
+        writable=() if looking else (*bounds.writable, *beyond),
+        network=_network(bounds, guard, use) if allowed and not looking else "off",
         hosts=bounds.hosts,
     )
 
