@@ -22,7 +22,9 @@ class Layers(msgspec.Struct, frozen=True):
     offload: bool = True
     clear: bool = True
     compact: bool = True
-    """Whether compaction starts by itself; asking for it always works."""
+    """Whether compaction starts by itself."""
+    shorten: bool = True
+    """Whether a conversation may be compacted at all; if not, a full window is its end."""
     draft: bool = True
     """Whether the model may add prose to what rules have gathered."""
     restore: bool = True
@@ -39,6 +41,8 @@ class Layers(msgspec.Struct, frozen=True):
     contents: int = 2_000
     threshold: int = 0
     """Where compaction starts; zero means where the window asks for it."""
+    window: int = 0
+    """The most of the model's window that is to be used; zero means all of it."""
     cold: int = 45_000
     """A conversation beyond this is compacted when the cache is gone anyway."""
     kept: int = 5

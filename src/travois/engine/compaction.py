@@ -34,6 +34,9 @@ async def compact(
     `goal` is the size to come below, where the provider has told that the usual one is too large.
     `part` is what gives way, where a person has chosen it.
     """
+    if not agent.layers.shorten:
+        agent.session.append(Failed("compaction", "compaction is switched off (context.compact)"))
+        return None
     began = agent.clock()
     why = "manual" if trigger == "manual" else "auto"
     heard = await fire(agent, PreCompact(why, focus))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from travois.context.layers import Layers
 from travois.engine.agent import Agent
 from travois.kernel.models import Model
@@ -17,8 +19,14 @@ def model(agent: Agent) -> Model:
 
 def limit(agent: Agent) -> int:
     """The size at which compaction starts."""
-    own, chosen = compact_at(model(agent)), agent.layers.threshold
-    return min(own, chosen) if chosen else own
+    return threshold(model(agent), agent.layers)
+
+
+def threshold(card: Model, layers: Layers) -> int:
+    """The size at which a conversation with this model is compacted."""
+    window = min(card.window, layers.window or card.window)
+    own = compact_at(replace(card, window=window))
+    return min(own, layers.threshold or own)
 
 
 def fitted(agent: Agent) -> Layers:

@@ -11,7 +11,15 @@ from msgspec.structs import replace
 from travois.store.reading import Layer, known
 from travois.store.settings import ModeName
 
-HONOURED = ("permissions.", "env.", "sandbox.", "model", "disableAllHooks", "claudeMdExcludes")
+HONOURED = (
+    "permissions.",
+    "env.",
+    "sandbox.",
+    "context.",
+    "model",
+    "disableAllHooks",
+    "claudeMdExcludes",
+)
 HOOKED = frozenset(("allowedHttpHookUrls", "httpHookAllowedEnvVars"))
 MODE = "permissions.defaultMode"
 

@@ -17,6 +17,12 @@ PREFIX = "TRAVOIS_"
 SPOKEN_FOR = frozenset(("TRAVOIS_HOME", "TRAVOIS_JOB"))
 """Variables of ours that are no settings."""
 SOURCES: tuple[Level, ...] = ("user", "project", "local")
+SWITCHES = {
+    "DISABLE_COMPACT": "context.compact",
+    "DISABLE_AUTO_COMPACT": "context.autoCompact",
+    "DISABLE_MICROCOMPACT": "context.clear",
+}
+"""Variables that other agents know, and what each of them switches off."""
 ANSWERS = "your answers in this folder"
 
 
@@ -102,7 +108,9 @@ def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Lay
     """Variables such as TRAVOIS_TIMEOUTS_IDLE, one for each setting that is a single value."""
     names = {_variable(key): key for key in DEFAULTS if key not in UNITED}
     for name, text in environ.items():
-        if key := names.get(name):
+        if (switch := SWITCHES.get(name)) and text.lower() not in ("", "0", "false", "no"):
+            yield Layer(name, {switch: False})
+        elif key := names.get(name):
             yield Layer(name, {key: _typed(text, key=key)})
         elif name.startswith(PREFIX) and name not in SPOKEN_FOR:
             near = nearest(name.removeprefix(PREFIX), (n.removeprefix(PREFIX) for n in names))

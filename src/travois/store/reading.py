@@ -16,7 +16,11 @@ from travois.policy.rules import EFFECTS, Effect, Rule
 from travois.store.settings import Json, Settings
 
 Level = Literal["user", "project", "local", "run", "managed"]
-ALIASES = {"sandbox.failIfUnavailable": "sandbox.required"}
+ALIASES = {
+    "sandbox.failIfUnavailable": "sandbox.required",
+    "autoCompactEnabled": "context.autoCompact",
+    "autoCompactWindow": "context.window",
+}
 UNLIKE = frozenset("*?[")
 """What makes a path a pattern, which walls cannot be built around."""
 WALLS = tuple(f"sandbox.filesystem.{name}" for name in ("allowWrite", "denyWrite", "denyRead"))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from travois.context.layers import Layers
 from travois.policy.judge import ALIASES, MODES, Mode
 from travois.policy.rules import Rule
 
@@ -104,6 +105,51 @@ class Sandbox(Part, frozen=True):
     filesystem: Filesystem = Filesystem()
 
 
+class Context(Part, frozen=True):
+    """How the window is kept in bounds: each layer has its switch, and numbers are tokens."""
+
+    offload: bool = True
+    """Whether results that are too large are stored, and shown in part."""
+    clear: bool = True
+    """Whether old results give way when the cache is gone anyway or room is needed."""
+    compact: bool = True
+    """Whether a conversation may be compacted at all, also when asked to."""
+    auto_compact: bool = True
+    """Whether it may be compacted without being asked."""
+    draft: bool = True
+    """Whether the model may add its own words to what rules gather."""
+    restore: bool = True
+    """Whether files worked with last are shown again after a compaction."""
+    threshold: Count = 0
+    """Where compaction starts; zero means where the window asks for it, and no number is later."""
+    window: Count = 0
+    """The most of the model's window that is to be used; zero means all of it."""
+    result_tokens: Count = Layers().result
+    reply_tokens: Count = Layers().reply
+    tail_tokens: Count = Layers().tail
+    ledger_tokens: Count = Layers().ledger
+    cold_tokens: Count = Layers().cold
+
+    @property
+    def layers(self) -> Layers:
+        """The same, as the engine knows it."""
+        return Layers(
+            offload=self.offload,
+            clear=self.clear,
+            compact=self.compact and self.auto_compact,
+            shorten=self.compact,
+            draft=self.draft,
+            restore=self.restore,
+            threshold=self.threshold,
+            window=self.window,
+            result=self.result_tokens,
+            reply=self.reply_tokens,
+            tail=self.tail_tokens,
+            ledger=self.ledger_tokens,
+            cold=self.cold_tokens,
+        )
+
+
 class Settings(Part, frozen=True):
     """All settings; zero means that there is no limit, empty that nothing was chosen."""
 
@@ -119,6 +165,7 @@ class Settings(Part, frozen=True):
     timeouts: Timeouts = Timeouts()
     retry: Retry = Retry()
     sandbox: Sandbox = Sandbox()
+    context: Context = Context()
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""
     disable_all_hooks: bool = False
