@@ -12,6 +12,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from travois.context.instructions import Found, Kind
+from travois.engine.crew import Agents as Agents
+from travois.engine.crew import Order as Order
+from travois.engine.crew import Report as Report
 from travois.engine.outcome import Attempt, Captured, Completed
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
@@ -280,6 +283,11 @@ class Env(Protocol):
 
     @property
     def blobs(self) -> Blobs: ...
+
+    @property
+    def agents(self) -> Agents | None:
+        """The children of the agent that called; none where none can be started."""
+        ...
 
     @property
     def hidden(self) -> Callable[[str], bool]:

@@ -1,0 +1,74 @@
+"""The port of child agents: what one is asked to do, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from travois.kernel.models import Usage
+
+State = Literal["running", "done", "failed", "stopped", "lost", "limit"]
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a child is asked to do."""
+
+    prompt: str
+    what: str
+    """In three to five words, for people."""
+    kind: str = "general"
+    """The name of a type of agents, or `fork`."""
+    name: str = ""
+    """By which others can send it messages."""
+    background: bool = False
+    worktree: bool = False
+    call: str = ""
+    """The parent's call that asked for it."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a child came to: its last words, or what it had found when it ended otherwise."""
+
+    id: str
+    state: State
+    text: str
+    files: tuple[str, ...] = ()
+    """Those that it changed."""
+    usage: Usage = Usage()
+
+
+class Agents(Protocol):
+    """The children of one agent."""
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """The types of agents that can be started, each with what it is for."""
+        ...
+
+    async def start(self, order: Order) -> Report:
+        """Start a child; gives its report when it has ended, or at once if in the background."""
+        ...
+
+    def reports(self) -> Mapping[str, Report]:
+        """What is known of each child of this process, by id."""
+        ...
+
+    async def stop(self, id: str) -> Report:
+        """Stop a child that runs; raises KeyError if there never was one."""
+        ...
+
+    def tell(self, name: str, text: str, *, sender: str) -> bool:
+        """Put mail into a child's inbox, or that of whoever started us (`parent`).
+
+        Returns whether anybody of that name or id was there to get it.
+        """
+        ...
+
+    async def news(self) -> bool:
+        """Wait until something came in for us, or nobody works for us any more.
+
+        Returns whether there is something to admit.
+        """
+        ...
