@@ -17,11 +17,15 @@ from travois.kernel.facts import (
     Changed,
     Compacted,
     Decided,
+    Ended,
     Entry,
+    Epoch,
     Finished,
     Hooked,
     Noted,
+    Opened,
     Restored,
+    Result,
     Rewound,
     Sent,
     Spawned,
@@ -33,8 +37,13 @@ from travois.kernel.view import View, living, project
 from travois.policy.secrets import Secrets
 
 NO_SECRETS = Secrets()
-BESIDE = Hooked | Spawned | Finished | Noted
+BESIDE = Hooked | Spawned | Finished | Noted | Compacted | Restored | Epoch
 """What also happens between turns, so that it tells nothing about how one ended."""
+
+
+def _news(fact: AnyFact) -> bool:
+    """Whether this is word of a child, which may come between turns."""
+    return isinstance(fact, User) and fact.origin == "task"
 
 
 class Session:
@@ -58,6 +67,14 @@ class Session:
         self.sent_at = 0.0
         """When the last request left: the provider's cache lives from then on."""
         self.strikes = Strikes()
+        self.received: set[str] = set()
+        """The letters that came by mail, also those that were taken back."""
+        self.children: dict[str, Spawned] = {}
+        """All that were ever started from here, by id."""
+        self.running: dict[str, Spawned] = {}
+        """Those of which nothing says that they have ended."""
+        self.owed: dict[str, Spawned] = {}
+        """Those whose report has not come in."""
         self.draft = ""
         """The prose that was prepared for the next compaction."""
         self.drafted = False
@@ -133,22 +150,46 @@ class Session:
                 self.decided = {}
             case User(origin="human"):
                 self.prompted = entry.seq
+            case Ended():
+                self.state.pop("ending", None)
+            case _:
+                pass
+
+    def _parent(self, fact: AnyFact) -> None:
+        """Keep count of children; those of the session that this one branched off are not ours."""
+        match fact:
+            case Opened():
+                self.running, self.owed = {}, {}
+            case Spawned(id=id):
+                self.children[id] = self.running[id] = self.owed[id] = fact
+            case Finished(id=id):
+                self.running.pop(id, None)
+            case Result(call=call):
+                over = [id for id in self.owed if id not in self.running]
+                for id in over:
+                    if self.owed[id].call == call:
+                        del self.owed[id]
+            case User(mail=letter):
+                self.owed.pop(letter, None)
             case _:
                 pass
 
     def _account(self, entry: Entry) -> None:
         """What has happened has happened, also if it was taken back."""
-        if not isinstance(entry.fact, BESIDE):
+        if not isinstance(entry.fact, BESIDE) and not _news(entry.fact):
             self.last = entry
+        self._parent(entry.fact)
         self.strikes = self.strikes.after(entry.fact)
         self.spent = self.spent.after(entry)
         self.cache = self.cache.after(entry)
         match entry.fact:
+            case User(mail=letter) if letter:
+                self.received.add(letter)
             case Sent():
                 self.sent_at = entry.at
             case Restored():
                 self.sent_at = 0.0  # what was asked back is sent once before it may be cut again
-            case Spawned(kind="fork", what="summary"):
+            case Spawned(kind="fork", what="summary", call=""):
                 self.drafted = True
             case Noted(what="draft", text=text):
                 self.draft = text

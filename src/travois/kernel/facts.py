@@ -48,6 +48,8 @@ class User(Fact, frozen=True):
 
     content: tuple[Shown, ...]
     origin: Origin = "human"
+    mail: str = ""
+    """Which letter it was; one that is in the log is not delivered again."""
 
 
 Stop = Literal[
@@ -157,6 +159,8 @@ class Sent(Fact, frozen=True):
     digest: str
     size: int
     tokens: int = 0
+    output: int = 0
+    """How long a reply was asked for, where it was less than the model can give."""
 
 
 class Failed(Fact, frozen=True):
@@ -195,7 +199,7 @@ class Decided(Fact, frozen=True):
     call: str
     verdict: Literal["allow", "deny"]
     because: str
-    by: Literal["rule", "mode", "person", "hook", "schema", "sandbox"] = "rule"
+    by: Literal["rule", "mode", "person", "hook", "schema", "sandbox", "loop"] = "rule"
 
 
 class Hooked(Fact, frozen=True):
@@ -222,6 +226,8 @@ class Finished(Fact, frozen=True):
     id: str
     outcome: str
     usage: Usage = Usage()
+    dollars: float = -1.0
+    """What that was in money, where it is known; else the present model's prices tell."""
 
 
 class Changed(Fact, frozen=True):

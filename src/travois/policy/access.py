@@ -10,10 +10,10 @@ import msgspec
 class Access(msgspec.Struct, frozen=True):
     """One thing that a call will touch: an absolute path, a command line, a URL, or a child.
 
-    To `leave` is to run outside the sandbox.
+    To `leave` is to run outside the sandbox; to `tell` is to write to agents of another process.
     """
 
-    kind: Literal["read", "write", "exec", "net", "spawn", "leave"]
+    kind: Literal["read", "write", "exec", "net", "spawn", "tell", "leave"]
     target: str
     spelt: str = ""
     """The path before links were followed, where that is another one."""

@@ -206,6 +206,8 @@ def _access(guard: Guard, use: Use, access: Access) -> Verdict:
             return Verdict("ask", f"uses the network: {access.target}")
         case "spawn":
             return Verdict("ask", f"starts {access.target}")
+        case "tell":
+            return Verdict("ask", f"writes to another session: {access.target}")
         case "leave":
             return Verdict("ask", LEAVING)
 

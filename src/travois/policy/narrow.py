@@ -43,6 +43,7 @@ VERBS = {
     "write": "changes",
     "net": "reaches",
     "spawn": "starts",
+    "tell": "writes to",
     "exec": "runs",
     "leave": "leaves",
 }
@@ -117,5 +118,7 @@ def _touching(use: Use, access: Access) -> Iterator[str]:
             yield f"WebFetch(domain:{urlsplit(access.target).hostname or ''})"
         case "spawn":
             yield use.tool
+        case "tell":
+            yield f"{use.tool}({access.target})"
         case "exec" | "leave":
             pass

@@ -38,6 +38,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.path / "trash"
 
     @property
+    def mail(self) -> Path:
+        """One folder per team, and in it one per member."""
+        return self.path / "mail"
+
+    @property
     def settings(self) -> Path:
         """The user's settings."""
         return self.path / "settings.json"

@@ -44,10 +44,15 @@ class _Kind(msgspec.Struct):
 def encode(entry: Entry) -> tuple[Entry, bytes]:
     """The entry as it will be read again, and its line."""
     try:
-        body = _encoder.encode(entry)[:-1]
+        return entry, sealed(_encoder.encode(entry))
     except UnicodeEncodeError:
         return encode(_legible(entry))
-    return entry, b"%b%b%d}\n" % (body, CRC, crc32(body))
+
+
+def sealed(record: bytes) -> bytes:
+    """A JSON object as a line, with a checksum as its last field."""
+    body = record[:-1]
+    return b"%b%b%d}\n" % (body, CRC, crc32(body))
 
 
 def decode(record: bytes) -> Entry:

@@ -1,0 +1,213 @@
+"""Mail between processes: a file of letters for each recipient, which grows until all are read.
+
+Whoever reads keeps the ids of letters in its own log, so that a letter is delivered exactly once
+whatever is killed when. The order of a sender's letters is that of the file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.store import disk, line, sessions
+from travois.store.home import Home
+
+NAME = "letters.jsonl"
+SESSION = "session"
+"""The team of all sessions, in which each is called by its id."""
+LARGEST = 1_000_000
+"""How many characters a letter may have."""
+MANY, MUCH = 20, 40_000
+"""How many letters are taken at once, and about how many bytes."""
+BLOCK = 1 << 16
+WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """One message, with a name that no other has."""
+
+    id: str
+    at: float
+    sender: str
+    text: str
+
+
+class Mailbox:
+    """The letters for one recipient: anybody may put one in, one process takes them out."""
+
+    def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.folder = folder
+        self.damaged = 0
+        """How many lines could not be read."""
+        self._path = folder / NAME
+        self._clock = clock
+        self._taken = 0
+        """How many bytes of the file were read."""
+
+    def put(self, sender: str, text: str) -> Letter:
+        """Leave a letter; when this returns, no crash of ours loses it."""
+        if len(text) > LARGEST:
+            why, fix = f"it has {len(text):,} characters", "Write it to a file and send its path."
+            raise Fault("The message is too long", why=why, fix=fix)
+        text = text.encode(errors="replace").decode()
+        letter = Letter(os.urandom(8).hex(), self._clock(), sender, text)
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            with _locked(self._path) as fd:
+                _append(fd, line.sealed(msgspec.json.encode(letter)))
+        except OSError as error:
+            raise disk.fault("The message cannot be sent", error, path=self._path) from error
+        return letter
+
+    def take(self) -> list[Letter]:
+        """The next letters, if there are any; to see that there are none costs one look."""
+        try:
+            if self._path.stat().st_size == self._taken:
+                return []
+            with _locked(self._path, how=fcntl.LOCK_SH) as fd, os.fdopen(os.dup(fd), "rb") as file:
+                return list(self._read(file, size=os.fstat(fd).st_size))
+        except FileNotFoundError:
+            self._taken = 0
+            return []
+        except OSError as error:
+            raise disk.fault("The mail cannot be read", error, path=self._path) from error
+
+    def clear(self, *, above: int = 0) -> bool:
+        """Empty a file of more than so many bytes whose letters were all taken."""
+        if self._taken <= above:
+            return False
+        with suppress(OSError), _locked(self._path, how=fcntl.LOCK_EX | fcntl.LOCK_NB) as fd:
+            if os.fstat(fd).st_size == self._taken:
+                os.ftruncate(fd, 0)
+                self._taken = 0
+        return self._taken == 0
+
+    def _read(self, file: BinaryIO, *, size: int) -> Iterator[Letter]:
+        """Some letters from where the last ones ended; what does not end is not there yet."""
+        if size < self._taken:  # somebody else emptied it
+            self._taken = 0
+        start = file.seek(self._taken)
+        for text in islice(file, MANY):
+            if not text.endswith(b"\n"):
+                return
+            self._taken += len(text)
+            letter = _opened(text)
+            if letter is None:
+                self.damaged += 1
+            else:
+                yield letter
+            if self._taken - start > MUCH:
+                return
+
+
+def _opened(text: bytes) -> Letter | None:
+    whole, _ = line.records(text)
+    try:
+        return msgspec.json.decode(whole[0], type=Letter) if whole else None
+    except ValueError:
+        return None
+
+
+def _append(fd: int, data: bytes) -> None:
+    """Write one line, all or nothing, after the last whole one."""
+    size = _mended(fd)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except BaseException:
+        os.ftruncate(fd, size)
+        raise
+
+
+def _mended(fd: int) -> int:
+    """Cut off what a writer that was killed left of its line; returns the size."""
+    size = end = os.fstat(fd).st_size
+    while end and os.pread(fd, 1, end - 1) != b"\n":
+        start = max(0, end - BLOCK)
+        end = start + os.pread(fd, end - start, start).rfind(b"\n") + 1
+    if end < size:
+        os.ftruncate(fd, end)
+    return end
+
+
+@contextmanager
+def _locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
+    """The open file, while no other process changes it; closing it lets go of the lock."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(fd, how)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+def locate(home: Home, to: str) -> Path:
+    """The folder of whoever has this address: `session:ID` or `TEAM:NAME`."""
+    team, name = _parts(to)
+    if team == SESSION:
+        found = sessions.find(home, name)
+        return home.session(found.project, found.id) / "mail"
+    if name in members(home, team):
+        return home.mail / team / name
+    known = ", ".join(f"{team}:{each}" for each in members(home, team)) or "nobody"
+    fix = f"In that team there is {known}; a session joins by its setting mail.address."
+    raise Fault(f"There is no {to}", fix=fix)
+
+
+def members(home: Home, team: str) -> list[str]:
+    """The names of all that ever joined a team."""
+    try:
+        return sorted(path.name for path in (home.mail / team).iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+def teams(home: Home) -> list[str]:
+    """The names of all teams."""
+    try:
+        return sorted(path.name for path in home.mail.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+def join(home: Home, address: str) -> tuple[Path, Callable[[], None]]:
+    """Take a name in a team; gives its folder, and what lets go of it."""
+    team, name = _parts(address)
+    if team == SESSION:
+        raise Fault(f"No team can be called {SESSION!r}", fix="Change the setting mail.address.")
+    folder = home.mail / team / name
+    with ExitStack() as undo:
+        try:
+            for each in (home.mail, folder.parent, folder):
+                each.mkdir(mode=0o700, exist_ok=True)
+            fd = os.open(folder / "reader", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            undo.callback(os.close, fd)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fix = "Choose another name in the setting mail.address."
+            raise Fault(f"Another session is {address}", fix=fix) from None
+        except OSError as error:
+            raise disk.fault(f"The mail of {address} cannot be kept", error, path=folder) from error
+        return folder, undo.pop_all().close
+
+
+def _parts(address: str) -> tuple[str, str]:
+    team, _, name = address.partition(":")
+    if WORD.fullmatch(team) and WORD.fullmatch(name):
+        return team, name
+    fix = "Addresses look like session:ID or TEAM:NAME, of letters, digits, dots and dashes."
+    raise Fault(f"{address!r} is no address", fix=fix)
