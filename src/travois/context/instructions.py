@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from travois.context import front
 from travois.context.sources import plain
 from travois.kernel.blocks import Text
 from travois.kernel.facts import User
@@ -43,10 +44,6 @@ FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 COMMENT = re.compile(r" {0,3}<!--")
 SPAN = re.compile(r"``[^\n]*?``|`[^`\n]*`")
 IMPORT = re.compile(r"(?<!\S)@((?:[^\s\\`]|\\ )+)")
-FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-PATHS = re.compile(r"^paths:[ \t]*(.*)\n?((?:[ \t]*-[ \t].*\n?)*)", re.MULTILINE)
-LISTED = re.compile(r"^[ \t]*-[ \t]+(.*)$", re.MULTILINE)
-COMMA = re.compile(r",\s*(?![^{}]*\})")
 BRACES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -175,13 +172,9 @@ def only_imports(text: str) -> bool:
 
 def scope(text: str) -> tuple[str, ...]:
     """The patterns of the files that a rule is about, from its front matter; none for all."""
-    front = FRONT.match(text)
-    found = PATHS.search(front[1]) if front else None
-    if found is None:
-        return ()
-    inline = found[1].strip().removeprefix("[").removesuffix("]")
-    listed = (*COMMA.split(inline), *LISTED.findall(found[2]))
-    return tuple(glob for word in listed if (glob := word.strip().strip("'\"")))
+    paths = front.read(text).values.get("paths", ())
+    listed = front.split(paths) if isinstance(paths, str) else paths
+    return tuple(glob for word in listed if (glob := word.strip("'\"")))
 
 
 def fits(pattern: str, path: str) -> bool:

@@ -158,7 +158,7 @@ class Reading:
     def rules(self, place: str) -> list[tuple[str, tuple[str, ...]]]:
         """The rules that lie in `rules` there, in order, each with the files that it is about."""
         if place not in self._rules:
-            paths = sorted(_below(os.path.join(place, "rules"), set()))
+            paths = sorted(markdown(os.path.join(place, "rules"), set()))
             self._rules[place] = [(path, _scope(path)) for path in paths[:RULES]]
         return self._rules[place]
 
@@ -194,7 +194,7 @@ class Reading:
             return ""
         if step.kind in ("Project", "Local") and (why := self._unfit(step, real)):
             raise OSError(why)
-        return uncommented(_text(real, opener=_exactly))
+        return uncommented(plain_text(real, opener=exactly))
 
     def _unfit(self, step: Step, real: str) -> str:
         """Why a file that came with a folder may not be shown."""
@@ -219,12 +219,12 @@ def chain(folder: str, top: str) -> list[str]:
 
 def _scope(path: str) -> tuple[str, ...]:
     try:
-        return scope(_text(path))
+        return scope(plain_text(path))
     except OSError:
         return ()
 
 
-def _below(folder: str, seen: set[str]) -> Iterator[str]:
+def markdown(folder: str, seen: set[str]) -> Iterator[str]:
     """All markdown files in a folder, also behind links, which may go in circles."""
     real = os.path.realpath(folder)
     if real in seen or not os.path.isdir(real):
@@ -239,7 +239,7 @@ def _below(folder: str, seen: set[str]) -> Iterator[str]:
         if name.endswith(".md") and os.path.isfile(path):
             yield path
         elif len(seen) < RULES:
-            yield from _below(path, seen)
+            yield from markdown(path, seen)
 
 
 def _meant(name: str, folder: str) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _meant(name: str, folder: str) -> Iterator[str]:
             return
 
 
-def _text(path: str, *, opener: Opener = os.open) -> str:
+def plain_text(path: str, *, opener: Opener = os.open) -> str:
     """What a plain file says; raises OSError with the reason if it is none that we can show."""
     with open(path, "rb", opener=lambda path, flags: opener(path, flags | os.O_NONBLOCK)) as file:
         found = os.fstat(file.fileno())
@@ -267,7 +267,7 @@ def _text(path: str, *, opener: Opener = os.open) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def _exactly(path: str, flags: int) -> int:
+def exactly(path: str, flags: int) -> int:
     """A descriptor of the path that was judged: a link put on the way since then is an error."""
     *folders, name = path.strip("/").split("/")
     held = os.open("/", FOLDER)

@@ -1,0 +1,330 @@
+"""Agent files: the kinds of agents that the user, the project and the machine bring along.
+
+What comes with a folder that is not trusted may describe agents, but these choose neither their
+model nor a memory. No file gives an agent more than its parent has, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeGuard
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.context import front
+from travois.context.front import Front
+from travois.context.kinds import FORK, Kind
+from travois.kernel.faults import Fault
+from travois.policy.judge import ALIASES, MODES, Mode
+from travois.policy.paths import inside
+from travois.policy.rules import split
+from travois.store import foreign
+from travois.store.home import Home
+from travois.store.instructions import ETC, chain, exactly, markdown, plain_text
+from travois.store.reading import nearest
+from travois.store.wants import STRICT
+
+BUILT_IN = Path(front.__file__).parent / "prompts" / "agents"
+FLAG = "--agents"
+MOST = 200
+"""How many files of one folder are read."""
+LONGEST = 100_000
+NAME = re.compile(r"[^\W_][\w .-]{0,63}")
+SCOPES = ("user", "project", "local")
+YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
+USED = (
+    "name", "description", "tools", "disallowedTools", "model", "permissionMode", "maxTurns",
+    "memory", "background", "isolation", "omitClaudeMd",
+)  # fmt: skip
+UNUSED = ("hooks", "mcpServers", "skills", "effort", "initialPrompt")
+"""What agents of other programs have besides and ours do not; a colour is no loss."""
+TRUSTED = ("model", "memory")
+"""What counts only where the user trusts who wrote it."""
+
+
+class Flaw(ValueError):
+    """A file that describes no agent: at which key, and why."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why)
+        self.key = key
+
+
+class Shelf(msgspec.Struct, frozen=True):
+    """A folder of agent files."""
+
+    folder: str
+    held: str = ""
+    """The folder that its files may not lead out of; empty if they may."""
+    trusted: bool = True
+
+
+def kinds(
+    home: Home,
+    root: str,
+    cwd: str,
+    *,
+    trusted: bool,
+    given: str = "",
+    levels: Sequence[str] = SCOPES,
+    environ: Mapping[str, str] = os.environ,
+    etc: Path = ETC,
+) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    """All kinds by name, and what the user should know of files that are flawed.
+
+    Of several with one name the first counts: the machine's, those of the command line (`given`,
+    as JSON), the project's with the nearest folder first, the user's, ours.
+    """
+    found, notices = dict[str, Kind](), list[str]()
+    own = [*_user(home, environ)]
+    shelves = [*_project(root, cwd, trusted=trusted)] if "project" in levels else []
+    known = {os.path.realpath(shelf.folder) for shelf in own}
+    shelves = [shelf for shelf in shelves if os.path.realpath(shelf.folder) not in known]
+    managed = (Shelf(str(etc / "travois/agents")), Shelf(str(etc / "claude-code/.claude/agents")))
+    for shelf in managed:
+        _take(found, _shelved(shelf, notices))
+    _take(found, _flagged(given, notices))
+    for shelf in (*shelves, *(own if "user" in levels else ()), Shelf(str(BUILT_IN))):
+        _take(found, _shelved(shelf, notices))
+    return tuple(sorted(found.values(), key=lambda kind: kind.name.casefold())), tuple(notices)
+
+
+def narrowed(kind: Kind, parent: Mode) -> Mode:
+    """The mode of a child of this kind: its own, unless that gives more than its parent's."""
+    modes: dict[str, Mode] = {mode: mode for mode in MODES}
+    wanted = modes.get(kind.mode, parent)
+    return wanted if STRICT.index(wanted) <= STRICT.index(parent) else parent
+
+
+def _user(home: Home, environ: Mapping[str, str]) -> Iterator[Shelf]:
+    yield Shelf(str(home.path / "agents"))
+    if theirs := foreign.user(environ):
+        yield Shelf(str(theirs.parent / "agents"))
+    if person := environ.get("HOME"):
+        yield Shelf(os.path.join(person, ".agents", "agents"))
+
+
+def _project(root: str, cwd: str, *, trusted: bool) -> Iterator[Shelf]:
+    for folder in reversed(chain(cwd, root)):
+        for name in (".travois", ".claude", ".agents"):
+            path = os.path.join(folder, name, "agents")
+            yield Shelf(path, held="" if trusted else root, trusted=trusted)
+
+
+def _take(found: dict[str, Kind], more: Iterator[Kind]) -> None:
+    for kind in more:
+        found.setdefault(kind.name.casefold(), kind)
+
+
+def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
+    """The kinds that lie in a folder; what is wrong with a file is told."""
+    paths, names = sorted(markdown(shelf.folder, set())), dict[str, str]()
+    if len(paths) > MOST:
+        notices.append(f"{shelf.folder} has {len(paths)} agent files; only {MOST} are read")
+    for path in paths[:MOST]:
+        try:
+            text = _text(path, shelf.held)
+        except OSError as error:
+            notices.append(f"{path}:1: it is not read: {error.strerror or error}")
+            continue
+        told = front.read(text)
+        if not told.lines and os.path.basename(path).casefold() == "readme.md":
+            continue
+        kind = _described(told, path, notices, trusted=shelf.trusted)
+        if kind is not None and names.setdefault(kind.name.casefold(), path) != path:
+            also = names[kind.name.casefold()]
+            notices.append(f"{_at(path, told, 'name')}: {also} has the same name; rename one")
+        elif kind is not None:
+            yield kind
+
+
+def _text(path: str, held: str) -> str:
+    real = os.path.realpath(path)
+    if held and not inside(real, held):
+        raise OSError(f"it leads outside {held}, which `travois trust` would allow")
+    return plain_text(real, opener=exactly)
+
+
+def _flagged(given: str, notices: list[str]) -> Iterator[Kind]:
+    """The kinds that were given on the command line, each as an object by its name."""
+    if not given:
+        return
+    try:
+        tree: object = msgspec.json.decode(given)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise Fault(f"{FLAG} is not JSON", why=str(error)) from None
+    if not _is_object(tree) or not all(map(_is_object, tree.values())):
+        fix = f'For example: {FLAG} \'{{"tester": {{"description": "…", "prompt": "…"}}}}\''
+        raise Fault(f"{FLAG} is no JSON object of agents by name", fix=fix)
+    for name, fields in tree.items():
+        assert _is_object(fields)
+        values = {key: _value(value) for key, value in fields.items() if value is not None}
+        prompt = values.pop("prompt", "")
+        body = prompt if isinstance(prompt, str) else " ".join(prompt)
+        told = Front({**values, "name": name}, body=body)
+        kind = _described(told, f"{FLAG} {name}", notices, trusted=True)
+        if kind is not None:
+            yield kind
+
+
+def _value(value: object) -> front.Value:
+    """A JSON value as front matter has it."""
+    if isinstance(value, list):
+        return tuple(str(item) for item in msgspec.convert(value, list[object]))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict)
+
+
+# --- what one file says ---------------------------------------------------------------------------
+
+
+def _described(told: Front, origin: str, notices: list[str], *, trusted: bool) -> Kind | None:
+    """The kind that a file describes; None if it does not, and then the user is told why."""
+    if told.flaws:
+        notices += (f"{origin}:{line}: {why}" for line, why in told.flaws)
+        return None
+    try:
+        kind = _kind(told, origin)
+    except Flaw as flaw:
+        notices.append(f"{_at(origin, told, flaw.key)}: {flaw}")
+        return None
+    notices += (f"{_at(origin, told, key)}: {why}" for key, why in _remarks(told))
+    if trusted:
+        return kind
+    for key in TRUSTED:
+        if key in told.values:
+            why = f"{key} counts only in a folder that `travois trust` trusts; it is left out"
+            notices.append(f"{_at(origin, told, key)}: {why}")
+    return replace(kind, model="", memory="")
+
+
+def _kind(told: Front, origin: str) -> Kind:
+    model = _words(told, "model")
+    return Kind(
+        name=_name(told),
+        description=_needed(told, "description"),
+        prompt=_prompt(told),
+        tools=_tools(told),
+        denied=tuple(_tool(word)[0] for word in _listed(told, "disallowedTools")),
+        model="" if model.lower() == "inherit" else model,
+        mode=_mode(told),
+        max_turns=_count(told, "maxTurns"),
+        background=_yes(told, "background"),
+        worktree=_choice(told, "isolation", ("worktree",)) == "worktree",
+        memory=_choice(told, "memory", SCOPES),
+        instructions=not _yes(told, "omitClaudeMd"),
+        origin="built-in" if origin.startswith(str(BUILT_IN)) else origin,
+    )
+
+
+def _name(told: Front) -> str:
+    name = _needed(told, "name")
+    if not NAME.fullmatch(name):
+        raise Flaw("name", f"{name!r} is no name; use letters, digits, spaces and -_. only")
+    if name.casefold() == FORK:
+        raise Flaw("name", f"{FORK} means a copy of the conversation; choose another name")
+    return name
+
+
+def _needed(told: Front, key: str) -> str:
+    if text := _words(told, key):
+        return text
+    raise Flaw(key, f"{key} is missing; add a line `{key}: …`")
+
+
+def _prompt(told: Front) -> str:
+    text = told.body.strip()
+    if not text:
+        raise Flaw("", "the agent is told nothing; write its instructions below the front matter")
+    if len(text) > LONGEST:
+        raise Flaw("", f"{len(text):,} characters are too many; keep below {LONGEST:,}")
+    return text
+
+
+def _mode(told: Front) -> str:
+    mode = _words(told, "permissionMode")
+    return ALIASES.get(mode) or _choice(told, "permissionMode", MODES)
+
+
+def _choice(told: Front, key: str, among: Sequence[str]) -> str:
+    word = _words(told, key)
+    if word and word not in among:
+        raise Flaw(key, f"{key} cannot be {word!r}; it is one of {', '.join(among)}")
+    return word
+
+
+def _yes(told: Front, key: str) -> bool:
+    word = _words(told, key).lower()
+    if word not in YES and word not in NO:
+        raise Flaw(key, f"{key} cannot be {word!r}; it is true or false")
+    return word in YES
+
+
+def _count(told: Front, key: str) -> int:
+    word = _words(told, key)
+    if word and not (word.isdecimal() and int(word)):
+        raise Flaw(key, f"{key} cannot be {word!r}; it is a number from 1 on")
+    return int(word or 0)
+
+
+def _tools(told: Front) -> tuple[str, ...] | None:
+    """The tools that are given whole; None if all are."""
+    words = _listed(told, "tools")
+    if "tools" not in told.values or "*" in words:
+        return None
+    return tuple(name for name, whole in map(_tool, words) if whole)
+
+
+def _tool(word: str) -> tuple[str, bool]:
+    """The name of a tool, and whether all uses of it are meant."""
+    name, _, use = word.partition("(")
+    name = "Agent" if name == "Task" else name
+    return name, name == "Agent" or use in ("", "*)")
+
+
+def _listed(told: Front, key: str) -> list[str]:
+    value = told.values.get(key, ())
+    return split(value) if isinstance(value, str) else [word.strip() for word in value]
+
+
+def _words(told: Front, key: str) -> str:
+    value = told.values.get(key, "")
+    return value.strip() if isinstance(value, str) else ", ".join(value)
+
+
+def _remarks(told: Front) -> Iterator[tuple[str, str]]:
+    """What of a file does not count, by key."""
+    for key in told.values:
+        if key in UNUSED:
+            yield key, f"{key} means nothing to agents here; it is left out"
+        elif key not in USED and key != "color":
+            near = nearest(key, USED)
+            yield (
+                key,
+                f"{key} is no key of agent files" + (f"; did you mean {near}?" if near else ""),
+            )
+    for key in ("tools", "disallowedTools"):
+        words = _listed(told, key)
+        if strange := [word for word in words if not _known(_tool(word)[0])]:
+            yield key, f"there is no tool {', '.join(strange)}; it is left out"
+        if parts := [word for word in words if not _tool(word)[1]]:
+            what = "left out" if key == "tools" else "denied whole"
+            yield key, f"{', '.join(parts)}: a tool is given whole or not, so it is {what}"
+
+
+def _known(name: str) -> bool:
+    from travois.tools.catalogue import TOOLS
+
+    return name in ("*", "Agent") or name.startswith("mcp__") or any(t.name == name for t in TOOLS)
+
+
+def _at(origin: str, told: Front, key: str) -> str:
+    """The place of a key, as editors and people say it; the command line has no lines."""
+    return f"{origin}:{told.lines.get(key, 1)}" if told.lines else origin

@@ -1,0 +1,79 @@
+"""What an agent is doing, in three to five words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from travois.context.doing import doing, phrase
+from travois.kernel.blocks import Call, Text
+from travois.kernel.facts import (
+    AnyFact,
+    Asked,
+    Assistant,
+    Decided,
+    Ended,
+    Entry,
+    Failed,
+    Result,
+    User,
+)
+
+CALL = Call("1", "Read", '{"file_path": "/w/a b/main.py"}')
+
+
+def after(*facts: AnyFact) -> str:
+    return doing(Entry(number, 0.0, fact) for number, fact in enumerate(facts, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        ("Read", {"file_path": "/w/src/main.py"}, "Reading the file main.py"),
+        ("MultiEdit", {"file_path": "main.py"}, "Editing the file main.py"),
+        ("Write", {"file_path": "/w/my long name.py"}, "Writing the file my long"),
+        ("NotebookEdit", {"notebook_path": "/a.ipynb"}, "Editing the file a.ipynb"),
+        ("Bash", {"command": "pytest -q tests -k x y"}, "Running pytest -q tests -k"),
+        ("Bash", {"command": "make"}, "Running the command make"),
+        ("Bash", {"command": "x", "description": "Run the tests"}, "Run the tests"),
+        ("Bash", {"command": "x y", "description": "a b c d e f"}, "Running x y"),
+        ("Grep", {"pattern": "def main"}, "Searching the code for def"),
+        ("Glob", {"pattern": "**/*.py"}, "Looking for files like **/*.py"),
+        ("GitDiff", {}, "Looking at git diff"),
+        ("WebFetch", {"url": "https://a.example/b"}, "Fetching a page from a.example"),
+        ("Agent", {"description": "find all callers"}, "Starting an agent: find all"),
+        ("TodoWrite", {"todos": []}, "Updating its task list"),
+        ("mcp__db__query", {}, "Using the tool mcp__db__query"),
+        ("Bash", {"command": f"\x1b[2K{'x' * 60} <b>"}, f"Running \\x1b[2K{'x' * 36}… \\x3cb\\x3e"),
+    ],
+)
+def test_a_call_is_told_by_its_object(name: str, args: dict[str, object], words: str) -> None:
+    assert phrase(Call("1", name, json.dumps(args))) == words
+
+
+def test_the_last_thing_that_began_is_told() -> None:
+    asked = Assistant((Text("I look."), CALL), stop="calls")
+    assert after() == "Thinking about the task"
+    assert after(asked) == "Reading the file main.py"
+    assert after(asked, Result("1", (Text("x"),))) == "Reading the file main.py"
+    assert after(asked, Asked("1", "?")) == "Waiting for an answer"
+    assert after(asked, Asked("1", "?"), Decided("1", "allow", "y")) == "Reading the file main.py"
+    assert after(asked, Failed("overloaded", "x", wait=2.0)) == "Waiting to try again"
+    assert after(asked, Ended("end")) == "Done with its task"
+    assert after(asked, Ended("aborted")) == "Stopped before the end"
+    assert after(asked, Ended("end"), User((Text("go on"),))) == "Thinking about the task"
+
+
+@given(
+    st.sampled_from(("Read", "Bash", "Grep", "WebFetch", "Agent", "SendMessage", "x", "")),
+    st.dictionaries(
+        st.sampled_from(("file_path", "command", "description", "pattern", "url", "to")), st.text()
+    ),
+)
+def test_it_is_always_three_to_five_words_on_one_line(name: str, args: dict[str, str]) -> None:
+    words = phrase(Call("1", name, json.dumps(args)))
+    assert 3 <= len(words.split()) <= 5
+    assert words.isprintable()

@@ -1,0 +1,88 @@
+"""Front matter as people write it, and what is wrong with it by line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from travois.context.front import Front, read, split
+
+
+@pytest.mark.parametrize(
+    ("lines", "value"),
+    [
+        ("k: plain words", "plain words"),
+        ("k: Use it when: a test fails", "Use it when: a test fails"),
+        ("k: fixes #12 well # a comment", "fixes #12 well"),
+        ('k: "a \\"b\\"\\n# c" # d', 'a "b"\n# c'),
+        ("k: 'it''s'", "it's"),
+        ("k: it's, isn't", "it's, isn't"),
+        ("k: one\n  two\n\n  three", "one two three"),
+        ("k:\n  below", "below"),
+        ("k: [a, 'b, c', \"d\", e(f,g)] # h", ("a", "b, c", "d", "e(f,g)")),
+        ("k: [a,\n  b]", ("a", "b")),
+        ("k: []", ()),
+        ("k:\n  - a # x\n  # y\n  - 'b'\n  - c\n    d", ("a", "b", "c d")),
+        ("k:\n- a\n- b", ("a", "b")),
+        ("k: |\n  a\n    b\n\n  c", "a\n  b\n\nc"),
+        ("k: >-\n  a\n  b\n\n  c", "a b\nc"),
+        ("k: yes", "yes"),
+        ("k: 1.5", "1.5"),
+        ("k:\n  inner:\n    - deep", "inner: - deep"),
+    ],
+)
+def test_values_are_texts_and_lists(lines: str, value: object) -> None:
+    for text in (
+        f"---\n{lines}\n---\n\nBody.\n",
+        f"---\n{lines}\n---\nBody.".replace("\n", "\r\n"),
+    ):
+        assert read(text) == Front({"k": value}, {"k": 2}, "Body.")  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("nothing", ["", "~", "null", "# comment", '""'])
+def test_nothing_is_no_value(nothing: str) -> None:
+    assert read(f"---\nk: {nothing}\n---\n").values == {}
+
+
+def test_keys_have_lines_and_what_follows_is_the_body() -> None:
+    text = "---\n# about\nname: a\n\ntools:\n  - b\nmodel: c\n---\n---\nname: d\n"
+    values = {"name": "a", "tools": ("b",), "model": "c"}
+    lines = {"name": 3, "tools": 5, "model": 7}
+    assert read(text) == Front(values, lines, "---\nname: d")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "flaws"),
+    [
+        ("name: a\n", ((1, "there is no front matter; put it between two lines of ---"),)),
+        ("---\nname: a\n", ((1, "the front matter has no end; put a line of --- below it"),)),
+        (f"---\nk: {'x' * 70_000}\n---\n", (
+            (1, "the front matter is longer than 65,536 characters; shorten it"),
+        )),
+        ("---\nname:a\nb: [c\nb: d\nwords\n---\n", (
+            (2, "this line is no `key: value`; indent it, or mend it"),
+            (3, "b is a list without its ]; close it"),
+            (4, "b is there twice; leave one of them out"),
+            (5, "this line is no `key: value`; indent it, or mend it"),
+        )),
+        ('---\na: "b" c\nd: "\\q"\n---\n', (
+            (2, "a has a quote that does not end where the text ends; mend the quotes"),
+            (3, "d has an escape that means nothing; write \\\\ for a backslash"),
+        )),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_by_line(text: str, flaws: tuple[tuple[int, str], ...]) -> None:
+    assert read(text).flaws == flaws
+
+
+@given(st.text(alphabet="ab:-# '\"[]{},\\|>\n\t", max_size=60))
+def test_no_text_is_too_strange_to_be_read(text: str) -> None:
+    found = read(f"---\n{text}\n---\nBody.")
+    assert set(found.values) <= set(found.lines)
+
+
+def test_commas_part_what_is_in_no_quotes_or_brackets() -> None:
+    assert split("a, b/{c,d} , 'e, f', g(h,i), , j'k, l") == (
+        "a", "b/{c,d}", "'e, f'", "g(h,i)", "j'k", "l",
+    )  # fmt: skip

@@ -1,0 +1,293 @@
+"""Agent files on a real disk: which count, what of them holds, and what is told of the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from travois.context.kinds import Kind, usable
+from travois.kernel.faults import Fault
+from travois.policy.judge import MODES, Mode
+from travois.store.agents import kinds, narrowed
+from travois.store.home import Home
+from travois.store.wants import STRICT
+from travois.tools.catalogue import TOOLS
+
+OURS = ("explore", "general", "plan")
+
+
+class Disk:
+    """A machine with a user, a project and a folder in it."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top.resolve()
+        (self.top / "code" / "web").mkdir(parents=True)
+
+    def put(self, name: str, text: str) -> Path:
+        path = self.top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def agent(self, name: str, *, called: str = "tester", lines: str = "") -> Path:
+        return self.put(name, f"---\nname: {called}\ndescription: It is {name}.\n{lines}---\nTest.")
+
+    def kinds(
+        self, *, given: str = "", trusted: bool = True
+    ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+        return kinds(
+            Home(self.top / "state"),
+            str(self.top / "code"),
+            str(self.top / "code" / "web"),
+            trusted=trusted,
+            given=given,
+            environ={"HOME": str(self.top / "me")},
+            etc=self.top / "etc",
+        )
+
+    def one(self, *, trusted: bool = True) -> Kind:
+        found, notices = self.kinds(trusted=trusted)
+        assert notices == ()
+        (kind,) = (kind for kind in found if kind.origin != "built-in")
+        return kind
+
+    def notices(self, *, trusted: bool = True) -> list[str]:
+        found, notices = self.kinds(trusted=trusted)
+        assert tuple(kind.name for kind in found) == OURS
+        return [notice.removeprefix(f"{self.top}/") for notice in notices]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def test_a_file_says_everything_about_its_kind(disk: Disk) -> None:
+    lines = (
+        "tools: Read, Task(a, b), mcp__db__*\ndisallowedTools: [Bash]\nmodel: haiku\n"
+        "permissionMode: acceptEdits\nmaxTurns: 7\nbackground: on\nisolation: worktree\n"
+        "memory: project\nomitClaudeMd: 1\ncolor: red\n"
+    )
+    path = disk.agent("code/.claude/agents/deep/er/x.md", called="My-Tester", lines=lines)
+    assert disk.one() == Kind(
+        name="My-Tester",
+        description="It is code/.claude/agents/deep/er/x.md.",
+        prompt="Test.",
+        tools=("Read", "Agent", "mcp__db__*"),
+        denied=("Bash",),
+        model="haiku",
+        mode="accept-edits",
+        max_turns=7,
+        background=True,
+        worktree=True,
+        memory="project",
+        instructions=False,
+        origin=str(path),
+    )
+
+
+def test_what_is_left_out_is_as_the_parent_has_it(disk: Disk) -> None:
+    path = disk.agent("state/agents/x.md", lines='model: inherit\ntools: "*"\n')
+    assert disk.one() == Kind("tester", "It is state/agents/x.md.", "Test.", origin=str(path))
+
+
+def test_of_several_with_one_name_the_strongest_counts(disk: Disk) -> None:
+    order = [
+        "etc/travois/agents/a.md",
+        "etc/claude-code/.claude/agents/a.md",
+        "--agents tester",
+        "code/web/.travois/agents/a.md",
+        "code/web/.claude/agents/a.md",
+        "code/web/.agents/agents/a.md",
+        "code/.travois/agents/a.md",
+        "code/.claude/agents/a.md",
+        "code/.agents/agents/a.md",
+        "state/agents/a.md",
+        "me/.claude/agents/a.md",
+        "me/.agents/agents/a.md",
+    ]
+    flag = json.dumps({"tester": {"description": "d", "prompt": "p"}})
+    for number in reversed(range(len(order))):
+        if not order[number].startswith("--"):
+            disk.agent(order[number], called="Tester" if number % 2 else "tester")
+        found, notices = disk.kinds(given=flag if number <= 2 else "")
+        mine = [kind.origin for kind in found if kind.origin != "built-in"]
+        assert [origin.removeprefix(f"{disk.top}/") for origin in mine] == [order[number]]
+        assert notices == ()
+
+
+def test_a_file_may_take_the_place_of_ours(disk: Disk) -> None:
+    disk.agent("code/.claude/agents/x.md", called="Explore")
+    assert disk.one().name == "Explore"
+    assert len(disk.kinds()[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Just words.", "1: there is no front matter; put it between two lines of ---"),
+        ("---\nname: a\n", "1: the front matter has no end; put a line of --- below it"),
+        ("---\nname: a\nwords\n---\n", "3: this line is no `key: value`; indent it, or mend it"),
+        ("---\ndescription: d\n---\nx", "1: name is missing; add a line `name: …`"),
+        ("---\nname: a\n---\nx", "1: description is missing; add a line `description: …`"),
+        (
+            "---\nname: a\ndescription: d\n---\n",
+            "1: the agent is told nothing; write its instructions below the front matter",
+        ),
+        (
+            f"---\nname: a\ndescription: d\n---\n{'x' * 100_001}",
+            "1: 100,001 characters are too many; keep below 100,000",
+        ),
+        (
+            "---\ndescription: d\nname: -a\n---\nx",
+            "3: '-a' is no name; use letters, digits, spaces and -_. only",
+        ),
+        (
+            "---\nname: p:a\ndescription: d\n---\nx",
+            "2: 'p:a' is no name; use letters, digits, spaces and -_. only",
+        ),
+        (
+            "---\nname: ../a\ndescription: d\n---\nx",
+            "2: '../a' is no name; use letters, digits, spaces and -_. only",
+        ),
+        (
+            "---\nname: Fork\ndescription: d\n---\nx",
+            "2: fork means a copy of the conversation; choose another name",
+        ),
+        (
+            "---\nname: a\ndescription: d\npermissionMode: plna\n---\nx",
+            "4: permissionMode cannot be 'plna'; "
+            "it is one of default, plan, accept-edits, auto, dont-ask, bypass",
+        ),
+        (
+            "---\nname: a\ndescription: d\nmaxTurns: 0\n---\nx",
+            "4: maxTurns cannot be '0'; it is a number from 1 on",
+        ),
+        (
+            "---\nname: a\ndescription: d\nbackground: maybe\n---\nx",
+            "4: background cannot be 'maybe'; it is true or false",
+        ),
+        (
+            "---\nname: a\ndescription: d\nmemory: all\n---\nx",
+            "4: memory cannot be 'all'; it is one of user, project, local",
+        ),
+        (
+            "---\nname: a\ndescription: d\nisolation: vm\n---\nx",
+            "4: isolation cannot be 'vm'; it is one of worktree",
+        ),
+    ],
+)
+def test_a_flawed_file_is_told_with_its_line_and_left_out(disk: Disk, text: str, told: str) -> None:
+    disk.put("code/.claude/agents/a.md", text)
+    assert disk.notices() == [f"code/.claude/agents/a.md:{told}"]
+
+
+def test_what_of_a_file_does_not_count_is_told(disk: Disk) -> None:
+    lines = "tool: Read\nhooks:\n  Stop: []\nwhatever: 1\n"
+    lines += "tools: Read, Bash(git *), Nope\ndisallowedTools: Edit(/x)\n"
+    disk.agent("code/.claude/agents/a.md", lines=lines)
+    found, notices = disk.kinds()
+    (mine,) = (kind for kind in found if kind.name == "tester")
+    assert (mine.tools, mine.denied) == (("Read", "Nope"), ("Edit",))
+    assert [notice.partition("a.md:")[2] for notice in notices] == [
+        "4: tool is no key of agent files; did you mean tools?",
+        "5: hooks means nothing to agents here; it is left out",
+        "7: whatever is no key of agent files",
+        "8: there is no tool Nope; it is left out",
+        "8: Bash(git *): a tool is given whole or not, so it is left out",
+        "9: Edit(/x): a tool is given whole or not, so it is denied whole",
+    ]
+
+
+def test_two_files_of_a_folder_with_one_name_are_told(disk: Disk) -> None:
+    first = disk.agent("state/agents/a.md")
+    second = disk.agent("state/agents/b.md")
+    found, notices = disk.kinds()
+    assert [kind.origin for kind in found if kind.name == "tester"] == [str(first)]
+    assert notices == (f"{second}:2: {first} has the same name; rename one",)
+
+
+def test_a_folder_without_trust_chooses_no_model_and_no_memory(disk: Disk) -> None:
+    disk.agent("code/.claude/agents/a.md", lines="model: opus\nmemory: user\nbackground: yes\n")
+    found, notices = disk.kinds(trusted=False)
+    (mine,) = (kind for kind in found if kind.name == "tester")
+    assert (mine.model, mine.memory, mine.background) == ("", "", True)
+    assert [notice.partition("a.md:")[2] for notice in notices] == [
+        "4: model counts only in a folder that `travois trust` trusts; it is left out",
+        "5: memory counts only in a folder that `travois trust` trusts; it is left out",
+    ]
+    assert disk.one().model == "opus"
+
+
+def test_the_users_own_files_need_no_trust_even_where_the_project_is_their_home(
+    disk: Disk,
+) -> None:
+    disk.agent("me/.claude/agents/a.md", lines="model: opus\n")
+    me = str(disk.top / "me")
+    found, notices = kinds(
+        Home(disk.top / "state"), me, me, trusted=False, environ={"HOME": me}, etc=disk.top
+    )
+    assert [kind.model for kind in found if kind.name == "tester"] == ["opus"]
+    assert notices == ()
+
+
+def test_a_link_may_not_lead_out_of_a_folder_without_trust(disk: Disk) -> None:
+    secret = disk.agent("elsewhere/a.md")
+    link = disk.top / "code" / ".claude" / "agents" / "a.md"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(secret)
+    why = f"it is not read: it leads outside {disk.top}/code, which `travois trust` would allow"
+    assert disk.notices(trusted=False) == [f"code/.claude/agents/a.md:1: {why}"]
+    assert disk.one().prompt == "Test."
+
+
+def test_what_is_no_agent_file_is_not_told(disk: Disk) -> None:
+    disk.put("code/.claude/agents/README.md", "About these agents.")
+    disk.put("code/.claude/agents/notes.txt", "x")
+    assert disk.notices() == []
+
+
+def test_agents_can_be_given_as_json(disk: Disk) -> None:
+    fields = {"description": "d", "prompt": "p", "tools": ["Read"], "background": True}
+    flag = {"a": {**fields, "maxTurns": 3, "model": None}, "b": {"prompt": "p"}}
+    found, notices = disk.kinds(given=json.dumps(flag), trusted=False)
+    assert [kind for kind in found if kind.origin != "built-in"] == [
+        Kind("a", "d", "p", tools=("Read",), background=True, max_turns=3, origin="--agents a")
+    ]
+    assert notices == ("--agents b: description is missing; add a line `description: …`",)
+
+
+@pytest.mark.parametrize("given", ["{", "[]", '{"a": 1}', '"\\ud800"'])
+def test_what_is_no_object_of_agents_is_a_fault(disk: Disk, given: str) -> None:
+    with pytest.raises(Fault, match="--agents is no"):
+        disk.kinds(given=given)
+
+
+def test_no_kind_is_given_a_wider_mode_than_its_parent_has() -> None:
+    def mode(own: str, parent: Mode) -> Mode:
+        return narrowed(Kind("a", "d", "p", mode=own), parent)
+
+    for parent in MODES:
+        assert mode("", parent) == parent
+        for own in MODES:
+            assert STRICT.index(mode(own, parent)) <= STRICT.index(parent)
+    assert mode("plan", "bypass") == "plan"
+    assert mode("bypass", "default") == "default"
+
+
+def test_ours_are_there_and_only_general_can_change_things(disk: Disk) -> None:
+    found, notices = disk.kinds()
+    assert notices == ()
+    names = [tool.name for tool in TOOLS]
+    looking = tuple(
+        name
+        for name in names
+        if name in ("Bash", "Read", "Grep", "Glob", "Recall") or name.startswith("Git")
+    )
+    assert [(k.name, k.mode, k.instructions, usable(k, names)) for k in found] == [
+        ("explore", "plan", False, looking),
+        ("general", "", True, tuple(names)),
+        ("plan", "plan", True, looking),
+    ]
