@@ -1,0 +1,100 @@
+"""A bell at a mailbox: whoever rings it makes its owner look for mail at once.
+
+It is a socket in the mailbox's own folder and nothing is said through it but a password, so it
+opens no port, and even a stranger who rings brings about nothing but a look into the box.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+if TYPE_CHECKING:
+    from anyio.abc import SocketStream
+
+BELL, TOKEN = "bell", "bell.token"
+PATIENCE = 2.0
+"""How many seconds either side waits for the other."""
+HEARD = b"heard\n"
+
+
+async def listen(folder: Path, rung: Callable[[], None]) -> None:
+    """Answer the bell until cancelled; where there can be no socket, nobody will be heard."""
+    from secrets import token_hex
+
+    token = token_hex(16).encode() + b"\n"
+    with suppress(OSError), _reached(folder) as at:
+        _keep(folder / TOKEN, token)
+        async with await anyio.create_unix_listener(f"{at}/{BELL}", mode=0o600) as listener:
+            try:
+                await listener.serve(lambda stream: _answer(stream, token, rung=rung))
+            finally:
+                (folder / BELL).unlink(missing_ok=True)
+                (folder / TOKEN).unlink(missing_ok=True)
+
+
+async def ring(folder: Path) -> bool:
+    """Ring the bell of a mailbox; says whether anybody heard."""
+    with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError), _reached(folder) as at:
+        token = (folder / TOKEN).read_bytes()
+        with anyio.move_on_after(PATIENCE):
+            async with await anyio.connect_unix(f"{at}/{BELL}") as stream:
+                await stream.send(token)
+                return await stream.receive(len(HEARD)) == HEARD
+    return False
+
+
+async def _answer(stream: SocketStream, token: bytes, *, rung: Callable[[], None]) -> None:
+    from hmac import compare_digest
+
+    async with stream:
+        with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
+            with anyio.move_on_after(PATIENCE):
+                if _own(stream) and compare_digest(await _line(stream, len(token)), token):
+                    rung()
+                    await stream.send(HEARD)
+
+
+async def _line(stream: SocketStream, size: int) -> bytes:
+    text = b""
+    while len(text) < size and not text.endswith(b"\n"):
+        text += await stream.receive(size - len(text))
+    return text
+
+
+def _own(stream: SocketStream) -> bool:
+    """Whether the other side is a process of ours, where the system tells."""
+    import socket
+    from struct import calcsize, unpack
+
+    from anyio.abc import SocketAttribute
+
+    asked = getattr(socket, "SO_PEERCRED", None)
+    if asked is None:
+        return True
+    raw = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no database is near
+    _, user, _ = unpack("3i", raw.getsockopt(socket.SOL_SOCKET, asked, calcsize("3i")))
+    return user == os.getuid()
+
+
+def _keep(path: Path, token: bytes) -> None:
+    path.unlink(missing_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(token)
+
+
+@contextmanager
+def _reached(folder: Path) -> Generator[str]:
+    """A short way to a folder: the name of a socket may have no more than about 100 bytes."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        short = f"/proc/self/fd/{fd}"
+        yield short if os.path.isdir(short) else str(folder)
+    finally:
+        os.close(fd)
