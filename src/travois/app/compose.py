@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import random
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.app import fencing, hooking, rights
-from travois.app.opening import Place, around, damage, open_log, settle
+from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
 from travois.engine.agent import Agent, Limits, Patience, World
 from travois.engine.briefing import again
 from travois.engine.judged import hiding
 from travois.engine.ports import Answer, Model, Person, Question, Warned
 from travois.engine.session import Session
+from travois.engine.switch import switch
 from travois.engine.tool import AnyTool
 from travois.host import catalog
 from travois.host.cage.probe import Walls
@@ -51,6 +54,8 @@ class Crew(msgspec.Struct):
     key_source: str
     notices: tuple[str, ...]
     stack: AsyncExitStack
+    serve: Callable[[Card], Model]
+    """Whoever answers for a model, from here on."""
 
     @property
     def model(self) -> Card:
@@ -58,6 +63,16 @@ class Crew(msgspec.Struct):
         epoch = self.agent.session.view.epoch
         assert epoch is not None
         return epoch.model
+
+    def change(self, name: str) -> None:
+        """Go on with another model, in whose window all must have room; else nothing changes."""
+        epoch = self.agent.session.view.epoch
+        assert epoch is not None
+        card = catalog.resolve(name, os.environ)
+        served = self.serve(card)
+        if card.name != epoch.model.name:
+            switch(self.agent, replace(epoch, model=card, why="asked for", unbind=False))
+            self.agent.model = served
 
     async def aclose(self) -> None:
         """Stop children, hang up, let go of the log."""
@@ -90,7 +105,7 @@ async def gather(
             guard = msgspec.structs.replace(guard, scratch=fence.bounds.temp)
         tools, asked = _tools(loaded), loaded.settings
         settle(session, place, card=card, tools=tuple(tools.values()), options=options)
-        key_source = "none"
+        given, key_source = model, "none"
         if model is None:
             model, key_source = _served(card, loaded, stack, session=session)
         hooks, unusable = hooking.known(loaded)
@@ -108,12 +123,12 @@ async def gather(
             limits=Limits(asked.max_turns, asked.max_budget_usd),
             patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
             hooks=hooking.install(hooks, loaded, place, found=opened, stack=stack),
+            layers=asked.context.layers,
             chance=random,
         )
-        agent.keeper = _keeper(place, options, agent)
-        agent.around = lambda: around(place, options, cwd=session.state.get("cwd", ""))
-        agent.library = _library(place, loaded, agent, sources=options.sources)
-        agent.baseline = lambda: again(agent)
+        _equip(agent, place, loaded=loaded, options=options)
+        if epoch := renewed(session, card, options):
+            switch(agent, epoch)
         notices = (
             *((fence.line,) if fence.line else ()),
             *loaded.notices,
@@ -121,7 +136,17 @@ async def gather(
             *rights.remarks(loaded, place.cwd),
             *damage(opened.log),
         )
-        return Crew(opened.id, agent, key_source, notices, stack.pop_all())
+        kept = stack.pop_all()
+        serve = _serving(given, loaded, kept, session=session)
+        return Crew(opened.id, agent, key_source, notices, kept, serve)
+
+
+def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> None:
+    """Give an agent what needs the agent itself."""
+    agent.keeper = _keeper(place, options, agent)
+    agent.around = lambda: around(place, options, cwd=agent.session.state.get("cwd", ""))
+    agent.library = _library(place, loaded, agent, sources=options.sources)
+    agent.baseline = lambda: again(agent)
 
 
 def prepare(options: Options) -> tuple[Place, Loaded]:
@@ -207,6 +232,12 @@ def _served(
     travel = transport(where.url, os.environ, _patience(loaded, card))
     stack.push_async_callback(travel.aclose)
     return HttpModel(card, where, travel), where.key_source
+
+
+def _serving(
+    given: Model | None, loaded: Loaded, stack: AsyncExitStack, *, session: Session
+) -> Callable[[Card], Model]:
+    return lambda card: given or _served(card, loaded, stack, session=session)[0]
 
 
 def _patience(loaded: Loaded, card: Card) -> Timeouts:

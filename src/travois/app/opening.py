@@ -16,7 +16,7 @@ from travois.context.sources import Surroundings, baseline
 from travois.engine.loop import UNKNOWN, answer_open
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
-from travois.kernel.facts import Changed, Ended, Epoch, Opened, ToolSpec, User
+from travois.kernel.facts import AnyFact, Changed, Ended, Epoch, Failed, Opened, ToolSpec, User
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.store import sessions
@@ -152,22 +152,29 @@ def settle(
         session.append(baseline(around(place, options)))
         return
     answer_open(session, started=UNKNOWN)
-    if session.last is not None and not isinstance(session.last.fact, Ended | Opened | Changed):
+    if session.last is not None and not _between_turns(session.last.fact):
         session.append(Ended("crashed", "the program stopped without ending the turn"))
     if not os.path.isdir(session.state.get("cwd", place.cwd)):
         session.append(Changed("cwd", place.cwd))
-    if epoch := _renewed(session.view.epoch, card, options):
-        session.append(epoch)
 
 
-def _renewed(epoch: Epoch, card: Card, options: Options) -> Epoch | None:
+def _between_turns(fact: AnyFact) -> bool:
+    declined = isinstance(fact, Failed) and fact.kind == "compaction"
+    return declined or isinstance(fact, Ended | Opened | Changed)
+
+
+def renewed(session: Session, card: Card, options: Options) -> Epoch | None:
     """Another head, only where the user asked for one: the old one keeps the cache warm."""
+    epoch = session.view.epoch
+    assert epoch is not None
     asked = options.system or options.append_system
     system = _system(options) if asked else epoch.system
     same = (epoch.model.provider, epoch.model.id) == (card.provider, card.id)
     if same and system == epoch.system:
         return None
-    return replace(epoch, model=epoch.model if same else card, system=system, why="asked for")
+    return replace(
+        epoch, model=epoch.model if same else card, system=system, why="asked for", unbind=False
+    )
 
 
 def _system(options: Options) -> str:

@@ -9,7 +9,7 @@ Events are the entries of the log as they are written, and deltas for the eye.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Literal
@@ -20,10 +20,12 @@ from anyio.abc import TaskGroup
 from travois.app import hooking
 from travois.app.compose import Crew, gather
 from travois.app.options import Options
+from travois.context.compact import Cut, starting, up_to
+from travois.engine.compaction import compact
 from travois.engine.loop import turn
 from travois.engine.ports import Event, Model, Person
 from travois.kernel.blocks import Shown, Text, words
-from travois.kernel.facts import Assistant, Ended, Entry, User
+from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Failed, User
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.kernel.tokens import context_tokens, fact_tokens, stop_at
@@ -81,6 +83,7 @@ class Session:
             crew.notices += await hooking.begin(crew.agent, self._options)
             stack.push_async_callback(self._part)
             self._group = await stack.enter_async_context(anyio.create_task_group())
+            crew.agent.background = self._beside
             self._stack = stack.pop_all()
         return self
 
@@ -120,6 +123,53 @@ class Session:
             if isinstance(event, Entry) and isinstance(event.fact, Assistant):
                 text = words(event.fact.content)
         return text
+
+    async def compact(self, focus: str = "", *, first: int = 0, last: int = 0) -> Compacted:
+        """Set the older conversation aside, or only what stands from or up to an entry.
+
+        Raises `Fault` with the reason, and leaves the conversation as it is, if that cannot help.
+        """
+        agent = self.crew.agent
+        self._idle()
+        part = self._chosen(first, last)
+        try:
+            with anyio.CancelScope() as self._scope:
+                fact = await compact(agent, trigger="manual", focus=focus, part=part)
+                if fact is not None:
+                    return fact
+        finally:
+            self._scope = None
+        failed = agent.session.last.fact if agent.session.last else None
+        why = failed.message if isinstance(failed, Failed) else "it was stopped"
+        raise Fault("The conversation was not compacted", why=why, code=1)
+
+    def switch(self, model: str) -> None:
+        """Go on with another model; raises `Fault`, and changes nothing, if that cannot be."""
+        self._idle()
+        self.crew.change(model)
+
+    def _idle(self) -> None:
+        if self.running:
+            raise Fault("A turn is under way", fix="Let it end, or stop it, and try again.")
+
+    def _chosen(self, first: int, last: int) -> Cut | None:
+        if not first and not last:
+            return None
+        view = self.crew.agent.session.view
+        part = starting(view, first) if first else up_to(view, last)
+        if part is None:
+            fix = "`travois context --all` shows the number of each message."
+            raise Fault(f"Nothing stands {'from' if first else 'up to'} {first or last}", fix=fix)
+        return part
+
+    def _beside(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Let something go on beside the conversation, at most until the session is left."""
+
+        async def run() -> None:
+            await job()
+
+        assert self._group is not None
+        self._group.start_soon(run)
 
     async def _part(self) -> None:
         """Let hooks hear that the session is left."""

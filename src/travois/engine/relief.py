@@ -42,7 +42,7 @@ def offload(agent: Agent) -> None:
 def wanted(agent: Agent) -> Trigger | None:
     """Why the conversation should be compacted before the next request; none if it should not."""
     size, threshold = context_tokens(agent.session.view), limit(agent)
-    if agent.session.strikes.out:
+    if agent.session.strikes.out or not agent.layers.shorten:
         return None
     if size >= stop_at(model(agent)):
         return "overflow"

@@ -49,7 +49,19 @@ async def ask(agent: Agent) -> str:
         else:
             check(agent, reply)
             agent.session.append(_assistant(agent.session.view, reply))
+            _tell_miss(agent)
             return ""
+
+
+def _tell_miss(agent: Agent) -> None:
+    """Warn of a cache that should have been read and was not, once for each cause."""
+    misses, view = agent.session.cache.misses, agent.session.view
+    last = misses[-1] if misses else None
+    if last is None or last.expected or last.seq != view.items[view.replied].seq:
+        return
+    if all(miss.cause != last.cause for miss in misses[:-1]):
+        told = f"{last.tokens:,} tokens were not read from the cache, for ${last.dollars:.4f} more"
+        agent.session.emit(Warned(f"{told}: {last.why}"))
 
 
 async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:

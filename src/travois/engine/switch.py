@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
+from travois.engine.briefing import again
 from travois.engine.compaction import receipt, rungs, shorter
 from travois.engine.ports import Warned
 from travois.engine.room import limit
@@ -40,6 +41,7 @@ def switch(agent: Agent, epoch: Epoch) -> None:
     """Make this the head of every request; raises `Fault`, and changes nothing, if it cannot be."""
     model, session = epoch.model, agent.session
     trial = replace(agent, session=Session(Rehearsal(session.history())))
+    trial.baseline = lambda: again(trial)
     trial.session.append(epoch)
     size, most = context_tokens(trial.session.view), stop_at(model)
     if size < most:
