@@ -16,7 +16,6 @@ from tests.engine.fakes import (
     play,
     small,
 )
-from travois.engine.agent import Limits
 from travois.engine.loop import CUT, CUT_CALL, EMPTY, NEVER_RAN, NUDGES, UNKNOWN, answer_open
 from travois.engine.ports import Answer
 from travois.kernel.blocks import Call, Opaque, Text
@@ -32,6 +31,7 @@ from travois.kernel.facts import (
     User,
 )
 from travois.kernel.models import Price, Usage
+from travois.kernel.purse import Limits, Purse
 from travois.testing import call, calls, say
 from travois.wire.replies import Reply
 
@@ -202,29 +202,14 @@ def test_a_refusal_ends_the_turn_and_the_next_prompt_is_sent(tmp_path: Path) -> 
 
 
 def test_a_turn_stops_at_its_limit_of_requests(tmp_path: Path) -> None:
-    one = agent(tmp_path, call("Look", path="a"), tools=[READ], limits=Limits(turns=3))
+    one = agent(tmp_path, call("Look", path="a"), tools=[READ], purse=Purse(Limits(turns=3)))
     assert play(one) == "turns"
     assert len(facts(one, Sent)) == 3
     assert len(facts(one, Result)) == 3
-    assert facts(one, Ended) == [Ended("turns", "reached the limit of 3 turns")]
-    one.limits = Limits()
+    assert facts(one, Ended) == [Ended("turns", "reached the session's limit of 3 turns")]
+    one.purse = Purse()
     one.model = agent(tmp_path, say("done")).model
     assert play(one) == "end"
-
-
-def test_the_budget_is_enforced_before_the_next_request(tmp_path: Path) -> None:
-    one = agent(
-        tmp_path,
-        call("Look", path="a"),
-        tools=[READ],
-        session=begun([READ], price=Price(input=100_000.0)),
-        limits=Limits(dollars=2.5),
-    )
-    assert play(one) == "budget"
-    assert len(facts(one, Sent)) == 3
-    assert one.session.dollars == pytest.approx(3.0)
-    assert play(one, "please") == "budget"
-    assert len(facts(one, Sent)) == 3
 
 
 def test_money_once_spent_stays_spent_after_a_rewind_and_the_old_price_holds_again(

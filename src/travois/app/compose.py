@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from travois.app import fencing, hooking, rights
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
-from travois.engine.agent import Agent, Limits, Patience, World
+from travois.engine.agent import Agent, Patience, World
 from travois.engine.briefing import again
 from travois.engine.judged import hiding
 from travois.engine.ports import Answer, Model, Person, Question, Warned
@@ -30,6 +30,7 @@ from travois.host.providers import HttpModel
 from travois.host.transport import transport
 from travois.host.web import HttpxWeb
 from travois.kernel.models import Model as Card
+from travois.kernel.purse import Amount, Limits, Purse
 from travois.policy.secrets import secrets
 from travois.store import foreign, trust
 from travois.store import home as homes
@@ -38,7 +39,7 @@ from travois.store.blobs import Blobs
 from travois.store.instructions import Library, Places
 from travois.store.layers import Value, load
 from travois.store.origins import levels
-from travois.store.settings import Loaded
+from travois.store.settings import Loaded, Settings
 from travois.store.snapshots import Snapshots
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
@@ -120,7 +121,7 @@ async def gather(
             unwalled=fence.unwalled,
             remember=lambda rules: _remember(place, loaded.root, rules),
             person=person or Nobody(),
-            limits=Limits(asked.max_turns, asked.max_budget_usd),
+            purse=_purse(asked, session),
             patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
             hooks=hooking.install(hooks, loaded, place, found=opened, stack=stack),
             layers=asked.context.layers,
@@ -206,6 +207,8 @@ def _flags(options: Options) -> dict[str, Value]:
         "permissions.additionalDirectories": options.folders,
         "maxTurns": options.max_turns,
         "maxBudgetUsd": options.max_dollars,
+        "maxTokens": options.max_tokens,
+        "maxSeconds": options.max_seconds,
     }
     walls: dict[str, Value] = {} if options.sandbox else {"sandbox.enabled": False}
     return walls | {key: value for key, value in flags.items() if value}
@@ -247,6 +250,20 @@ def _patience(loaded: Loaded, card: Card) -> Timeouts:
     return Timeouts(
         connect=waits.connect, first_byte=waits.first_byte, idle=waits.idle, local=local
     )
+
+
+def _purse(asked: Settings, session: Session) -> Purse:
+    """What the session may use up, less what it has used before."""
+    limits = Limits(
+        turns=asked.max_turns,
+        dollars=asked.max_budget_usd,
+        tokens=asked.max_tokens,
+        seconds=asked.max_seconds,
+        depth=asked.max_depth,
+        agents=asked.max_agents,
+    )
+    spent = Amount(tokens=session.usage.context, dollars=session.dollars)
+    return Purse(limits, spent=spent)
 
 
 def _tools(loaded: Loaded) -> dict[str, AnyTool]:

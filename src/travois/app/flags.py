@@ -59,6 +59,7 @@ def parser() -> ArgumentParser:
     version = f"{__version__} (Travois)"
     top.add_argument("-v", "--version", action="version", version=version)
     _talking(top)
+    _limits(top)
     _sessions(top)
     _rights(top)
     return top
@@ -71,13 +72,19 @@ def _talking(top: ArgumentParser) -> None:
     add("--input-format", default="text", choices=("text", "stream-json"))
     add("--include-partial-messages", action="store_true", help="stream-json: deltas as they come")
     add("--replay-user-messages", action="store_true", help="stream-json: echo what was read")
-    add("--max-turns", type=int, default=0, metavar="N", help="stop after N model calls")
-    add("--max-budget-usd", type=float, default=0.0, metavar="USD", help="stop when this is spent")
     add("--system-prompt", default="", metavar="TEXT", help="replace the system prompt")
     add("--append-system-prompt", default="", metavar="TEXT", help="add to the system prompt")
     add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
     add("--setting-sources", default="", metavar="LIST", help="of user, project, local")
     add("--verbose", action="store_true", help=SUPPRESS)
+
+
+def _limits(top: ArgumentParser) -> None:
+    add = top.add_argument_group("limits, for all agents together").add_argument
+    add("--max-turns", type=int, default=0, metavar="N", help="stop after N model calls")
+    add("--max-budget-usd", type=float, default=0.0, metavar="USD", help="never spend more")
+    add("--max-tokens", type=int, default=0, metavar="N", help="never use more, cached or not")
+    add("--max-seconds", type=float, default=0.0, metavar="S", help="stop after so long")
 
 
 def _sessions(top: ArgumentParser) -> None:
@@ -126,6 +133,8 @@ def chosen(args: Namespace) -> Options:
         append_system=args.append_system_prompt,
         max_turns=args.max_turns,
         max_dollars=args.max_budget_usd,
+        max_tokens=args.max_tokens,
+        max_seconds=args.max_seconds,
         session_id=args.session_id,
         resume=args.resume,
         latest=args.latest,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import time
 from typing import Protocol
 
@@ -13,11 +13,22 @@ import msgspec
 from travois.context.layers import Layers
 from travois.context.sources import Surroundings
 from travois.engine.heard import Hooks
-from travois.engine.ports import Blobs, Files, Keeper, Library, Model, Person, Processes, Web
+from travois.engine.ports import (
+    Agents,
+    Blobs,
+    Files,
+    Keeper,
+    Library,
+    Model,
+    Person,
+    Processes,
+    Web,
+)
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import User
+from travois.kernel.purse import Purse
 from travois.kernel.view import View
 from travois.policy.bounds import Bounds
 from travois.policy.judge import Guard
@@ -35,13 +46,6 @@ class World(msgspec.Struct, frozen=True):
     spill: Callable[[str, bytes], str]
     kept: str = ""
     """The folder that `spill` writes to."""
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Where a run stops by itself; zero means no limit."""
-
-    turns: int = 0
-    dollars: float = 0.0
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -62,6 +66,18 @@ class Encoder(Protocol):
     def fork(self) -> Encoder:
         """One that has seen nothing, for a branch of the conversation."""
         ...
+
+
+class Birth(msgspec.Struct, frozen=True):
+    """How an agent came to be that another one started."""
+
+    id: str
+    kind: str
+    """The name of its type, or `fork`."""
+    log: str = ""
+    """The file of its own log."""
+    depth: int = 1
+    """How many agents stand between it and the person, itself included."""
 
 
 class Agent(msgspec.Struct):
@@ -89,8 +105,13 @@ class Agent(msgspec.Struct):
     """What the model is told again after a compaction, as it stands then: rules, surroundings."""
     background: Callable[[Callable[[], Awaitable[None]]], None] | None = None
     """Starts what may go on while the conversation does; none if nothing may."""
+    agents: Agents | None = None
+    """The children that it has started; none if it may start none."""
+    birth: Birth | None = None
+    """Whose child it is; none for the agent that a person talks to."""
     clock: Callable[[], float] = time
-    limits: Limits = Limits()
+    purse: Purse = msgspec.field(default_factory=Purse)
+    """What it may use up, with all that it starts."""
     patience: Patience = Patience()
     keeper: Keeper | None = None
     kept: int = -1
@@ -100,6 +121,8 @@ class Agent(msgspec.Struct):
     """Why a hook ends the turn that runs; empty if none does."""
     sent_back: int = 0
     """How often in this turn hooks sent the model back to work."""
+    post: Callable[[], Iterable[User]] = tuple
+    """Brings the mail that came since the last time; asked at every safe boundary."""
     inbox: deque[User] = msgspec.field(default_factory=deque[User])
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     chance: Callable[[], float] = lambda: 0.5

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import Literal
 
 import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.engine import gate, hooks
+from travois.engine import doom, gate, hooks
 from travois.engine.agent import Agent, World
 from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use
@@ -42,6 +43,7 @@ class Unfit(msgspec.Struct, frozen=True):
     call: Call
     why: str
     crash: str = ""
+    by: Literal["schema", "loop"] = "schema"
 
 
 async def act(agent: Agent) -> None:
@@ -118,7 +120,7 @@ def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
     """The longest run of calls from the front that may run together; a bad one is answered."""
     batch: list[Ready] = []
     for call in waiting[:ALONGSIDE]:
-        ready = _understand(agent, call)
+        ready = _repeated(agent, call, after=batch) or _understand(agent, call)
         if isinstance(ready, Unfit):
             if not batch:
                 _reject(agent, ready)
@@ -127,6 +129,14 @@ def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
             break
         batch.append(ready)
     return batch
+
+
+def _repeated(agent: Agent, call: Call, *, after: Sequence[Ready]) -> Unfit | None:
+    """Why a call is not run that only goes round in a circle; none if it may do something."""
+    polling = {name for name, tool in agent.tools.items() if tool.polls}
+    before = [ready.call for ready in after]
+    why = doom.looping(agent.session.view, call, after=before, polling=polling)
+    return Unfit(call, why, by="loop") if why else None
 
 
 def _understand(agent: Agent, call: Call) -> Ready | Unfit:
@@ -154,7 +164,7 @@ def _reject(agent: Agent, unfit: Unfit) -> None:
     """Tell the model what is wrong with its call; nothing ran."""
     if unfit.crash:
         agent.session.append(Noted("crash", unfit.crash))
-    agent.session.append(Decided(unfit.call.id, "deny", unfit.why, by="schema"))
+    agent.session.append(Decided(unfit.call.id, "deny", unfit.why, by=unfit.by))
     _record(agent, unfit.call, Outcome((Text(unfit.why),), error=True))
 
 

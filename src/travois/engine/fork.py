@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from travois.engine.agent import Agent
+from travois.engine.spending import Exhausted, paid
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Entry, Finished, Spawned, User
 from travois.kernel.legal import unsendable
 from travois.kernel.models import Usage
 from travois.kernel.view import View, project
-from travois.wire.pieces import PrefixBreak
+from travois.wire.pieces import PrefixBreak, Request
+from travois.wire.ration import rationed
 from travois.wire.replies import Problem, Reply
+
+Change = Callable[[Request], Request]
 
 
 async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
@@ -18,29 +24,46 @@ async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
     The request is the conversation's own pieces and then the instruction, so it reads its cache.
     Calls that the reply asks for are not run.
     """
-    session = agent.session
-    entries = session.history()
+    entries = agent.session.history()
     last = entries[-1]
     asked = Entry(last.seq + 1, last.at, User((Text(instruction),), origin="note"))
-    view = project([*entries, asked])
+    reply = await aside(agent, project([*entries, asked]), what=what)
+    return words(reply.content).strip() if reply else ""
+
+
+async def aside(
+    agent: Agent, view: View, *, what: str, change: Change = lambda request: request
+) -> Reply | None:
+    """What comes of a request that is no part of the conversation; its cost is on record.
+
+    `change` is what it asks for besides a reply, or in place of one.
+    """
+    session = agent.session
     if unsendable(view):
-        return ""
-    id = f"fork-{last.seq}"
+        return None
+    id = f"fork-{session.history()[-1].seq}"
     session.append(Spawned(id, "fork", what))
-    usage, text, outcome = Usage(), "", "stopped"
+    usage, reply, outcome = Usage(), None, "stopped"
     try:
-        reply = await _reply(agent, view)
-        usage, text = reply.usage, words(reply.content).strip()
-        outcome = "done" if text else "said nothing"
-    except (Problem, PrefixBreak) as problem:
+        reply = await _reply(agent, view, change)
+        usage, outcome = reply.usage, "done" if reply.content else "said nothing"
+    except (Problem, PrefixBreak, Exhausted) as problem:
         outcome = str(problem)
     finally:
         session.append(Finished(id, outcome, usage))
-    return text
+    return reply
 
 
-async def _reply(agent: Agent, view: View) -> Reply:
-    async with agent.model.stream(agent.encoder.fork().request(view)) as stream:
+async def _reply(agent: Agent, view: View, change: Change) -> Reply:
+    async with paid(agent, view) as payment:
+        request = rationed(agent.encoder.fork().request(view), payment.output)
+        reply = await _receive(agent, change(request))
+        payment.usage = reply.usage
+    return reply
+
+
+async def _receive(agent: Agent, request: Request) -> Reply:
+    async with agent.model.stream(request) as stream:
         async for event in stream:
             if isinstance(event, Reply):
                 return event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from travois.engine import doom
 from travois.engine.agent import Agent
 from travois.engine.briefing import brief
 from travois.engine.dispatch import act
@@ -11,6 +12,7 @@ from travois.engine.hooks import gave_up, sent_back, welcomed
 from travois.engine.keeping import settle
 from travois.engine.relief import relieve
 from travois.engine.session import Session
+from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
 from travois.kernel.blocks import Opaque, Text, words
 from travois.kernel.facts import Assistant, Ended, EndedWhy, Result, User
@@ -28,32 +30,22 @@ CUT_CALL = (
 EMPTY = "Your last reply was empty. Go on with the task, or say that it is done."
 NUDGES = 3
 CUTS = ("length", "window")
+INSTANT = 0.001
 
 
 async def turn(agent: Agent) -> EndedWhy:
     """Run until the last word is the model's. Cancelling it is the way to stop it."""
-    session, detail, asked = agent.session, "", 0
+    session, purse, detail = agent.session, agent.purse, ""
     agent.halt, agent.sent_back = "", 0
     why: EndedWhy = "crashed"
+    purse.begin(began := agent.clock())
     try:
-        answer_open(session, started=UNKNOWN)
-        await brief(agent)
-        agent.halt = await admit(agent) or agent.halt
-        while await unfinished(agent):
-            if stop := exhausted(agent, asked):
-                why, detail = stop
-                break
-            asked += 1
-            await relieve(agent)
-            if failure := await ask(agent):
-                why, detail = "failed", failure
-                await gave_up(agent, failure)
-                break
-            await act(agent)
-            await admit(agent)
-            nudge(agent)
-        else:
-            why = _last_word(session.view)
+        with anyio.move_on_after(most := purse.time(began)) as time:
+            why, detail = await _work(agent)
+        if time.cancelled_caught:
+            why, detail = "budget", f"reached {purse.exhausted(began + most + INSTANT)}"
+    except Exhausted as stop:
+        why, detail = stop.why, str(stop)
     except anyio.get_cancelled_exc_class():
         why = "aborted"
         raise
@@ -69,13 +61,34 @@ async def turn(agent: Agent) -> EndedWhy:
     return why
 
 
+async def _work(agent: Agent) -> tuple[EndedWhy, str]:
+    """Ask and act until there is no more to do, or a reason not to; says which."""
+    answer_open(agent.session, started=UNKNOWN)
+    await brief(agent)
+    agent.halt = await admit(agent) or agent.halt
+    while await unfinished(agent):
+        if stop := stopped(agent):
+            return stop
+        check(agent)
+        warn(agent)
+        await relieve(agent)
+        if failure := await ask(agent):
+            await gave_up(agent, failure)
+            return "failed", failure
+        await act(agent)
+        await admit(agent)
+        nudge(agent)
+    return _last_word(agent.session.view), ""
+
+
 async def admit(agent: Agent) -> str:
-    """Let in what waits outside: prompts, steering, notes.
+    """Let in what waits outside: prompts, steering, notes, mail.
 
     Returns why a hook kept a prompt out, if no other came in.
     """
     kept_out = ""
     prompted = False
+    agent.inbox.extend(agent.post())
     while agent.inbox:
         said = agent.inbox[0]
         why = await welcomed(agent, said)
@@ -92,15 +105,14 @@ async def unfinished(agent: Agent) -> bool:
     return await sent_back(agent)
 
 
-def exhausted(agent: Agent, asked: int) -> tuple[EndedWhy, str] | None:
-    """Whether a limit forbids one more request."""
-    limits, dollars = agent.limits, agent.session.dollars
+def stopped(agent: Agent) -> tuple[EndedWhy, str] | None:
+    """Why the turn ends though the next word is the model's; none if it goes on."""
     if agent.halt:
         return "hook", agent.halt
-    if limits.turns and asked >= limits.turns:
-        return "turns", f"reached the limit of {limits.turns} turns"
-    if limits.dollars and dollars >= limits.dollars:
-        return "budget", f"spent ${dollars:.4f} of ${limits.dollars:.4f}"
+    if who := agent.session.state.get("ending"):
+        return "end", f"agreed with {who} to end"
+    if stuck := doom.stuck(agent.session.view):
+        return "failed", stuck
     return None
 
 

@@ -9,6 +9,7 @@ from travois.engine.clearing import check
 from travois.engine.ports import Retrying, Warned
 from travois.engine.recover import recover
 from travois.engine.retry import pause
+from travois.engine.spending import paid
 from travois.kernel.blocks import AnyBlock, Call
 from travois.kernel.facts import Assistant, Epoch, Failed, Sent
 from travois.kernel.models import Quirk
@@ -16,6 +17,7 @@ from travois.kernel.tokens import context_tokens
 from travois.kernel.view import View, thinks
 from travois.wire.edits import beta_of
 from travois.wire.pieces import PrefixBreak, Request
+from travois.wire.ration import rationed
 from travois.wire.replies import Problem, Reply
 
 SIZES = ("overflow", "large", "media")
@@ -42,7 +44,7 @@ async def ask(agent: Agent) -> str:
     tries = Tries()
     while True:
         try:
-            reply = await _receive(agent, _send(agent))
+            reply = await _exchange(agent)
         except Problem as problem:
             if not await _again(agent, problem, tries):
                 return f"{problem.kind}: {problem.message}"
@@ -85,8 +87,16 @@ async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
     return True
 
 
-def _send(agent: Agent) -> Request:
-    request, view = _request(agent), agent.session.view
+async def _exchange(agent: Agent) -> Reply:
+    """One request and its reply, paid from what is left."""
+    async with paid(agent, agent.session.view, turns=1) as payment:
+        reply = await _receive(agent, _send(agent, output=payment.output))
+        payment.usage = reply.usage
+    return reply
+
+
+def _send(agent: Agent, *, output: int) -> Request:
+    request, view = rationed(_request(agent), output), agent.session.view
     agent.session.append(
         Sent(
             pieces=request.pieces,
@@ -94,6 +104,7 @@ def _send(agent: Agent) -> Request:
             digest=request.digest,
             size=len(request.body),
             tokens=context_tokens(view),
+            output=output,
         )
     )
     return request

@@ -70,8 +70,8 @@ class Purse(msgspec.Struct):
     """What requests that are under way may come to."""
     agents: int = 0
     """How many were started below."""
-    began: float = 0.0
-    """When the run began; nought before the first."""
+    began: float | None = None
+    """When the run began; none before the first."""
     warned: bool = False
     """Whether the agent was asked in this run to come to its end."""
 
@@ -151,12 +151,12 @@ class Purse(msgspec.Struct):
         )
 
     def _clock(self) -> float:
-        return self.began + self.limits.seconds if self.began and self.limits.seconds else inf
+        return inf if self.began is None else self.began + (self.limits.seconds or inf)
 
     def _reached(self, now: float, share: float) -> Iterator[Reached]:
         """The limits of which this share is used up; of a few turns, the last is always beyond."""
         limits, spent = self.limits, self.spent
-        passed = now - self.began if self.began else 0.0
+        passed = 0.0 if self.began is None else now - self.began
         rows: tuple[tuple[What, float, float], ...] = (
             ("turns", spent.turns, int(limits.turns * share)),
             ("tokens", spent.tokens, limits.tokens * share),

@@ -12,7 +12,7 @@ from travois.policy.rules import Rule
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
-Dollars = Annotated[float, msgspec.Meta(ge=0)]
+Quantity = Annotated[float, msgspec.Meta(ge=0)]
 ModeName = Literal[
     "default",
     "plan",
@@ -155,7 +155,12 @@ class Settings(Part, frozen=True):
 
     model: str = ""
     max_turns: Count = 0
-    max_budget_usd: Dollars = 0.0
+    max_budget_usd: Quantity = 0.0
+    max_tokens: Count = 0
+    max_seconds: Quantity = 0.0
+    max_depth: Count = 3
+    """How many levels of agents there may be below the first."""
+    max_agents: Count = 0
     max_output_tokens: Count = 0
     permissions: Permissions = Permissions()
     env: dict[str, str] = {}

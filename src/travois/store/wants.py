@@ -33,7 +33,17 @@ SAFE: Json = {
     "sandbox.allowUnsandboxedCommands": False,
     "sandbox.network.mode": "off",
 }
-LIMITS = frozenset(("maxTurns", "maxBudgetUsd", "maxOutputTokens"))
+LIMITS = frozenset(
+    (
+        "maxTurns",
+        "maxBudgetUsd",
+        "maxTokens",
+        "maxSeconds",
+        "maxDepth",
+        "maxAgents",
+        "maxOutputTokens",
+    )
+)
 NEVER = frozenset((*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"))
 STEERING = re.compile(
     r"env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)", re.IGNORECASE

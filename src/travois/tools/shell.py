@@ -347,6 +347,7 @@ BASH_OUTPUT = Tool(
     access=_nothing,
     run=_output,
     summary=lambda args: f"Output of {args.bash_id}",
+    polls=True,
 )
 KILL_SHELL = Tool(
     name="KillShell",

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.app.commands.plain import Commands, command, say
 from travois.app.commands.sessions import here, report
@@ -17,6 +18,7 @@ from travois.store.log import Skipped, history
 from travois.store.sessions import find
 from travois.wire.encode import Encoder
 from travois.wire.pieces import PrefixBreak
+from travois.wire.ration import rationed
 
 Fetch = Callable[[str], bytes]
 MORE = """\
@@ -89,10 +91,16 @@ def _difference(view: View, sent: Sent, encoder: Encoder) -> str:
     if why := unsendable(view):
         return f"could not have been sent: {why}"
     try:
-        request = encoder.request(view)
+        request = rationed(encoder.request(view), sent.output)
     except PrefixBreak as error:
         return str(error)
-    derived = Sent(request.pieces, request.chain, request.digest, len(request.body), sent.tokens)
+    derived = replace(
+        sent,
+        pieces=request.pieces,
+        chain=request.chain,
+        digest=request.digest,
+        size=len(request.body),
+    )
     return ", ".join(
         f"{name} {was!r} was sent, {now!r} derived"
         for name in sent.__struct_fields__
