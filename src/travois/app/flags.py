@@ -13,6 +13,7 @@ COMMANDS = {
     "sessions": "list, show, export, rename, measure and prune sessions",
     "audit": "prove from its log what a session sent",
     "rewind": "take files and conversation back to an earlier turn",
+    "agents": "watch the agents of a session; the kinds there are",
     "permissions": "why something may run or not; dry runs of rules",
     "config": "settings, and which file decided them",
     "trust": "let a folder's own settings hold, or no longer",
@@ -74,6 +75,7 @@ def _talking(top: ArgumentParser) -> None:
     add("--replay-user-messages", action="store_true", help="stream-json: echo what was read")
     add("--system-prompt", default="", metavar="TEXT", help="replace the system prompt")
     add("--append-system-prompt", default="", metavar="TEXT", help="add to the system prompt")
+    add("--agents", default="", metavar="JSON", help="more kinds of agents, by name")
     add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
     add("--setting-sources", default="", metavar="LIST", help="of user, project, local")
     add("--verbose", action="store_true", help=SUPPRESS)
@@ -127,6 +129,7 @@ def chosen(args: Namespace) -> Options:
         allowed=tuple(r for word in flat(args.allowedTools) for r in split(word)),
         disallowed=tuple(r for word in flat(args.disallowedTools) for r in split(word)),
         folders=tuple(flat(args.add_dir)),
+        agents=args.agents,
         settings=args.settings,
         sources=args.setting_sources,
         system=args.system_prompt,

@@ -14,6 +14,8 @@ class Options(msgspec.Struct, frozen=True):
     allowed: tuple[str, ...] = ()
     disallowed: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    agents: str = ""
+    """Kinds of agents as JSON, each by its name."""
     settings: str = ""
     sources: str = ""
     system: str = ""

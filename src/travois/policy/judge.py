@@ -14,7 +14,17 @@ from travois.policy.paths import inside, plain
 from travois.policy.plan import Plan, Step
 from travois.policy.protected import makes_repository, protected, strange
 from travois.policy.ruin import device, ruinous
-from travois.policy.rules import Effect, Rule, Use, anchor, covers, covers_tool, matches, permits
+from travois.policy.rules import (
+    TWINS,
+    Effect,
+    Rule,
+    Use,
+    anchor,
+    covers,
+    covers_tool,
+    matches,
+    permits,
+)
 
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -104,7 +114,8 @@ def _fatal(guard: Guard, use: Use) -> Verdict | None:
 
 def _private(guard: Guard, path: str) -> bool:
     local = plain(path)[len(plain(guard.own)) :].strip("/")
-    return local != "settings.json" and "/memory/" not in f"/{local}"
+    kept = "/memory/" in f"/{local}" or local.startswith("agent-memory/")
+    return local != "settings.json" and not kept
 
 
 def _ruin(guard: Guard, use: Use) -> str:
@@ -121,7 +132,7 @@ def _allowing(guard: Guard, use: Use) -> Rule | None:
 
 
 def _only_looks(guard: Guard, use: Use) -> bool:
-    reads = all(access.kind in ("read", "exec") for access in use.accesses)
+    reads = all(access.kind in ("read", "exec", "spawn") for access in use.accesses)
     looks = all(plan.looks for plan in use.plans)
     return reads and looks and _worst(guard, use).effect == "allow"
 
@@ -204,6 +215,8 @@ def _access(guard: Guard, use: Use, access: Access) -> Verdict:
             return Verdict("ask", "runs a command")
         case "net":
             return Verdict("ask", f"uses the network: {access.target}")
+        case "spawn" if use.tool in TWINS:
+            return Verdict("allow", "an agent may be started: its own calls are judged like ours")
         case "spawn":
             return Verdict("ask", f"starts {access.target}")
         case "tell":

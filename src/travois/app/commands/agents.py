@@ -1,0 +1,236 @@
+"""`travois agents`: the agents that a session started, what they do, and which kinds there are."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from travois.app.commands.plain import Commands, ago, clean, command, say, table, warn
+from travois.app.commands.sessions import here, report
+from travois.context.doing import doing
+from travois.kernel.audit import Spent
+from travois.kernel.blocks import calls
+from travois.kernel.facts import Assistant, Changed, Entry, Finished, Spawned
+from travois.kernel.faults import Fault
+from travois.store import lock
+from travois.store.log import NAME, Skipped, entries
+from travois.store.sessions import find, newest
+
+FOLDER = "agents"
+MORE = """\
+  travois agents                     those of the last session of this folder, as a tree
+  travois agents SESSION             those of another one: its id, the beginning of it, or its name
+  travois agents show ID [SESSION]   what one of them said and did
+  travois agents types               the kinds of agents there are, and which file describes them
+"""
+PRICED = 0.0005
+"""Less than this many dollars is not shown."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One agent as its log tells of it."""
+
+    id: str
+    parent: str
+    depth: int
+    kind: str
+    what: str
+    name: str
+    state: str
+    tool: str
+    """The last one it used."""
+    doing: str
+    tokens: int
+    dollars: float
+    started: float
+    updated: float
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the log of one agent tells of it and of those that it started."""
+
+    entries: list[Entry]
+    spent: Spent
+    spawned: dict[str, Spawned]
+    finished: dict[str, str]
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    what = "watch the agents that a session started"
+    top = command(commands, "agents", what=what, more=MORE)
+    top.add_argument("words", nargs="*", metavar="...", help="a session, `show` or `types`")
+    top.add_argument("--json", action="store_true", help="as JSON, one agent or entry per line")
+    top.set_defaults(run=run_agents)
+
+
+def run_agents(args: Namespace) -> int:
+    """Do what the words ask for."""
+    match args.words:
+        case []:
+            return show_tree("", json=args.json)
+        case ["types"]:
+            return show_types(json=args.json)
+        case ["show", id]:
+            return show_one(id, "", json=args.json)
+        case ["show", id, session]:
+            return show_one(id, session, json=args.json)
+        case [session]:
+            return show_tree(session, json=args.json)
+        case _:
+            raise Fault("That is no use of `travois agents`", fix="See `travois agents --help`.")
+
+
+def show_tree(session: str, *, json: bool) -> int:
+    """Print the agents of a session, each below the one that started it."""
+    skipped: list[Skipped] = []
+    rows = list(tree(_session(session), skipped))
+    if json:
+        for row in rows:
+            say(msgspec.json.encode(row).decode())
+    elif rows:
+        say(table([HEADING, *map(_cells, rows)], right=(3, 4)))
+    else:
+        say("This session has started no agents.")
+    report(skipped)
+    return 0
+
+
+def show_one(id: str, session: str, *, json: bool) -> int:
+    """Print what an agent said and did; what a fork took over from its parent is left out."""
+    from travois.app.commands.export import shown
+    from travois.app.commands.transcript import parts
+
+    skipped: list[Skipped] = []
+    told = entries(_agent(_session(session), id) / NAME, skipped)
+    if json:
+        for entry in told:
+            say(msgspec.json.encode(entry).decode())
+    else:
+        for part in parts(told):
+            say(shown(part))
+    report(skipped)
+    return 0
+
+
+def show_types(*, json: bool) -> int:
+    """Print the kinds of agents that can be started in this folder."""
+    from travois.app.compose import prepare
+    from travois.app.options import Options
+    from travois.store.agents import kinds
+
+    place, loaded = prepare(Options())
+    trusted = loaded.trust == "trusted"
+    found, notices = kinds(place.home, place.project.root, place.cwd, trusted=trusted)
+    if json:
+        for kind in found:
+            say(msgspec.json.encode(kind).decode())
+    else:
+        rows = [(k.name, k.origin, clean(k.description, lines="show")) for k in found]
+        say(table([("TYPE", "FROM", "FOR"), *rows]))
+    for notice in notices:
+        warn(notice)
+    return 0
+
+
+def tree(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
+    """The agents below a session, each before those that it started itself."""
+    alive = lock.holder(session) is not None
+    yield from _below(session, _told(session, Spent(), skipped), skipped, alive=alive)
+
+
+def _below(
+    folder: Path, parent: Told, skipped: list[Skipped], *, alive: bool, depth: int = 0
+) -> Iterator[Row]:
+    order = {id: number for number, id in enumerate(parent.spawned)}
+    for path in sorted(_children(folder), key=lambda path: (order.get(path.name, 0), path.name)):
+        told = _told(path, parent.spent, skipped)
+        above = folder.name if depth else ""
+        yield _row(path.name, told, parent, above=above, depth=depth, alive=alive)
+        yield from _below(path, told, skipped, alive=alive, depth=depth + 1)
+
+
+def _row(id: str, told: Told, parent: Told, *, above: str, depth: int, alive: bool) -> Row:
+    born = parent.spawned.get(id, Spawned(id, "?", ""))
+    facts = [entry.fact for entry in told.entries]
+    used = [c.name for fact in facts if isinstance(fact, Assistant) for c in calls(fact.content)]
+    names = [f.value for f in facts if isinstance(f, Changed) and f.what == "name"]
+    usage = told.spent.usage
+    return Row(
+        id=id,
+        parent=above,
+        depth=depth,
+        kind=born.kind,
+        what=born.what,
+        name=names[-1] if names else "",
+        state=parent.finished.get(id) or ("running" if alive else "lost"),
+        tool=used[-1] if used else "",
+        doing=doing(told.entries),
+        tokens=usage.prompt + usage.output,
+        dollars=told.spent.dollars,
+        started=told.entries[0].at if told.entries else 0.0,
+        updated=told.entries[-1].at if told.entries else 0.0,
+    )
+
+
+def _told(folder: Path, spent: Spent, skipped: list[Skipped]) -> Told:
+    """Read one log. A fork pays its parent's prices until it has a head of its own."""
+    told = Told([*entries(folder / NAME, skipped)], Spent(prices=spent.prices), {}, {})
+    total = told.spent
+    for entry in told.entries:
+        total = total.after(entry)
+        if isinstance(entry.fact, Spawned):
+            told.spawned[entry.fact.id] = entry.fact
+        elif isinstance(entry.fact, Finished):
+            told.finished[entry.fact.id] = entry.fact.outcome
+    return msgspec.structs.replace(told, spent=total)
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return [path for path in (folder / FOLDER).iterdir() if (path / NAME).is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _session(text: str) -> Path:
+    home, project = here()
+    if text:
+        found = find(home, text, project=project)
+    else:
+        found = newest(home, project, cwd=os.path.realpath(os.getcwd()))
+    return home.session(found.project, found.id)
+
+
+def _agent(folder: Path, id: str) -> Path:
+    """The folder of an agent of this session, however deep."""
+    waiting = _children(folder)
+    while waiting:
+        path = waiting.pop()
+        if path.name == id:
+            return path
+        waiting += _children(path)
+    raise Fault(f"Session {folder.name} has no agent {id!r}", fix="`travois agents` lists them.")
+
+
+HEADING = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "STARTED", "LAST TOOL", "DOING", "TASK")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    label = f"{row.id} ({row.name})" if row.name else row.id
+    return (
+        f"{'  ' * row.depth}{clean(label, lines='show')}",
+        clean(row.kind, lines="show"),
+        clean(row.state, lines="show"),
+        f"{row.tokens:,}",
+        f"${row.dollars:.3f}" if row.dollars >= PRICED else "",
+        ago(time.time() - row.started),
+        clean(row.tool, lines="show"),
+        row.doing,
+        clean(row.what, lines="show"),
+    )
