@@ -11,9 +11,10 @@ from random import random
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import fencing, hooking, rights
+from travois.app import fencing, hooking, posting, rights
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
+from travois.app.posting import Office
 from travois.engine.agent import Agent, Patience, World
 from travois.engine.briefing import again
 from travois.engine.judged import hiding
@@ -27,6 +28,7 @@ from travois.host.files import DiskFiles
 from travois.host.http import Timeouts
 from travois.host.process import LocalProcesses
 from travois.host.providers import HttpModel
+from travois.host.readcache import ReadCache
 from travois.host.transport import transport
 from travois.host.web import HttpxWeb
 from travois.kernel.models import Model as Card
@@ -57,6 +59,8 @@ class Crew(msgspec.Struct):
     stack: AsyncExitStack
     serve: Callable[[Card], Model]
     """Whoever answers for a model, from here on."""
+    office: Office | None
+    """Its mail; none for a session that leaves no trace."""
 
     @property
     def model(self) -> Card:
@@ -128,6 +132,9 @@ async def gather(
             chance=random,
         )
         _equip(agent, place, loaded=loaded, options=options)
+        office = None
+        if options.persist:
+            office = posting.opened(place, opened, agent, settings=asked.mail, stack=stack)
         if epoch := renewed(session, card, options):
             switch(agent, epoch)
         notices = (
@@ -139,7 +146,7 @@ async def gather(
         )
         kept = stack.pop_all()
         serve = _serving(given, loaded, kept, session=session)
-        return Crew(opened.id, agent, key_source, notices, kept, serve)
+        return Crew(opened.id, agent, key_source, notices, kept, serve, office)
 
 
 def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> None:
@@ -292,4 +299,5 @@ def _world(
         return str(path)
 
     blobs = Blobs(place.home.blobs)
-    return World(place.cwd, DiskFiles(), processes, HttpxWeb(), blobs, keep, kept=str(spill))
+    files = ReadCache(DiskFiles())
+    return World(place.cwd, files, processes, HttpxWeb(), blobs, keep, kept=str(spill))

@@ -1,0 +1,112 @@
+"""Files that many agents read are read from the disk once, for as long as they stay the same.
+
+A file is known by what the disk says of it: device, inode, size, and both times to the nanosecond.
+They can stay the same through a change only for a short while: within one tick of the disk's clock,
+or until the system has written back memory that a program had mapped. So a file is kept only if it
+has rested for longer than that. Content is kept once, however many files have it.
+"""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
+
+from travois.engine.ports import Files, Stat, digest
+from travois.host.beneath import spot
+
+ROOM = 64 << 20
+LARGEST = 1 << 20
+NAMES = 1 << 14
+"""How many files are known at most."""
+RESTED = 60.0
+"""How many seconds: disks' clocks tick within 2, and systems write back within 35."""
+
+
+class Identity(NamedTuple):
+    """What tells that a file is still the same."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+class ReadCache:
+    """Files whose whole content is remembered; all else goes to the disk."""
+
+    def __init__(
+        self, files: Files, *, room: int = ROOM, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._files = files
+        self._room = room
+        self._clock = clock
+        self._names = OrderedDict[Identity, str]()
+        self._contents = OrderedDict[str, bytes]()
+        self.size = 0
+        """How many bytes are held."""
+
+    async def stat(self, path: str) -> Stat | None:
+        """What the path is; None if nothing is there."""
+        return await self._files.stat(path)
+
+    async def names(self, folder: str, *, limit: int) -> list[str]:
+        """The first names in a folder, in order; those of folders end with a slash."""
+        return await self._files.names(folder, limit=limit)
+
+    async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
+        """Bytes of the file from an offset on; from memory if the file is still the same."""
+        before = None if offset else _identity(path, most=limit if limit >= 0 else LARGEST)
+        if before is None:
+            return await self._files.read(path, offset=offset, limit=limit)
+        known = self._contents.get(self._names.get(before, ""))
+        if known is not None:
+            self._names.move_to_end(before)
+            self._contents.move_to_end(self._names[before])
+            return known
+        data = await self._files.read(path, limit=limit)
+        if before == _identity(path, most=before.size) and self._settled(before, data):
+            self._keep(before, data)
+        return data
+
+    async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
+        """Replace the whole file at once, iff the digest of its content is `expect`."""
+        return await self._files.replace(path, data, expect=expect)
+
+    def queue(self, path: str) -> AbstractAsyncContextManager[None]:
+        """One at a time for each file."""
+        return self._files.queue(path)
+
+    def _settled(self, found: Identity, data: bytes) -> bool:
+        """Whether a later change is sure to show."""
+        rested = self._clock() - max(found.modified, found.changed) / 1e9
+        return len(data) == found.size and rested > RESTED
+
+    def _keep(self, found: Identity, data: bytes) -> None:
+        name = digest(data)
+        self._names[found] = name
+        if name not in self._contents:
+            self._contents[name] = data
+            self.size += len(data)
+        while self.size > self._room:
+            self.size -= len(self._contents.popitem(last=False)[1])
+        if len(self._names) > NAMES:
+            self._names.popitem(last=False)
+
+
+def _identity(path: str, *, most: int) -> Identity | None:
+    """What a small regular file is known by; none for anything else, which the disk explains."""
+    if "\0" in path:
+        return None
+    try:
+        with spot(path) as place:
+            found = place.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode) or found.st_size > min(most, LARGEST):
+        return None
+    return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
