@@ -13,7 +13,7 @@ from tests.engine.fakes import Naps, agent, begun, facts, play, small
 from travois.engine.agent import Agent, Patience
 from travois.engine.ports import Retrying, Warned
 from travois.engine.retry import pause
-from travois.engine.stream import SIZES
+from travois.engine.stream import MENDED
 from travois.kernel.blocks import Opaque, Text
 from travois.kernel.facts import Assistant, Ended, Epoch, Failed, Sent, User
 from travois.kernel.models import Usage
@@ -45,7 +45,7 @@ def test_what_passes_by_itself_is_tried_again_and_the_rest_is_not(
     else:
         assert play(one) == "failed"
         told = [one for one in failed(one) if one[0] == kind]
-        wait = 0.0 if kind in SIZES else -1.0  # a smaller request was thought of, in vain
+        wait = 0.0 if kind in MENDED else -1.0  # a smaller request was thought of, in vain
         assert (told, nap.slept) == ([(kind, 1, wait)], [])
         assert facts(one, Ended) == [Ended("failed", f"{kind}: oh")]
 
@@ -187,7 +187,8 @@ def test_where_there_is_no_thinking_letting_go_of_it_is_not_tried(tmp_path: Path
     one = agent(tmp_path, say("ok"), Problem("bound", "bound to a different conversation"))
     assert play(one) == "end"
     assert play(one) == "failed"
-    assert len(facts(one, Sent)) == 2
+    assert len(facts(one, Epoch)) == 1
+    assert len(facts(one, Sent)) == 4  # the history was told as a note, twice, in vain
 
 
 def test_a_remedy_after_thinking_was_let_go_does_not_let_go_of_newer_thinking(

@@ -28,8 +28,11 @@ from travois.kernel.blocks import Shown, Text, words
 from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Failed, User
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
-from travois.kernel.tokens import context_tokens, fact_tokens, stop_at
+from travois.kernel.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
 from travois.kernel.view import View
+
+SUMMARY = 8
+"""The part of a window that what was established before a prompt may need beside it."""
 
 
 class Session:
@@ -195,8 +198,14 @@ def _ends(event: Event) -> bool:
 
 
 def _fits(view: View, said: User, model: Card) -> None:
-    """Refuse what no request could hold, before it becomes part of the session."""
-    size, room = fact_tokens(said), stop_at(model) - context_tokens(view)
+    """Refuse what no request could hold, before it becomes part of the session.
+
+    All that was said before can give way to it but the head and a summary.
+    """
+    fixed = head_tokens(view.epoch) if view.epoch else 0
+    least = round(fixed * ratio(view)) + model.window // SUMMARY
+    size = round(fact_tokens(said) * ratio(view))
+    room = stop_at(model) - min(context_tokens(view), least)
     if size > room:
         raise Fault(
             "The prompt does not fit into the model's window",

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from travois.engine.agent import Agent
 from travois.engine.clearing import check
 from travois.engine.ports import Retrying, Warned
-from travois.engine.recover import recover
+from travois.engine.recover import recover, suspect
 from travois.engine.retry import pause
 from travois.engine.spending import paid
 from travois.kernel.blocks import AnyBlock, Call
@@ -20,8 +20,8 @@ from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
 from travois.wire.replies import Problem, Reply
 
-SIZES = ("overflow", "large", "media")
-"""What a request was refused for that a smaller one may not be."""
+MENDED = ("overflow", "large", "media", "pairing", "bound", "thinking")
+"""What a request was refused for that one which tells less may not be."""
 LATCHES: dict[str, Quirk] = {
     "stream_options": "no-stream-options",
     "max_completion_tokens": "max-tokens",
@@ -50,7 +50,10 @@ async def ask(agent: Agent) -> str:
                 return f"{problem.kind}: {problem.message}"
         else:
             check(agent, reply)
-            agent.session.append(_assistant(agent.session.view, reply))
+            view = agent.session.view
+            counted = view.counted
+            agent.session.append(_assistant(view, reply))
+            suspect(agent, counted=counted)
             _tell_miss(agent)
             return ""
 
@@ -74,7 +77,7 @@ async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
         _fail(agent, problem, attempt=tries.attempt, wait=0.0)
         agent.session.append(remedy)
         return True
-    if problem.kind in SIZES:
+    if problem.kind in MENDED:
         agent.session.append(_failed(problem, attempt=tries.attempt, wait=0.0))
         tries.shrunk += 1
         return await recover(agent, problem, tried=tries.shrunk - 1)
