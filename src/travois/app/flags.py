@@ -14,6 +14,7 @@ COMMANDS = {
     "audit": "prove from its log what a session sent",
     "rewind": "take files and conversation back to an earlier turn",
     "agents": "watch the agents of a session; the kinds there are",
+    "mail": "write to other sessions and teams",
     "permissions": "why something may run or not; dry runs of rules",
     "config": "settings, and which file decided them",
     "trust": "let a folder's own settings hold, or no longer",

@@ -87,6 +87,8 @@ class Session:
             stack.push_async_callback(self._part)
             self._group = await stack.enter_async_context(anyio.create_task_group())
             crew.agent.background = self._beside
+            if crew.office is not None and crew.office.listens:
+                self._group.start_soon(crew.office.listen)
             self._stack = stack.pop_all()
         return self
 
@@ -100,13 +102,17 @@ class Session:
             self._group.cancel_scope.cancel()
         return await self._stack.__aexit__(kind, error, trace)
 
-    async def run(self, prompt: str | tuple[Shown, ...]) -> AsyncGenerator[Event]:
-        """Run one turn; closing the iterator stops it and answers every open call."""
+    async def run(self, prompt: str | tuple[Shown, ...] = ()) -> AsyncGenerator[Event]:
+        """Run one turn; closing the iterator stops it and answers every open call.
+
+        Without a prompt it is about what came in since the last one, such as mail.
+        """
         assert self._group is not None, "use `async with Session(...)`"
         content = (Text(prompt),) if isinstance(prompt, str) else prompt
         agent = self.crew.agent
-        _fits(agent.session.view, User(content), self.crew.model)
-        agent.inbox.append(User(content))
+        if content:
+            _fits(agent.session.view, User(content), self.crew.model)
+            agent.inbox.append(User(content))
         done = anyio.Event()
         with agent.session.watch() as events:
             self._group.start_soon(self._turn, done)

@@ -13,6 +13,7 @@ import msgspec
 from travois.context.layers import Layers
 from travois.context.sources import Surroundings
 from travois.engine.heard import Hooks
+from travois.engine.mail import Courier
 from travois.engine.ports import (
     Agents,
     Blobs,
@@ -107,6 +108,10 @@ class Agent(msgspec.Struct):
     """Starts what may go on while the conversation does; none if nothing may."""
     agents: Agents | None = None
     """The children that it has started; none if it may start none."""
+    above: Agents | None = None
+    """Those of whoever started it, itself among them."""
+    courier: Courier | None = None
+    """Takes its messages to other processes; none if nothing may leave this one."""
     birth: Birth | None = None
     """Whose child it is; none for the agent that a person talks to."""
     clock: Callable[[], float] = time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
@@ -18,6 +18,7 @@ from travois.engine.ground import resolved, understood
 from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
 from travois.engine.occasions import CwdChanged
+from travois.engine.outbox import AgentOutbox
 from travois.engine.ports import Progress, Running
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
@@ -238,6 +239,18 @@ async def _carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
         return Outcome((Text(_broke(ready.call, error)),), error=True)
 
 
+async def survived(agent: Agent, work: Callable[[], Awaitable[None]]) -> str:
+    """Run a child of this agent; returns what broke it, which ends the child and nothing else."""
+    try:
+        await work()
+    except Exception as error:  # noqa: BLE001 - a child's fault or bug must not end its parent
+        if isinstance(error, Refusal | OSError | Fault):
+            return str(error)
+        agent.session.append(Noted("crash", _trace(error)))
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 def _broke(call: Call, error: Exception) -> str:
     return f"{call.name} broke: {type(error).__name__}: {error}. This is a bug in the tool."
 
@@ -272,6 +285,8 @@ class CallEnv:
         self.processes = world.processes
         self.web = world.web
         self.blobs = world.blobs
+        self.agents = agent.agents
+        self.outbox = AgentOutbox(agent)
         self.kept = world.kept
 
     @property

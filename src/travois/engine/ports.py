@@ -15,6 +15,7 @@ from travois.context.instructions import Found, Kind
 from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
+from travois.engine.mail import Outbox
 from travois.engine.outcome import Attempt, Captured, Completed
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
@@ -287,6 +288,11 @@ class Env(Protocol):
     @property
     def agents(self) -> Agents | None:
         """The children of the agent that called; none where none can be started."""
+        ...
+
+    @property
+    def outbox(self) -> Outbox:
+        """The way to other agents."""
         ...
 
     @property

@@ -47,12 +47,12 @@ class Mailbox:
 
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
+        self.taken = 0
+        """How many bytes of the file were read."""
         self.damaged = 0
-        """How many lines could not be read."""
+        """How many lines could not be."""
         self._path = folder / NAME
         self._clock = clock
-        self._taken = 0
-        """How many bytes of the file were read."""
 
     def put(self, sender: str, text: str) -> Letter:
         """Leave a letter; when this returns, no crash of ours loses it."""
@@ -72,41 +72,39 @@ class Mailbox:
     def take(self) -> list[Letter]:
         """The next letters, if there are any; to see that there are none costs one look."""
         try:
-            if self._path.stat().st_size == self._taken:
+            if self._path.stat().st_size == self.taken:
                 return []
             with _locked(self._path, how=fcntl.LOCK_SH) as fd, os.fdopen(os.dup(fd), "rb") as file:
                 return list(self._read(file, size=os.fstat(fd).st_size))
         except FileNotFoundError:
-            self._taken = 0
+            self.taken = 0
             return []
         except OSError as error:
             raise disk.fault("The mail cannot be read", error, path=self._path) from error
 
-    def clear(self, *, above: int = 0) -> bool:
-        """Empty a file of more than so many bytes whose letters were all taken."""
-        if self._taken <= above:
-            return False
+    def clear(self) -> bool:
+        """Empty the file if its letters were all taken."""
         with suppress(OSError), _locked(self._path, how=fcntl.LOCK_EX | fcntl.LOCK_NB) as fd:
-            if os.fstat(fd).st_size == self._taken:
+            if os.fstat(fd).st_size == self.taken:
                 os.ftruncate(fd, 0)
-                self._taken = 0
-        return self._taken == 0
+                self.taken = 0
+        return self.taken == 0
 
     def _read(self, file: BinaryIO, *, size: int) -> Iterator[Letter]:
         """Some letters from where the last ones ended; what does not end is not there yet."""
-        if size < self._taken:  # somebody else emptied it
-            self._taken = 0
-        start = file.seek(self._taken)
+        if size < self.taken:  # somebody else emptied it
+            self.taken = 0
+        start = file.seek(self.taken)
         for text in islice(file, MANY):
             if not text.endswith(b"\n"):
                 return
-            self._taken += len(text)
+            self.taken += len(text)
             letter = _opened(text)
             if letter is None:
                 self.damaged += 1
             else:
                 yield letter
-            if self._taken - start > MUCH:
+            if self.taken - start > MUCH:
                 return
 
 

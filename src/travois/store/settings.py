@@ -150,6 +150,15 @@ class Context(Part, frozen=True):
         )
 
 
+class Mail(Part, frozen=True):
+    """How other sessions reach this one."""
+
+    address: str = ""
+    """Its name in a team, as in `crew:ada`; empty if it is in none."""
+    listen: bool = False
+    """Whether a bell wakes it when mail comes; in a team, one always does."""
+
+
 class Settings(Part, frozen=True):
     """All settings; zero means that there is no limit, empty that nothing was chosen."""
 
@@ -171,6 +180,7 @@ class Settings(Part, frozen=True):
     retry: Retry = Retry()
     sandbox: Sandbox = Sandbox()
     context: Context = Context()
+    mail: Mail = Mail()
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""
     disable_all_hooks: bool = False

@@ -1,0 +1,123 @@
+"""The post of one session: the mailboxes that it reads, and the way to those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from travois.app.opening import Found, Place
+from travois.context.mail import LONGEST, mail
+from travois.engine.agent import Agent
+from travois.engine.ports import Warned
+from travois.host import doorbell
+from travois.kernel.facts import User
+from travois.store import mail as store
+from travois.store.home import Home
+from travois.store.mail import Letter, Mailbox
+from travois.store.settings import Mail
+
+FULL = 1 << 16
+"""The size from which a mailbox is emptied when all of it was read."""
+
+
+def opened(
+    place: Place, found: Found, agent: Agent, *, settings: Mail, stack: AsyncExitStack
+) -> Office:
+    """The post of a session, which joins its team until the stack unwinds."""
+    office = Office(place, found, agent, settings=settings)
+    if settings.address:
+        folder, leave = store.join(place.home, settings.address)
+        stack.callback(leave)
+        office.boxes.append(Mailbox(folder))
+    stack.callback(office.close)
+    agent.post, agent.courier = office.collect, office
+    return office
+
+
+async def post(home: Home, to: str, text: str, *, sender: str) -> str:
+    """Leave a message for another process and ring; returns what becomes of it."""
+    folder = await anyio.to_thread.run_sync(store.locate, home, to)
+    await anyio.to_thread.run_sync(Mailbox(folder).put, sender, text)
+    if await doorbell.ring(folder):
+        return f"{to} was told."
+    return f"It waits in the mailbox of {to}, who sees it at the next step."
+
+
+class Office:
+    """What a session needs to send mail to other processes and to get theirs."""
+
+    def __init__(self, place: Place, found: Found, agent: Agent, *, settings: Mail) -> None:
+        self.boxes = [Mailbox(found.log.folder / "mail")]
+        self.listens = settings.listen or bool(settings.address)
+        self._home = place.home
+        self._agent = agent
+        self._address = settings.address or f"{store.SESSION}:{found.id[:8]}"
+        self._team = settings.address.partition(":")[0]
+        self._last: dict[Path, str] = {}
+        """The letter that was taken last from each box."""
+        self.called = False
+        """Whether somebody rang since we last looked for mail."""
+        self._rung = anyio.Event()
+
+    def collect(self) -> Iterator[User]:
+        """The mail that came, without what the log has already."""
+        received, self.called = self._agent.session.received, False
+        for box in self.boxes:
+            self._tidy(box, above=FULL)
+            for letter in box.take():
+                self._last[box.folder] = letter.id
+                if letter.id not in received:
+                    yield self._shown(letter)
+            if box.damaged:
+                self._agent.session.emit(Warned(f"{box.damaged} letters could not be read"))
+                box.damaged = 0
+
+    def team(self) -> tuple[str, ...]:
+        """The names of the others in our team."""
+        names = store.members(self._home, self._team) if self._team else ()
+        return tuple(name for name in names if f"{self._team}:{name}" != self._address)
+
+    async def carry(self, to: str, text: str, *, sender: str = "") -> str:
+        """Leave a message in a mailbox and ring its bell."""
+        address = to if ":" in to else f"{self._team}:{to}"
+        signed = f"{self._address}/{sender}" if sender else self._address
+        text = self._agent.session.secrets.redacted(text)
+        return await post(self._home, address, text, sender=signed)
+
+    async def rung(self) -> None:
+        """Wait until somebody rings, unless somebody did."""
+        while not self.called:
+            await self._rung.wait()
+
+    async def listen(self) -> None:
+        """Answer the bell of each of our mailboxes."""
+        async with anyio.create_task_group() as group:
+            for box in self.boxes:
+                box.folder.mkdir(mode=0o700, exist_ok=True)
+                group.start_soon(doorbell.listen, box.folder, self._ring)
+
+    def close(self) -> None:
+        """Empty the boxes of what was read."""
+        for box in self.boxes:
+            self._tidy(box, above=0)
+
+    def _ring(self) -> None:
+        self.called = True
+        self._rung.set()
+        self._rung = anyio.Event()
+
+    def _tidy(self, box: Mailbox, *, above: int) -> None:
+        """Empty a box once all that was taken from it is in the log, on the disk itself."""
+        session = self._agent.session
+        if box.taken > above and self._last.get(box.folder) in session.received:
+            session.sync()
+            box.clear()
+
+    def _shown(self, letter: Letter) -> User:
+        long = len(letter.text) > LONGEST
+        whole = self._agent.world.spill(f"mail-{letter.id}", letter.text.encode()) if long else ""
+        return mail(letter.sender, letter.text, id=letter.id, whole=whole)

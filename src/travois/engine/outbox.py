@@ -1,0 +1,69 @@
+"""The outbox of an agent: whom it can write to, and how that gets there."""
+
+from __future__ import annotations
+
+from travois.context.mail import HEAD, LONGEST
+from travois.engine.agent import Agent
+from travois.engine.tool import Refusal
+
+PARENT, ALL = "parent", "all"
+SOON = "will see it at the next step"
+
+
+class AgentOutbox:
+    """What one agent sends: to its children, whoever started it, its team, other sessions."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._me = agent.birth.id if agent.birth else ""
+
+    async def send(self, to: str, text: str) -> str:
+        """Send a message; returns what becomes of it. Raises `Refusal` if nobody would get it."""
+        courier = self._agent.courier
+        if to == ALL:
+            return await self._send_to_all(text)
+        if self._tell(to, text):
+            return f"{to} {SOON}."
+        if courier is not None and (":" in to or to in courier.team()):
+            return await courier.carry(to, text, sender=self._me)
+        known = ", ".join((*self._near(), *self._team())) or "nobody at the moment"
+        raise Refusal(f"There is no agent {to!r} that could be told. There is: {known}.")
+
+    async def _send_to_all(self, text: str) -> str:
+        reached = [name for name in self._near() if self._tell(name, text)]
+        for name in self._team():
+            assert self._agent.courier is not None
+            await self._agent.courier.carry(name, text, sender=self._me)
+            reached.append(name)
+        if not reached:
+            raise Refusal("There is nobody to tell at the moment.")
+        return f"{', '.join(reached)} {SOON}."
+
+    def _team(self) -> tuple[str, ...]:
+        return self._agent.courier.team() if self._agent.courier else ()
+
+    def _near(self) -> list[str]:
+        """Who runs in this process: our children, our siblings, and whoever started us."""
+        crews = [crew for crew in (self._agent.agents, self._agent.above) if crew is not None]
+        running = {
+            id for crew in crews for id, one in crew.reports().items() if one.state == "running"
+        }
+        above = [PARENT] if self._agent.above is not None else []
+        return [*above, *sorted(running - {self._me})]
+
+    def _tell(self, to: str, text: str) -> bool:
+        below, above = self._agent.agents, self._agent.above
+        if to == self._me:
+            return False
+        if len(text) > LONGEST:
+            text = self._kept(text)
+        if below is not None and to != PARENT and below.tell(to, text, sender=PARENT):
+            return True
+        return above is not None and above.tell(to, text, sender=self._me)
+
+    def _kept(self, text: str) -> str:
+        """The beginning of a long text, and the file that has all of it."""
+        session, world = self._agent.session, self._agent.world
+        name = f"mail-{self._me}-{session.last.seq if session.last else 0}"
+        path = world.spill(name, session.secrets.redacted(text).encode(errors="replace"))
+        return f"{text[:HEAD]}\n[{len(text):,} characters in all; the whole text is in {path}]"
