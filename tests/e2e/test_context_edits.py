@@ -5,13 +5,18 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
 from tests.engine.against import OPUS, LabModel, opened, say
 from tests.engine.fakes import facts, log
+from travois.context.layers import Layers
 from travois.engine.agent import Agent
-from travois.kernel.facts import Cleared, Epoch, Sent
+from travois.engine.compaction import compact
+from travois.engine.warmth import keep_warm
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Cleared, Compacted, Epoch, Sent, User
 from travois.kernel.view import project
 from travois.lab import Prompt, call, text, thinking
 from travois.lab.exchange import Exchange
@@ -142,3 +147,113 @@ def test_where_the_provider_cannot_clear_bound_history_stays_as_it_is(tmp_path: 
     say(one, "0")
     assert facts(one, Cleared) == []
     assert not any(exchange.applied for exchange in model.ledger)
+
+
+# --- the provider's own summary -------------------------------------------------------------------
+
+
+def summed(folder: Path, **options: object) -> tuple[Agent, LabModel]:
+    """A conversation with thinking that is compacted by hand while its cache is warm."""
+
+    def program(prompt: Prompt, state: dict[str, int]) -> list[Json]:
+        return [text("SIGNED")] if prompt.purpose == "compaction" else reading(prompt, state)
+
+    model = LabModel(program, **options)
+    layers = Layers(signed=True, draft=False, tail=4_000)
+    one, _ = opened(folder, model, layers=layers)
+    assert say(one, "12") == "end"
+    one.inbox.append(User((Text("7"),)))
+    return one, model
+
+
+def shrink(one: Agent) -> Compacted:
+    async def main() -> Compacted | None:
+        one.session.append(one.inbox.popleft())
+        return await compact(one, trigger="manual")
+
+    fact = anyio.run(main)
+    assert fact is not None
+    return fact
+
+
+def test_the_provider_sums_up_and_the_tail_keeps_its_thinking(tmp_path: Path) -> None:
+    one, model = summed(tmp_path)
+    fact = shrink(one)
+    assert fact.by == "provider"
+    asked = model.ledger[-1]
+    assert asked.json["compaction"] == {"type": "summarize"}
+    assert asked.usage.read > 0.9 * asked.usage.prompt
+    assert say(one, "2") == "end"
+    assert [exchange.status for exchange in model.ledger] == [200] * len(model.ledger)
+    first, second, *_ = model.ledger[-1].json["messages"]
+    assert [block["type"] for block in first["content"]] == ["compaction"]
+    assert (second["role"], second["content"][0]["type"]) == ("assistant", "thinking")
+    told = str(model.ledger[-1].json["messages"])
+    assert all(path in told for path in fact.files)
+    assert one.session.spent.dollars == pytest.approx(model.world.ledger.cost())
+
+
+def test_a_second_summary_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    one, model = summed(tmp_path)
+    shrink(one)
+    say(one, "12")
+    one.inbox.append(User((Text("1"),)))
+    assert shrink(one).by == "provider"
+    assert say(one, "1") == "end"
+    assert [exchange.status for exchange in model.ledger] == [200] * len(model.ledger)
+    assert str(model.ledger[-1].json["messages"]).count("'type': 'compaction'") == 1
+
+
+def test_where_the_provider_fails_our_own_summary_stands(tmp_path: Path) -> None:
+    one, model = summed(tmp_path)
+    error = {"status": 400, "type": "invalid_request_error", "message": "no"}
+    model.world.faults.rules += parse_rules([{"match": {"n": 1}, "do": {"http": error}}])
+    assert shrink(one).by == "notes"
+    assert say(one, "2") == "end"
+
+
+# --- keeping the cache ----------------------------------------------------------------------------
+
+
+def test_a_cache_that_is_kept_is_read_after_the_pause(tmp_path: Path) -> None:
+    model = LabModel(reading)
+
+    async def sleep(seconds: float) -> None:
+        model.world.clock.advance(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    one, _ = opened(tmp_path, model, layers=Layers(keep_warm=3), sleep=sleep)
+    say(one, "5")
+    before = model.ledger[-1].usage.prompt
+    anyio.run(keep_warm, one)
+    kept = model.ledger[-3:]
+    assert [exchange.usage.read for exchange in kept] == [before] * 3
+    assert [exchange.json["max_tokens"] for exchange in kept] == [0] * 3
+    assert not any("stream" in exchange.json for exchange in kept)
+    assert model.world.clock.now() == 3 * 270.0
+    model.world.clock.advance(250.0)
+    say(one, "0")
+    assert model.ledger[-1].usage.read >= before
+    assert one.session.spent.dollars == pytest.approx(model.world.ledger.cost())
+
+
+def test_nothing_is_kept_unless_it_was_asked_for(tmp_path: Path) -> None:
+    one, model = worked(tmp_path, first=2)
+    count = len(model.ledger)
+    anyio.run(keep_warm, one)
+    assert len(model.ledger) == count
+
+
+def test_pauses_that_cost_more_than_a_longer_life_make_it_longer(tmp_path: Path) -> None:
+    model = LabModel(reading)
+    one, _ = opened(tmp_path, model, layers=Layers(clear=False))
+    say(one, "20")
+    for _ in range(5):
+        model.world.clock.advance(900.0)
+        say(one, "1")
+    assert one.session.view.epoch is not None
+    assert one.session.view.epoch.model.cache_ttl == "1h"
+    last = model.ledger[-1]
+    assert "'ttl': '1h'" in str(last.json)
+    assert last.usage.read > 0.9 * last.usage.prompt
+    assert [exchange.status for exchange in model.ledger] == [200] * len(model.ledger)

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import AnyFact, Assistant, Cleared, Compacted, Entry, Epoch, Result, User
-from travois.kernel.models import EDITS, SUMMARIES, Model
+from travois.kernel.models import EDITS, SUMMARIES, Model, Price, Usage, cost
 from travois.kernel.view import View, project
+from travois.wire.anthropic_reply import AnthropicReply
 from travois.wire.edits import beta_of, left_out, summing, warming
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request
@@ -75,7 +76,7 @@ def test_a_model_that_cannot_is_not_asked(model: Model) -> None:
 
 def test_a_request_that_only_warms_asks_for_no_token_and_no_stream() -> None:
     plain = request(told(model=replace(OPUS, params='"thinking":{"type":"adaptive"}')))
-    warm = json.loads(warming(plain, OPUS).body)
+    warm = json.loads(warming(plain).body)
     assert (warm.pop("max_tokens"), warm.pop("thinking")) == (0, {"type": "adaptive"})
     asked = json.loads(plain.body)
     assert warm == {k: v for k, v in asked.items() if k in ("model", "system", "messages")}
@@ -91,3 +92,30 @@ def test_a_request_for_a_summary_is_the_same_but_for_that() -> None:
 def test_what_was_refused_is_known_by_its_field() -> None:
     assert beta_of("context_management.edits.1") == beta_of("clear_tool_uses_20250919") == EDITS
     assert (beta_of("compaction"), beta_of("b-7")) == (SUMMARIES, "b-7")
+
+
+def counted(**usage: object) -> Usage:
+    reading = AnthropicReply()
+    body = {"content": [{"type": "text", "text": "x"}], "stop_reason": "end_turn", "usage": usage}
+    reading.whole(json.dumps(body).encode())
+    return reading.reply().usage
+
+
+def test_of_several_steps_the_last_reply_is_the_window_and_all_are_billed() -> None:
+    rows = [
+        {"type": "compaction", "input_tokens": 100, "output_tokens": 10},
+        {"type": "advisor_message", "input_tokens": 7, "output_tokens": 1},
+        {"type": "message", "input_tokens": 20, "output_tokens": 5},
+    ]
+    usage = counted(input_tokens=20, output_tokens=5, iterations=rows)
+    assert usage == Usage(input=20, output=5, beside=Usage(input=107, output=11))
+    assert (usage.prompt, usage.context) == (20, 25)
+    assert cost(usage, Price(input=1.0, output=10.0)) == pytest.approx((127 + 160) / 1_000_000)
+    assert usage + usage == Usage(input=40, output=10, beside=Usage(input=214, output=22))
+
+
+def test_a_single_step_is_what_the_sum_says() -> None:
+    rows = [{"type": "message", "input_tokens": 20, "output_tokens": 5}]
+    assert counted(input_tokens=20, output_tokens=5, iterations=rows) == Usage(input=20, output=5)
+    alone = [{"type": "compaction", "input_tokens": 100, "output_tokens": 10}]
+    assert counted(input_tokens=0, iterations=alone) == Usage(input=100, output=10)

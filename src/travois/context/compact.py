@@ -18,12 +18,12 @@ from travois.kernel.tokens import fact_tokens
 from travois.kernel.view import Item, View
 
 Trigger = Literal["auto", "cold", "manual", "overflow", "switch"]
+SET_ASIDE = "Earlier parts of this conversation were set aside to keep it within the window."
 OPENING = (
-    "Earlier parts of this conversation were set aside to keep it within the window. What follows "
-    "was gathered from the record; the newest messages come after it unchanged. Go on with the "
-    "work where it stands: do not greet, recap or ask whether to go on, and do not redo what is "
-    "listed as done. Anything that was set aside can be read again in the files named below, or "
-    "found with Recall."
+    f"{SET_ASIDE} What follows was gathered from the record; the newest messages come after it "
+    "unchanged. Go on with the work where it stands: do not greet, recap or ask whether to go on, "
+    "and do not redo what is listed as done. Anything that was set aside can be read again in the "
+    "files named below, or found with Recall."
 )
 
 
@@ -109,4 +109,4 @@ def _whole(items: Sequence[Item], index: int) -> bool:
 def is_summary(item: Item) -> bool:
     """Whether an item is what an earlier compaction left."""
     fact = item.fact
-    return isinstance(fact, User) and fact.origin == "note" and OPENING in str(fact.content)
+    return isinstance(fact, User) and fact.origin == "note" and SET_ASIDE in str(fact.content)

@@ -49,6 +49,12 @@ class Layers(msgspec.Struct, frozen=True):
     """How many of the newest results are never cleared."""
     cleared: int = 5_000
     """Clearing that frees less than this is not worth it."""
+    signed: bool = False
+    """Whether the provider's own summary, which keeps thinking valid, goes with ours."""
+    lifetime: bool = True
+    """Whether the pauses that there were decide how long the provider should remember."""
+    keep_warm: int = 0
+    """How often, while a person thinks, the cache is kept from its end."""
 
     def fitted(self, room: int) -> Layers:
         """The same choices where there is only so much room."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from travois.context.clear import Clearing, Now, clearing
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
+from travois.engine.recover import drop_media
 from travois.engine.room import cold, limit, model
 from travois.kernel.blocks import Text, calls, words
 from travois.kernel.facts import Assistant, Changed, Cleared, Offloaded, Result, User
@@ -23,15 +23,27 @@ LISTED = 12
 
 def clear(agent: Agent) -> bool:
     """Clear old results where that costs nothing or pays; whether any were."""
-    found = clearing(agent.session.view, agent.layers, now=_now(agent))
+    view, card, size = agent.session.view, model(agent), context_tokens(agent.session.view)
+    forgotten = cold(agent)
+    if not forgotten and size < warn_at(card):
+        return False
+    from travois.context.clear import Now, clearing
+
+    plain = card.price.input or 1.0
+    now = Now(
+        cold=forgotten,
+        server=card.edits,
+        size=size,
+        warn=warn_at(card),
+        limit=limit(agent),
+        read=card.price.read / plain or 0.1,
+        write=card.price.write / plain or 1.25,
+    )
+    found = clearing(view, agent.layers, now=now)
     if found is None:
         return False
-    paths = _kept(agent, found)
-    if found.where == "server":
-        _leave_out(agent, found, paths)
-        return True
-    for template, those in _alike(paths).items():
-        agent.session.append(Cleared(those, MARKER.replace("{path}", template)))
+    paths = _kept(agent, found.calls)
+    _leave_out(agent, paths) if found.where == "server" else _show(agent, paths)
     return True
 
 
@@ -45,30 +57,27 @@ def check(agent: Agent, reply: Reply) -> None:
     agent.session.emit(Warned(f"{told}: the cache may be lost at each step"))
 
 
-def _now(agent: Agent) -> Now:
-    card = model(agent)
-    plain = card.price.input or 1.0
-    return Now(
-        cold=cold(agent),
-        server=card.edits,
-        size=context_tokens(agent.session.view),
-        warn=warn_at(card),
-        limit=limit(agent),
-        read=card.price.read / plain or 0.1,
-        write=card.price.write / plain or 1.25,
-    )
-
-
-def _kept(agent: Agent, found: Clearing) -> dict[str, str]:
+def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
     """Where each result can be read; those that were stored before are where they were."""
-    facts = [entry.fact for entry in agent.session.history()]
+    shown = [item.fact for item in agent.session.view.items]
+    facts = [*shown, *(entry.fact for entry in agent.session.history())]
     paths = {fact.call: fact.blob for fact in facts if isinstance(fact, Offloaded)}
     results = {fact.call: fact for fact in facts if isinstance(fact, Result)}
-    for call in found.calls:
+    for call in cleared:
         if call not in paths:
             text = words(results[call].content).encode(errors="replace")
             paths[call] = agent.world.spill(f"{call}-result", text)
-    return {call: paths[call] for call in found.calls}
+    return {call: paths[call] for call in cleared}
+
+
+def _show(agent: Agent, paths: dict[str, str]) -> None:
+    """Show where each can be read; pictures as old as these go too, where there is no room."""
+    items = agent.session.view.items
+    last = max(i.seq for i in items if isinstance(i.fact, Result) and i.fact.call in paths)
+    for template, those in _alike(paths).items():
+        agent.session.append(Cleared(those, MARKER.replace("{path}", template)))
+    if not cold(agent):
+        drop_media(agent, "it is old, and the window is nearly full", until=last)
 
 
 def _alike(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
@@ -80,7 +89,7 @@ def _alike(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
     return groups
 
 
-def _leave_out(agent: Agent, found: Clearing, paths: dict[str, str]) -> None:
+def _leave_out(agent: Agent, paths: dict[str, str]) -> None:
     """Let the provider clear them; as its own words name no file, ours do, at the tail."""
     asked = {
         call.id: call
@@ -88,9 +97,10 @@ def _leave_out(agent: Agent, found: Clearing, paths: dict[str, str]) -> None:
         if isinstance(item.fact, Assistant)
         for call in calls(item.fact.content)
     }
-    tools = ", ".join(sorted({asked[call].name for call in found.calls}))
-    newest = [c for c in found.calls if c not in agent.session.view.cleared][-LISTED:]
-    lines = [f"- {asked[call].name} {asked[call].args[:80]}: {paths[call]}" for call in newest]
+    tools = ", ".join(sorted({asked[call].name for call in paths}))
+    newest = [call for call in paths if call not in agent.session.view.cleared][-LISTED:]
+    briefs = {call: " ".join(asked[call].args.split())[:80] for call in newest}
+    lines = [f"- {asked[call].name} {briefs[call]}: {paths[call]}" for call in newest]
     told = NOTE.format(tools=tools, folder=agent.world.kept)
-    agent.session.append(Cleared(found.calls, "", where="server"))
+    agent.session.append(Cleared(tuple(paths), "", where="server"))
     agent.session.append(User((Text("\n".join((told, *lines))),), origin="note"))

@@ -16,6 +16,7 @@ from travois.engine.occasions import PostCompact, PreCompact, SessionStart
 from travois.engine.ports import Warned
 from travois.engine.restore import SHARE, Held, recent, restored
 from travois.engine.room import fitted, limit, model
+from travois.engine.signed import record
 from travois.engine.summary import summarise
 from travois.kernel.blocks import words
 from travois.kernel.facts import Compacted, Failed, Noted, User
@@ -55,10 +56,10 @@ async def compact(
         _decline(agent)
         return None
     fact = replace(fact, seconds=max(0.0, agent.clock() - began), limit=limit(agent))
-    agent.session.append(fact)
+    told, fact = words(fact.summary), await record(agent, fact)
     agent.session.emit(Warned(receipt(fact)))
     await reloaded(agent)
-    await fire(agent, PostCompact(why, words(fact.summary)))
+    await fire(agent, PostCompact(why, told))
     await fire(agent, SessionStart("compact", model(agent).id))
     return fact
 

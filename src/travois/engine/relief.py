@@ -8,6 +8,7 @@ from travois.engine.agent import Agent
 from travois.engine.clearing import clear
 from travois.engine.compaction import compact, prepare
 from travois.engine.room import cold, fitted, limit, model
+from travois.engine.warmth import suit
 from travois.kernel.facts import Offloaded
 from travois.kernel.tokens import context_tokens, stop_at
 
@@ -19,6 +20,8 @@ async def relieve(agent: Agent) -> None:
     """Make room before the next request, where there is too little or it costs nothing."""
     if agent.layers.offload:
         offload(agent)
+    if agent.layers.lifetime and cold(agent):
+        suit(agent)
     trigger = wanted(agent)
     if trigger is not None:
         await compact(agent, trigger=trigger)

@@ -37,5 +37,5 @@ def fitted(agent: Agent) -> Layers:
 
 def cold(agent: Agent) -> bool:
     """Whether the provider has forgotten what was sent, so that a change costs nothing more."""
-    sent = agent.session.sent_at
-    return sent > 0 and agent.clock() - sent > model(agent).lifetime
+    used = agent.session.cache.used
+    return used > 0 and agent.clock() - used > model(agent).lifetime

@@ -86,6 +86,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     output: int = 0
     reasoning: int = 0
     estimated: bool = False
+    beside: Usage | None = None
+    """What the provider spent on the way to the reply, which is no part of its window."""
 
     @property
     def prompt(self) -> int:
@@ -106,6 +108,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             output=self.output + other.output,
             reasoning=self.reasoning + other.reasoning,
             estimated=self.estimated or other.estimated,
+            beside=self.beside + other.beside
+            if self.beside and other.beside
+            else self.beside or other.beside,
         )
 
 
@@ -116,11 +121,13 @@ def rates(usage: Usage, price: Price) -> Price:
 
 def cost(usage: Usage, price: Price) -> float:
     """What the tokens of one reply cost, in US dollars."""
+    more = cost(usage.beside, price) if usage.beside else 0.0
     price = rates(usage, price)
-    return (
+    millionths = (
         usage.input * price.input
         + usage.read * price.read
         + usage.write * price.write
         + usage.write_1h * (price.write_1h or price.write)
         + usage.output * price.output
-    ) / 1_000_000
+    )
+    return more + millionths / 1_000_000

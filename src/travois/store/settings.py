@@ -120,6 +120,12 @@ class Context(Part, frozen=True):
     """Whether the model may add its own words to what rules gather."""
     restore: bool = True
     """Whether files worked with last are shown again after a compaction."""
+    signed_summary: bool = False
+    """Whether the provider's own summary, which keeps its thinking, goes with ours."""
+    cache_lifetime: bool = True
+    """Whether the pauses that there were decide how long the provider should remember."""
+    keep_warm: Count = 0
+    """How often, while a person thinks, the provider is kept from forgetting; each time costs."""
     threshold: Count = 0
     """Where compaction starts; zero means where the window asks for it, and no number is later."""
     window: Count = 0
@@ -140,6 +146,9 @@ class Context(Part, frozen=True):
             shorten=self.compact,
             draft=self.draft,
             restore=self.restore,
+            signed=self.signed_summary,
+            lifetime=self.cache_lifetime,
+            keep_warm=self.keep_warm,
             threshold=self.threshold,
             window=self.window,
             result=self.result_tokens,

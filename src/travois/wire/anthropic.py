@@ -25,6 +25,8 @@ from travois.wire.pieces import Head, Headers, Piece
 
 VERSION = "2026-10-21"
 THINKING = frozenset(("thinking", "redacted_thinking"))
+ALONE = "."
+"""Marks a role whose message stays apart from its neighbours: a signed summary's."""
 UNPAUSED = THINKING | {"", "text"}
 """Blocks that alone cannot be gone on from: the API takes no words put into the model's mouth."""
 
@@ -43,7 +45,7 @@ class Anthropic:
         """A comma inside a message; else the end of one and the start of the next."""
         if before == role:
             return b","
-        opening = b'{"role":"' + role.encode() + b'","content":['
+        opening = b'{"role":"' + role.rstrip(ALONE).encode() + b'","content":['
         return b"]}," + opening if before else opening
 
     def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
@@ -138,7 +140,8 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
         blocks.pop()
     if blocks and not before and _kind(blocks[0]) != "compaction":
         yield Piece("user", _text(STARTED_BEFORE), markable=True)
-    yield from (Piece("assistant", _said(block)) for block in blocks)
+    role = "assistant" + ALONE * (fact.stop == "compaction")
+    yield from (Piece(role, _said(block)) for block in blocks)
     open_end = bool(blocks) or before == "assistant"
     if fact.stop == "pause" and open_end and all(_stands(block) for block in blocks):
         yield Piece("user", _text(GO_ON), markable=True)

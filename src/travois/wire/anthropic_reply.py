@@ -277,6 +277,10 @@ def _detail(end: dict[str, Any]) -> str:
     return "" if reason is None or reason in STOPS else str(reason)
 
 
+REPLIES = ("message", "fallback_message")
+"""The steps of a provider whose prompt is the window in use."""
+
+
 def _left_out(end: dict[str, Any]) -> int:
     """How many results the edits that were applied took out."""
     applied = rows(table(end.get("context_management")).get("applied_edits"))
@@ -284,6 +288,17 @@ def _left_out(end: dict[str, Any]) -> int:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
+    """What was counted; where the provider took several steps, their sum is what is billed."""
+    taken = [table(row) for row in rows(usage.get("iterations"))]
+    said = [row for row in taken if row.get("type") in REPLIES]
+    others = [_counted(row) for row in taken if not said or row is not said[-1]]
+    beside = sum(others[1:], others[0]) if others else None
+    if not said and beside:
+        return beside
+    return msgspec.structs.replace(_counted(said[-1] if others else usage), beside=beside)
+
+
+def _counted(usage: dict[str, Any]) -> Usage:
     made = table(usage.get("cache_creation"))
     short, hour = (number(made, f"ephemeral_{ttl}_input_tokens") for ttl in ("5m", "1h"))
     written = number(usage, "cache_creation_input_tokens") or short + hour

@@ -5,11 +5,13 @@ To leave out old results, to sum up the conversation, or only to keep the cache 
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from travois.kernel.blocks import Call, calls
 from travois.kernel.facts import Assistant
-from travois.kernel.models import EDITS, SUMMARIES, Model
+from travois.kernel.models import EDITS, SUMMARIES
 from travois.kernel.view import View
 from travois.wire.jsontext import quote
 from travois.wire.names import tool_name
@@ -27,9 +29,11 @@ def edits(view: View) -> bytes:
     The provider works them out anew for each request. What it keeps is counted from the end, so
     that count grows with each call and the set stays as it was decided.
     """
+    if not view.cleared or view.epoch is None or not view.epoch.model.edits:
+        return b""
     uses, gone = _uses(view), set(view.cleared)
     count = max((n for n, use in enumerate(uses, 1) if use.id in gone), default=0)
-    if not count or view.epoch is None or not view.epoch.model.edits:
+    if not count:
         return b""
     spared = sorted({tool_name(use.name) for use in uses[:count] if use.id not in gone})
     names = b',"exclude_tools":[' + b",".join(map(quote, spared)) + b"]" if spared else b""
@@ -60,9 +64,9 @@ def beta_of(field: str) -> str:
     return SUMMARIES if field.startswith("compaction") else field
 
 
-def warming(request: Request, model: Model) -> Request:
+def warming(request: Request) -> Request:
     """The same request that asks for no reply: it only keeps the provider's cache alive."""
-    body = request.body.replace(b'"max_tokens":%d' % model.output, b'"max_tokens":0', 1)
+    body = re.sub(rb'"max_tokens":\d+', b'"max_tokens":0', request.body, count=1)
     at = body.rindex(STREAMED)
     return replace(request, body=body[: at + 1] + body[at + len(STREAMED) :])
 

@@ -29,9 +29,9 @@ def jobs(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Job, ...]:
         match entry.fact:
             case Changed(what=what, value=value) if what.startswith("job:"):
                 states[what.removeprefix("job:")] = value
-            case Spawned(id=id, what=what):
+            case Spawned(id=id, what=what, kind=kind) if kind != "fork":
                 states[id], names[id] = "running", what
-            case Finished(id=id, outcome=outcome):
+            case Finished(id=id, outcome=outcome) if id in states:
                 states[id] = outcome
             case _:
                 pass

@@ -1,0 +1,77 @@
+"""How long the provider should remember a prompt, told from the pauses that there were.
+
+Model sees: nothing of this.
+Tokens: none; a longer life costs more to write and spares writing anew after a pause.
+Cache: moves nothing; the choice is made when the cache is gone anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from travois.kernel.facts import Assistant, Entry, Sent
+from travois.kernel.models import Price
+
+Life = Literal["5m", "1h"]
+SHORT, LONG = 300.0, 3_600.0
+FEWEST = 3
+"""So many pauses between the two lives tell a habit."""
+WORTH = 0.9
+"""A change must bring the bill down to this share of what it was."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One request: the time since the one before it, and the tokens of both prompts."""
+
+    pause: float
+    before: int
+    prompt: int
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The life that would have cost less, how many pauses tell so, and what it would have saved."""
+
+    life: Life
+    pauses: int
+    saved: float
+
+
+def steps(entries: Iterable[Entry]) -> Iterator[Step]:
+    """The requests that were answered, in order."""
+    sent = last = 0.0
+    before = 0
+    for entry in entries:
+        if isinstance(entry.fact, Sent):
+            sent = entry.at
+        elif isinstance(entry.fact, Assistant) and entry.fact.usage.prompt and sent:
+            if last:
+                yield Step(sent - last, before, entry.fact.usage.prompt)
+            last, before = sent, entry.fact.usage.prompt
+
+
+def choose(taken: Iterable[Step], price: Price, *, life: Life, most: int) -> Choice | None:
+    """The other life, if it would have been cheaper by enough; `most` is written after a pause.
+
+    None as long as there are too few pauses to tell, or no price for the longer life.
+    """
+    seen = list(taken)
+    pauses = sum(SHORT < step.pause <= LONG for step in seen)
+    if not price.write_1h or (life == "5m" and pauses < FEWEST):
+        return None
+    costs: dict[Life, float] = {
+        "5m": sum(_cost(step, SHORT, price.write, price.read, most) for step in seen),
+        "1h": sum(_cost(step, LONG, price.write_1h, price.read, most) for step in seen),
+    }
+    other: Life = "1h" if life == "5m" else "5m"
+    if costs[other] > WORTH * costs[life]:
+        return None
+    return Choice(other, pauses, (costs[life] - costs[other]) / 1_000_000)
+
+
+def _cost(step: Step, life: float, write: float, read: float, most: int) -> float:
+    if step.pause > life:
+        return write * min(step.prompt, most)
+    return read * min(step.before, step.prompt) + write * max(0, step.prompt - step.before)

@@ -1,0 +1,65 @@
+"""Keeping the provider's cache: through a pause, and for as long as pauses are."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from travois.context.lifetime import choose, steps
+from travois.engine.agent import Agent
+from travois.engine.fork import aside
+from travois.engine.ports import Warned
+from travois.engine.room import model
+from travois.kernel.facts import Sent
+from travois.kernel.view import View, project
+from travois.wire.edits import warming
+
+MARGIN = 30.0
+"""How long before its end, in seconds, the cache's life is renewed."""
+
+
+async def keep_warm(agent: Agent) -> None:
+    """While a person thinks, renew the cache just before its end, a few times at most.
+
+    To be cancelled when they have spoken.
+    """
+    left = agent.layers.keep_warm
+    while left > 0:
+        used = agent.session.cache.used
+        await agent.sleep(max(0.0, used + model(agent).lifetime - MARGIN - agent.clock()))
+        if agent.session.cache.used > used:
+            continue
+        left -= 1
+        if not await warm(agent):
+            return
+
+
+async def warm(agent: Agent) -> bool:
+    """Send the last request again and ask for no reply; whether the provider took it."""
+    view, card = _last(agent), model(agent)
+    if view is None or card.protocol != "anthropic" or '"type":"enabled"' in card.params:
+        return False
+    return await aside(agent, view, what="cache kept", change=warming) is not None
+
+
+def _last(agent: Agent) -> View | None:
+    """The conversation as it was last sent; none if it stands no longer or is forgotten."""
+    session = agent.session
+    if session.view.sent_moves != session.view.moves or not session.cache.left(agent.clock()):
+        return None
+    entries = session.history()
+    sent = [index for index, entry in enumerate(entries) if isinstance(entry.fact, Sent)]
+    return project(entries[: sent[-1]]) if sent else None
+
+
+def suit(agent: Agent) -> None:
+    """When the cache is gone anyway, choose how long the next one should live, and say so."""
+    epoch = agent.session.view.epoch
+    assert epoch is not None
+    card, taken = epoch.model, steps(agent.session.history())
+    found = choose(taken, card.price, life=card.cache_ttl, most=agent.layers.cold)
+    if found is None or "no-cache-markers" in card.quirks:
+        return
+    why = f"after {found.pauses} pauses of 5 to 60 minutes the cache is to live {found.life}"
+    agent.session.emit(Warned(f"{why}: that would have saved ${found.saved:.2f}"))
+    longer = replace(card, cache_ttl=found.life)
+    agent.session.append(replace(epoch, model=longer, why=why, unbind=False))
