@@ -12,6 +12,9 @@ from travois.version import __version__
 COMMANDS = {
     "sessions": "list, show, export, rename, measure and prune sessions",
     "audit": "prove from its log what a session sent",
+    "context": "what is in the window, what was set aside, and how to get it back",
+    "cost": "what a session cost, and what its cache missed and why",
+    "compact": "set the older part of a conversation aside",
     "rewind": "take files and conversation back to an earlier turn",
     "agents": "watch the agents of a session; the kinds there are",
     "mail": "write to other sessions and teams",

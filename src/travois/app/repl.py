@@ -15,6 +15,7 @@ from travois.app import trusting
 from travois.app.compose import prepare
 from travois.app.flags import chosen
 from travois.app.sdk import Session
+from travois.app.slash import obey
 from travois.engine.hooks import notify
 from travois.engine.ports import Answer, Event, Question, Retrying, Running, Warned
 from travois.kernel.blocks import words
@@ -22,7 +23,7 @@ from travois.kernel.facts import Asked, Ended, Entry, Result
 from travois.kernel.faults import Fault
 from travois.wire.replies import Grew
 
-HINT = "Type what to do. Ctrl-C stops a turn, Ctrl-D leaves."
+HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."
 PERMISSION = "Travois needs your permission to go on"
 TURNING = (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 """Marks that change the direction or the lines of what follows them."""
@@ -64,7 +65,10 @@ async def _talk(args: Namespace) -> int:
 async def _converse(session: Session, terminal: Terminal, *, first: str) -> None:
     text: str | None = first
     while text is not None:
-        if text.strip():
+        answer = await obey(session, text)
+        if answer is not None:
+            terminal.line(answer)
+        elif text.strip():
             await _turn(session, terminal, text=text)
         text = await terminal.read("> ")
 

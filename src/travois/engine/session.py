@@ -96,6 +96,10 @@ class Session:
         """What they cost."""
         return self.spent.dollars
 
+    def record(self) -> list[Entry]:
+        """All entries, also those that were taken back."""
+        return list(self._log.read())
+
     def history(self) -> list[Entry]:
         """All entries that count: those that a rewind took out are left out."""
         return living(list(self._log.read()))

@@ -1,0 +1,167 @@
+"""What is in the window: every block with its source, its size, its cache, and why it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.context import instructions, sources
+from travois.context.compact import is_summary
+from travois.kernel.audit import Cache
+from travois.kernel.blocks import AnyBlock, Text, calls, words
+from travois.kernel.facts import Assistant, Cleared, Compacted, Entry, Epoch, Offloaded, Result
+from travois.kernel.models import Usage
+from travois.kernel.tokens import PER_RESULT, block_tokens, estimate, fact_tokens, ratio
+from travois.kernel.view import Item, View
+
+Kind = Literal["tools", "system", "instructions", "summary", "messages", "results"]
+State = Literal["read", "written", "not cached", "not yet sent", "cold"]
+KINDS: tuple[Kind, ...] = ("system", "tools", "instructions", "summary", "messages", "results")
+SHOWN = 60
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """One block of the next request."""
+
+    kind: Kind
+    source: str
+    tokens: int
+    why: str
+    entry: int = 0
+    """The entry that brought it."""
+    cache: State = "not yet sent"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The whole window. Sizes are estimates, made to agree with what the provider counted."""
+
+    portions: tuple[Portion, ...]
+    measured: int
+    """The provider's own count for all up to its last reply; zero if there is none that holds."""
+    scale: float
+    """By how much the estimates were stretched to agree with it."""
+
+    @property
+    def used(self) -> int:
+        """All of it."""
+        return sum(portion.tokens for portion in self.portions)
+
+    @property
+    def sizes(self) -> dict[Kind, int]:
+        """How much is of each kind."""
+        return {
+            kind: sum(one.tokens for one in self.portions if one.kind == kind) for kind in KINDS
+        }
+
+
+def look(view: View, entries: Iterable[Entry], *, cache: Cache, now: float) -> Window:
+    """What the next request would hold."""
+    head, body = list(_head(view.epoch)) if view.epoch else [], list(_body(view, entries))
+    last = view.items[view.counted] if view.counted >= 0 else None
+    usage = last.fact.usage if last and isinstance(last.fact, Assistant) else Usage()
+    told = sum(index <= view.counted for index, _ in body) if usage.context else 0
+    known = [*head, *(one for _, one in body[:told])] if told else []
+    later = [one for _, one in body[told:]] if told else [*head, *(one for _, one in body)]
+    guessed = sum(one.tokens for one in known)
+    scale = usage.context / guessed if guessed else ratio(view)
+    sized = (*_scaled(known, scale), *_scaled(later, ratio(view)))
+    alive = cache.left(now) > 0
+    return Window(_cached(sized, usage if told else Usage(), alive=alive), usage.context, scale)
+
+
+def _head(epoch: Epoch) -> Iterator[Portion]:
+    """In the order in which providers cache it."""
+    for tool in epoch.tools:
+        size = estimate(tool.name + tool.description + tool.schema)
+        yield Portion("tools", tool.name, size, "a tool that the model may call")
+    yield Portion("system", "system text", estimate(epoch.system), f"the frozen head ({epoch.why})")
+
+
+def _body(view: View, entries: Iterable[Entry]) -> Iterator[tuple[int, Portion]]:
+    """The blocks of each item, with its place among the items."""
+    shaped = {key: why for entry in entries for key, why in _shaped(entry)}
+    shaped |= dict.fromkeys(view.cleared, "cleared by the provider: its text is not sent")
+    asked = {
+        call.id: f"{call.name} {' '.join(call.args.split())[:SHOWN]}"
+        for item in view.items
+        if isinstance(item.fact, Assistant)
+        for call in calls(item.fact.content)
+    }
+    for index, item in enumerate(view.items):
+        fact = item.fact
+        if isinstance(fact, Result):
+            size = fact_tokens(fact)
+            size = min(size, 2 * PER_RESULT) if fact.call in view.cleared else size
+            why = shaped.get(fact.call, "what a tool answered")
+            yield index, Portion("results", asked.get(fact.call, fact.call), size, why, item.seq)
+        elif isinstance(fact, Assistant):
+            said = words(fact.content) or ", ".join(call.name for call in calls(fact.content))
+            source = f"reply: {_short(said)}"
+            why = "what the model said"
+            yield index, Portion("messages", source, fact_tokens(fact), why, item.seq)
+        else:
+            yield from ((index, _said(block, item, shaped)) for block in fact.content)
+
+
+def _said(block: AnyBlock, item: Item, shaped: dict[str, str]) -> Portion:
+    """A block that a person said, or the harness."""
+    text, size = words((block,)), block_tokens(block)
+    human = getattr(item.fact, "origin", "") == "human"
+    if human:
+        return Portion("messages", f"you: {_short(text)}", size, "what you said", item.seq)
+    if text.startswith(instructions.TAG):
+        return Portion("instructions", "instruction files", size, "how to work here", item.seq)
+    if text.startswith(sources.OPENING):
+        return Portion("messages", "surroundings", size, "where the session stands", item.seq)
+    if isinstance(block, Text) and is_summary(item):
+        why = shaped.get(str(item.seq), "what an earlier part was replaced by")
+        files = text.startswith("<files>")
+        return Portion("summary", "files shown again" if files else "summary", size, why, item.seq)
+    return Portion("messages", f"note: {_short(text)}", size, "told by the harness", item.seq)
+
+
+def _shaped(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Why something is shown as it is, by call or by the entry that it stands for."""
+    match entry.fact:
+        case Offloaded() as fact:
+            yield fact.call, f"shown in part; all of it is in {fact.blob}"
+        case Cleared() as fact:
+            yield from ((call, "cleared: its text gave way") for call in fact.calls)
+        case Compacted() as fact:
+            yield str(fact.last), f"stands for entries {fact.first} to {fact.last} ({fact.trigger})"
+        case _:
+            return
+
+
+def _scaled(portions: list[Portion], scale: float) -> Iterator[Portion]:
+    """The same sizes in the provider's measure; their sum is rounded only once."""
+    exact, told = 0.0, 0
+    for one in portions:
+        exact += one.tokens * scale
+        tokens = round(exact) - told
+        told += tokens
+        yield replace(one, tokens=tokens)
+
+
+def _cached(portions: tuple[Portion, ...], usage: Usage, *, alive: bool) -> tuple[Portion, ...]:
+    """Each with what the last reply's count tells of it: first what was read, then written."""
+    found: list[Portion] = []
+    read, held = usage.read, usage.read + usage.write + usage.write_1h
+    at = 0
+    for one in portions:
+        middle, at = at + one.tokens / 2, at + one.tokens
+        state: State = "read" if middle < read else "written" if middle < held else "not cached"
+        if middle >= usage.prompt:
+            state = "not yet sent"
+        elif state != "not cached" and not alive:
+            state = "cold"
+        found.append(replace(one, cache=state))
+    return tuple(found)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
