@@ -88,7 +88,8 @@ class Mailbox:
             if os.fstat(fd).st_size == self.taken:
                 os.ftruncate(fd, 0)
                 self.taken = 0
-        return self.taken == 0
+                return True
+        return False
 
     def _read(self, file: BinaryIO, *, size: int) -> Iterator[Letter]:
         """Some letters from where the last ones ended; what does not end is not there yet."""
