@@ -176,7 +176,7 @@ def amount(what: What, number: float) -> str:
         case "depth":
             return f"{number:,.0f} levels of agents"
         case _:
-            return f"{number:,.0f} {what}"
+            return f"{number:,.12g} {what}"
 
 
 def _told(purse: Purse, what: What, most: float) -> str:

@@ -1,0 +1,272 @@
+"""No request leaves that a limit does not cover, in whatever tree of agents."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.fakes import MemoryBlobs, Place, agent, begun, facts, log, play, prompt, small
+from travois.context.layers import Layers
+from travois.engine.agent import Agent
+from travois.engine.fork import inquire
+from travois.engine.loop import STOPPED, turn
+from travois.engine.ports import Env
+from travois.engine.session import Session
+from travois.engine.spending import LEAST, NEAR
+from travois.engine.tool import Outcome, said
+from travois.kernel.blocks import Text, words
+from travois.kernel.facts import Ended, Finished, Result, Sent, User
+from travois.kernel.models import Price, Usage
+from travois.kernel.purse import Amount, Limits, Purse
+from travois.kernel.view import project
+from travois.testing import Scripted, call, say
+from travois.wire.encode import Encoder
+from travois.wire.pieces import Request
+from travois.wire.ration import rationed
+from travois.wire.replies import Problem, Reply, StreamDelta
+
+LOOK = small("Look")
+PRICE = Price(input=10.0, output=50.0)
+
+
+class Dear:
+    """A model that reads what it was sent, says something long, and calls a tool a few times."""
+
+    def __init__(self, session: Session, chance: random.Random, *, calls: int) -> None:
+        self._session, self._chance = session, chance
+        self.left, self.sent = calls, 0
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
+        self.sent += 1
+        most = json.loads(request.body)["max_tokens"]
+        sent = self._session.view.sent
+        assert sent is not None
+
+        async def told() -> AsyncGenerator[StreamDelta | Reply]:
+            for _ in range(self._chance.randint(1, 5)):
+                await anyio.lowlevel.checkpoint()
+            self.left -= 1
+            usage = Usage(input=sent.tokens, output=self._chance.randint(1, most))
+            line = call("Look", path=str(self.left)) if self.left > 0 else say("done")
+            yield Reply(line.content, line.stop, usage)
+
+        stream = told()
+        yield stream
+        await stream.aclose()
+
+
+def asked(one: Agent) -> list[int]:
+    """How long a reply each request asked for."""
+    assert isinstance(one.model, Scripted)
+    return [json.loads(request.body)["max_tokens"] for request in one.model.requests]
+
+
+def dear(folder: Path, *lines: Reply, purse: Purse, output: int = 8_000) -> Agent:
+    session = begun([LOOK], price=PRICE, output=output)
+    return agent(folder, *lines, tools=[LOOK], session=session, purse=purse)
+
+
+def spending(number: int, **usage: int) -> Reply:
+    line = call("Look", path=str(number))
+    return Reply(line.content, line.stop, Usage(**usage))
+
+
+def test_what_cannot_be_paid_is_not_asked_and_money_stays_spent_after_a_resume(
+    tmp_path: Path,
+) -> None:
+    lines = [spending(number, input=20_000) for number in range(9)]
+    one = dear(tmp_path, *lines, purse=Purse(Limits(dollars=0.9)))
+    assert play(one) == "budget"
+    assert len(facts(one, Sent)) == 3
+    assert one.session.dollars == pytest.approx(0.6)
+    why = facts(one, Ended)[-1].detail
+    assert why.startswith("$0.3000 are left, and one more request may need $0.30")
+    spent = Amount(tokens=one.session.usage.context, dollars=one.session.dollars)
+    one.purse = Purse(Limits(dollars=0.9), spent=spent)
+    assert play(one, "please") == "budget"
+    assert len(facts(one, Sent)) == 3
+
+
+def test_a_reply_is_only_as_long_as_can_be_paid_and_the_record_says_so(tmp_path: Path) -> None:
+    lines = [spending(n, input=1_000, output=2_000) for n in range(9)]
+    one = dear(tmp_path, *lines, purse=Purse(Limits(dollars=0.6)))
+    assert play(one) == "budget"
+    lengths = asked(one)
+    assert lengths[0] == 8_000 > lengths[-1] >= LEAST
+    assert [sent.output for sent in facts(one, Sent)] == [0 if n == 8_000 else n for n in lengths]
+    assert one.session.dollars <= 0.6
+    entries = log(one).entries
+    last = max(n for n, entry in enumerate(entries) if isinstance(entry.fact, Sent))
+    plain = Encoder(MemoryBlobs().get).request(project(entries[:last]))
+    again, sent = rationed(plain, lengths[-1]), entries[last].fact
+    assert isinstance(sent, Sent)
+    assert (sent.chain, sent.digest, sent.size) == (plain.chain, again.digest, len(again.body))
+
+
+def test_what_the_cache_holds_counts_at_its_own_price(tmp_path: Path) -> None:
+    cached = Usage(read=90_000, write=1_000, output=10)
+    lines = [Reply(call("Look", path=str(n)).content, "calls", cached) for n in range(3)]
+    price = Price(input=10.0, output=10.0, read=0.1, write=12.5)
+    session = begun([LOOK], price=price, output=1_000)
+    one = agent(
+        tmp_path,
+        *lines,
+        say("done", usage=cached),
+        tools=[LOOK],
+        session=session,
+        layers=Layers(compact=False, clear=False),
+        purse=Purse(Limits(dollars=0.5)),
+        clock=lambda: session.sent_at + 1,
+    )
+    assert play(one) == "end"
+    one.clock = lambda: session.sent_at + 1_000
+    assert play(one, "more") == "budget"
+    assert len(facts(one, Sent)) == 4
+
+
+def test_tokens_are_capped_for_prompts_and_replies_together(tmp_path: Path) -> None:
+    lines = [spending(n, input=1_000, output=1_000) for n in range(9)]
+    one = dear(tmp_path, *lines, purse=Purse(Limits(tokens=10_000)))
+    assert play(one) == "budget"
+    assert one.session.usage.context == one.purse.spent.tokens <= 10_000
+    assert "tokens are left, and one more request may need" in facts(one, Ended)[-1].detail
+
+
+def test_near_a_limit_the_model_is_asked_once_for_its_findings(tmp_path: Path) -> None:
+    lines = [call("Look", path=str(number)) for number in range(9)]
+    one = agent(tmp_path, *lines, tools=[LOOK], purse=Purse(Limits(turns=5)))
+    assert play(one) == "turns"
+    notes = [words(fact.content) for fact in facts(one, User) if fact.origin == "note"]
+    assert notes == [NEAR.format(limit="the session's limit of 5 turns")]
+    kinds = [type(entry.fact) for entry in log(one).entries]
+    assert kinds.index(User, kinds.index(Result)) > kinds.index(Sent)
+    assert kinds[-8:].count(Sent) == 1
+
+
+def test_when_the_time_is_up_the_turn_ends_with_what_there_is(tmp_path: Path) -> None:
+    async def forever(args: Place, env: Env, call: str) -> Outcome:
+        await anyio.sleep_forever()
+        return said("never")
+
+    tools = [small("Wait", forever)]
+    one = agent(tmp_path, call("Wait", path="a"), tools=tools, purse=Purse(Limits(seconds=0.25)))
+    assert play(one) == "budget"
+    assert facts(one, Ended) == [Ended("budget", "reached the session's limit of 0.25 seconds")]
+    assert [words(fact.content) for fact in facts(one, Result)] == [STOPPED]
+    assert len(facts(one, Sent)) == 1
+
+
+def test_nothing_is_sent_after_the_cap_also_not_beside_the_conversation(tmp_path: Path) -> None:
+    one = dear(tmp_path, say("hello"), purse=Purse(Limits(tokens=5)))
+    one.session.append(User((Text("go"),)))
+
+    async def main() -> str:
+        return await inquire(one, "Sum up.", what="summary")
+
+    assert anyio.run(main) == ""
+    assert asked(one) == []
+    [ended] = facts(one, Finished)
+    assert ended.outcome.startswith("5 tokens are left")
+
+
+def test_what_is_asked_beside_the_conversation_is_paid_from_the_same_purse(tmp_path: Path) -> None:
+    usage = Usage(input=1_000, output=500)
+    one = dear(tmp_path, say("short", usage=usage), purse=Purse(Limits(dollars=9.0)))
+    one.session.append(User((Text("go"),)))
+    anyio.run(lambda: inquire(one, "Sum up.", what="summary"))
+    assert one.purse.spent == Amount(0, 1_500, pytest.approx(0.035))
+    assert one.purse.held.tokens == 0
+
+
+def test_a_request_is_not_tried_again_once_others_have_spent_what_was_left(tmp_path: Path) -> None:
+    top = Purse(Limits(dollars=1.0))
+    one = dear(tmp_path, say("hello"), purse=top.child(Limits()))
+    busy = Problem("overloaded", "try later", status=529)
+    one.model = Scripted(busy, say("hello"))
+
+    async def meanwhile(seconds: float) -> None:
+        top.spend(Usage(), 1.0)
+
+    one.sleep = meanwhile
+    assert play(one) == "budget"
+    assert len(asked(one)) == 1
+    assert facts(one, Ended)[-1].detail == "reached the session's limit of $1.0000"
+
+
+def test_agents_side_by_side_wait_for_what_others_may_not_need(tmp_path: Path) -> None:
+    top = Purse(Limits(tokens=7_000))
+    crew = [
+        dear(tmp_path, say("hi", usage=Usage(input=50, output=10)), purse=top.child(Limits()))
+        for _ in range(8)
+    ]
+    assert run_all(crew) == ["end"] * 8
+    assert top.spent.tokens == 8 * 60
+
+
+def run_all(crew: list[Agent]) -> list[str]:
+    """A turn of all agents at the same time."""
+    ends = [""] * len(crew)
+
+    async def run(number: int) -> None:
+        ends[number] = await turn(prompt(crew[number]))
+
+    async def main() -> None:
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                for number in range(len(crew)):
+                    group.start_soon(run, number)
+
+    anyio.run(main)
+    return ends
+
+
+limits = st.builds(
+    Limits,
+    turns=st.integers(0, 15),
+    tokens=st.sampled_from((0, 3_000, 20_000, 100_000)),
+    dollars=st.sampled_from((0.0, 0.05, 0.2, 1.0, 3.0)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), limits), min_size=1, max_size=6), st.integers())
+def test_no_limit_is_passed_in_any_tree_of_agents(
+    tmp_path_factory: pytest.TempPathFactory, tree: list[tuple[int, Limits]], seed: int
+) -> None:
+    chance, folder = random.Random(seed), tmp_path_factory.getbasetemp()
+    purses = [Purse(tree[0][1])]
+    for above, own in tree[1:]:
+        purses.append(purses[above % len(purses)].child(own))
+    crew = [dear(folder, purse=purse, output=4_000) for purse in purses]
+    models = [Dear(one.session, chance, calls=chance.randint(1, 6)) for one in crew]
+    for one, model in zip(crew, models, strict=True):
+        one.model = model
+        one.purse.begin(one.clock())
+    ends = run_all(crew)
+    for one, model, end in zip(crew, models, ends, strict=True):
+        below = [other for other in crew if within(other.purse, one.purse)]
+        used = Amount(
+            sum(len(facts(other, Sent)) for other in below),
+            sum(other.session.usage.context for other in below),
+            sum(other.session.dollars for other in below),
+        )
+        most = one.purse.limits
+        assert used.tokens <= (most.tokens or used.tokens)
+        assert used.dollars <= (most.dollars or used.dollars) + 1e-9
+        assert used.turns <= (most.turns or used.turns)
+        assert one.purse.held == Amount(0, 0, pytest.approx(0.0))
+        assert (end == "end") == (model.left == 0)
+        assert end in ("end", "turns", "budget")
+
+
+def within(purse: Purse | None, top: Purse) -> bool:
+    return purse is not None and (purse is top or within(purse.parent, top))
