@@ -11,16 +11,18 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session, lab
-from travois.engine.compaction import compact, prepare
+from travois.engine.compaction import PROMPT, compact, prepare
 from travois.engine.ports import Event, Warned
 from travois.kernel.blocks import Media, Text, words
-from travois.kernel.facts import Assistant, Compacted, Entry, Failed, Finished, User
+from travois.kernel.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
 from travois.kernel.tokens import context_tokens, fact_tokens, ratio, stop_at
 from travois.lab import Prompt, Reply, call, text, thinking
 
 OPUS = "anthropic/claude-opus-5-5"
 LOCAL = "openai/lab-model"
 FILES = 12
+ASIDE = PROMPT.read_text("utf-8")[:60]
+"""How a request begins that asks for a summary beside the conversation."""
 RULE = "Never rename the column total_7919."
 BOTH = pytest.mark.parametrize("model", [OPUS, LOCAL])
 QUICK = '{"retry":{"attempts":2,"maxWait":0.05},"timeouts":{"idle":0.5,"firstByte":1,"local":0.5}}'
@@ -28,6 +30,8 @@ QUICK = '{"retry":{"attempts":2,"maxWait":0.05},"timeouts":{"idle":0.5,"firstByt
 
 def works(prompt: Prompt, state: dict[str, object]) -> list[dict[str, Any]]:
     """Thinks and reads all the files, says that it is done, and from then on that all is well."""
+    if ASIDE in prompt.last_text:
+        return [text("So far all is well.")]
     done = state["done"] = int(str(state.get("done", -1))) + 1
     if done >= FILES:
         return [text("done" if done == FILES else "ok")]
@@ -78,9 +82,8 @@ class Stage:
     def answers(self, said: str | tuple[Any, ...] = "still there?", **changes: Any) -> None:
         """The next message is answered in at most three calls, and so is the one after it."""
         for words_ in (said, "and then?"):
-            before = len(self.api.ledger)
             assert self.say(words_, **changes) == "ok"
-            assert len(self.api.ledger) - before <= 3
+            assert len(self.facts(Sent)) <= 3
             changes = {}
         assert RULE in "\n".join(words(item.fact.content) for item in self.view.items)
 
@@ -258,9 +261,9 @@ def test_a_summary_that_is_none_is_thrown_away(
     options: Options, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     def sums(prompt: Prompt, state: dict[str, object]) -> list[dict[str, Any]]:
-        asked = state.get("done") == FILES and not prompt.last_text.endswith("there?")
-        plain = works(prompt, state)
-        return plain if not asked else [text(said)] if said else []
+        if ASIDE not in prompt.last_text:
+            return works(prompt, state)
+        return [text(said)] if said else []
 
     with lab.server(sums) as api:
         stage = begun(api, options, monkeypatch)
