@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from random import random
 
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import fencing, hooking, posting, rights
+from travois.app import crew, fencing, hooking, posting, rights
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
 from travois.app.posting import Office
+from travois.context.kinds import Kind
 from travois.engine.agent import Agent, Patience, World
 from travois.engine.briefing import again
 from travois.engine.judged import hiding
@@ -32,9 +34,11 @@ from travois.host.readcache import ReadCache
 from travois.host.transport import transport
 from travois.host.web import HttpxWeb
 from travois.kernel.models import Model as Card
+from travois.kernel.models import Price
 from travois.kernel.purse import Amount, Limits, Purse
+from travois.policy.judge import Guard
 from travois.policy.secrets import secrets
-from travois.store import foreign, trust
+from travois.store import agents, foreign, trust
 from travois.store import home as homes
 from travois.store import project as projects
 from travois.store.blobs import Blobs
@@ -103,12 +107,10 @@ async def gather(
         session = Session(opened.log, secrets=secrets(os.environ.items()))
         card = _card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=person is not None, spill=opened.spill)
-        guard = rights.guard(
-            loaded, place.cwd, own=str(place.home.path), readable=(str(opened.spill),)
-        )
-        if fence.bounds is not None:
-            guard = msgspec.structs.replace(guard, scratch=fence.bounds.temp)
-        tools, asked = _tools(loaded), loaded.settings
+        guard = _guard(place, loaded, spill=opened.spill, fence=fence)
+        kinds, flaws = _kinds(place, loaded, options)
+        tools, asked = crew.described(_tools(loaded), kinds), loaded.settings
+        crew.recover(session, opened)
         settle(session, place, card=card, tools=tuple(tools.values()), options=options)
         given, key_source = model, "none"
         if model is None:
@@ -141,12 +143,20 @@ async def gather(
             *((fence.line,) if fence.line else ()),
             *loaded.notices,
             *unusable,
+            *_unpriced(asked, card),
+            *flaws,
             *rights.remarks(loaded, place.cwd),
             *damage(opened.log),
         )
         kept = stack.pop_all()
         serve = _serving(given, loaded, kept, session=session)
+        crew.Yard(place, opened.log.folder, kinds, serve).enlist(agent)
         return Crew(opened.id, agent, key_source, notices, kept, serve, office)
+
+
+def _guard(place: Place, loaded: Loaded, *, spill: Path, fence: fencing.Fence) -> Guard:
+    guard = rights.guard(loaded, place.cwd, own=str(place.home.path), readable=(str(spill),))
+    return replace(guard, scratch=fence.bounds.temp) if fence.bounds is not None else guard
 
 
 def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> None:
@@ -273,6 +283,26 @@ def _purse(asked: Settings, session: Session) -> Purse:
     return Purse(limits, spent=spent)
 
 
+def _kinds(
+    place: Place, loaded: Loaded, options: Options
+) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    return agents.kinds(
+        place.home,
+        place.project.root,
+        place.cwd,
+        trusted=loaded.trust == "trusted",
+        given=options.agents,
+        levels=levels(options.sources),
+    )
+
+
+def _unpriced(asked: Settings, card: Card) -> tuple[str, ...]:
+    """Say so where money cannot be counted."""
+    if not asked.max_budget_usd or card.price != Price():
+        return ()
+    return (f"no price of {card.name} is known, so maxBudgetUsd cannot hold; maxTokens can",)
+
+
 def _tools(loaded: Loaded) -> dict[str, AnyTool]:
     """All tools but those that are denied by name: what can never run need not be told."""
     denied = set(loaded.settings.permissions.deny)
@@ -291,13 +321,7 @@ def _world(
     settings = loaded.settings
     processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
     stack.push_async_callback(processes.aclose)
-
-    def keep(call: str, data: bytes) -> str:
-        spill.mkdir(mode=0o700, exist_ok=True)
-        path = spill / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in call)}.txt"
-        path.write_bytes(data)
-        return str(path)
-
+    keep = partial(crew.keep, spill)
     blobs = Blobs(place.home.blobs)
     files = ReadCache(DiskFiles())
     return World(place.cwd, files, processes, HttpxWeb(), blobs, keep, kept=str(spill))

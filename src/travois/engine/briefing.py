@@ -27,9 +27,10 @@ KINDS: dict[str, Kind] = {"Managed": "Managed", "User": "User", "Local": "Local"
 
 async def brief(agent: Agent) -> None:
     """Before a prompt, tell what is not as the model was told: at first, that is everything."""
-    if not any(said.origin == "human" for said in agent.inbox):
-        return
     view = agent.session.view
+    prompts = ("human", "task") if view.replied < 0 else ("human",)
+    if not any(said.origin in prompts for said in agent.inbox):
+        return
     if agent.around is not None and (note := updated(agent.around(), view.items)):
         agent.session.append(note)
     if agent.library is None:

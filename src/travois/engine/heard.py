@@ -24,6 +24,9 @@ class Around(msgspec.Struct, frozen=True):
     call: str = ""
     use: Use | None = None
     """The call as rules see it, for hooks with a condition."""
+    agent: str = ""
+    """The child that this is about; empty for the agent that a person talks to."""
+    kind: str = ""
 
 
 class Hooks(Protocol):

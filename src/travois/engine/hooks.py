@@ -42,7 +42,8 @@ async def fire(
     if agent.hooks is None:
         return SILENCE
     mode = agent.guard.mode
-    around = Around(_cwd(agent), MODES.get(mode, mode), call, use)
+    id, kind = (agent.birth.id, agent.birth.kind) if agent.birth else ("", "")
+    around = Around(_cwd(agent), MODES.get(mode, mode), call, use, agent=id, kind=kind)
     heard = await agent.hooks.fire(occasion, around, record=agent.session.append)
     for message in heard.messages:
         agent.session.emit(Warned(message))
@@ -106,7 +107,7 @@ async def sent_back(agent: Agent) -> bool:
     """Whether a hook sends the model back to work after its last word."""
     if agent.hooks is None or agent.session.view.replied < 0:
         return False
-    heard = await fire(agent, told.Stop(agent.sent_back > 0, _last_words(agent), (), ()))
+    heard = await fire(agent, _ending(agent))
     if not heard.block or heard.stop:
         return False
     if agent.sent_back >= STOPS:
@@ -115,6 +116,13 @@ async def sent_back(agent: Agent) -> bool:
     agent.sent_back += 1
     agent.session.append(User((Text(_bounded(agent, heard.block)),), origin="hook"))
     return True
+
+
+def _ending(agent: Agent) -> told.Stop | told.SubagentStop:
+    active, last, birth = agent.sent_back > 0, _last_words(agent), agent.birth
+    if birth is None:
+        return told.Stop(active, last, (), ())
+    return told.SubagentStop(birth.id, birth.kind, birth.log, active, last)
 
 
 async def notify(agent: Agent, kind: str, message: str) -> None:

@@ -102,6 +102,7 @@ class LocalHooks:
             "transcript_path": self._place.transcript,
             "cwd": around.cwd,
             "permission_mode": around.mode,
+            **({"agent_id": around.agent, "agent_type": around.kind} if around.agent else {}),
             **msgspec.to_builtins(occasion),
         }
         try:

@@ -114,6 +114,8 @@ class Spent(msgspec.Struct, frozen=True):
                 return replace(self, prices=(*self.prices, (entry.seq, old)))
             case Assistant() | Finished() as fact:
                 more = cost(fact.usage, self.price)
+                if isinstance(fact, Finished) and fact.dollars is not None:
+                    more = fact.dollars
                 return replace(self, usage=self.usage + fact.usage, dollars=self.dollars + more)
             case _:
                 return self

@@ -226,6 +226,8 @@ class Finished(Fact, frozen=True):
     id: str
     outcome: str
     usage: Usage = Usage()
+    dollars: float | None = None
+    """What that was in money, where it is known; else the present model's prices tell."""
     dollars: float = -1.0
     """What that was in money, where it is known; else the present model's prices tell."""
 

@@ -13,12 +13,14 @@ import msgspec
 
 from travois.kernel.blocks import Call, Opaque, Text, calls
 from travois.kernel.facts import (
+    AnyFact,
     Assistant,
     Cleared,
     Compacted,
     Entry,
     Epoch,
     Offloaded,
+    Opened,
     Restored,
     Result,
     Rewound,
@@ -59,6 +61,8 @@ class View(msgspec.Struct):
     """`moves` when the last request left: if it still stands, the prefix must too."""
     anchor: int = 0
     """How many pieces the last answered request had: the provider's cache ends there."""
+    branch: int = 0
+    """The entry with which a fork goes its own way: its siblings share all before it."""
     replied: int = -1
     """Where the last reply stands among the items."""
     counted: int = -1
@@ -95,7 +99,7 @@ class View(msgspec.Struct):
             case Restored() | Rewound() as fact:
                 self._restore(fact)
             case _:
-                pass
+                self._open(entry.fact)
 
     def _begin(self, epoch: Epoch, seq: int) -> None:
         old = self.epoch
@@ -111,7 +115,13 @@ class View(msgspec.Struct):
         """Let go of all thinking so far: it is bound to a history that no longer stands."""
         self.items = [_without_thinking(item) for item in self.items]
 
+    def _open(self, fact: AnyFact) -> None:
+        if isinstance(fact, Opened):
+            self.branch = -1 if fact.parent else 0
+
     def _say(self, item: Item) -> None:
+        if self.branch < 0 and isinstance(item.fact, User) and item.fact.origin == "task":
+            self.branch = item.seq
         (self.queued if self.open else self.items).append(item)
 
     def _reply(self, item: Item) -> None:

@@ -254,10 +254,11 @@ def _lineage(folder: Path) -> list[tuple[Path, int]]:
 
 
 def _elsewhere(folder: Path, id: str) -> Path:
-    """The folder of another session: beside this one, or in another project."""
+    """The folder of another session: around this one, beside it, or in another project."""
+    around = [path for path in folder.parents if path.name == id]
     beside = [folder.with_name(id)] if id == Path(id).name else []
     others: Iterable[Path] = folder.parent.parent.glob(f"*/{id}") if beside else ()
-    for path in (*beside, *others):
+    for path in (*around, *beside, *others):
         if (path / NAME).is_file():
             return path
     raise Fault(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from travois.engine.tool import AnyTool
-from travois.tools import edit, git, notebook, read, recall, search, shell, todo, web, write
+from travois.tools import agent, edit, git, notebook, read, recall, search, shell, todo, web, write
 
 TOOLS: tuple[AnyTool, ...] = (
     shell.BASH,
@@ -24,4 +24,6 @@ TOOLS: tuple[AnyTool, ...] = (
     todo.TODO,
     web.FETCH,
     recall.RECALL,
+    agent.AGENT,
+    agent.AGENT_STOP,
 )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
-from travois.engine.ports import Command, Completed, Env
+from travois.engine.ports import Command, Completed, Files, Processes
 from travois.engine.tool import Refusal
 from travois.tools.place import absolute
 
@@ -45,6 +46,19 @@ QUIET = {
 }
 
 
+class Where(Protocol):
+    """As much of the world as git needs."""
+
+    @property
+    def cwd(self) -> str: ...
+
+    @property
+    def files(self) -> Files: ...
+
+    @property
+    def processes(self) -> Processes: ...
+
+
 class Repository(msgspec.Struct, frozen=True):
     """Where the repository is, and the filters that its own configuration names."""
 
@@ -62,7 +76,7 @@ class Repository(msgspec.Struct, frozen=True):
         return QUIET | named
 
 
-async def find(env: Env) -> Repository:
+async def find(env: Where) -> Repository:
     """The repository around the working folder; refused if it claims files beyond its own."""
     words = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
     found = _answer(env, await _run(env, words, QUIET)).output.joined().split(b"\n")
@@ -72,12 +86,12 @@ async def find(env: Env) -> Repository:
     return Repository(top, folder, await _filters(env))
 
 
-async def ask(env: Env, repo: Repository, words: Sequence[str]) -> Completed:
+async def ask(env: Where, repo: Repository, words: Sequence[str]) -> Completed:
     """Run one git command that only reads; refused with git's reason if it fails."""
     return _answer(env, await _run(env, words, repo.env()))
 
 
-def within(env: Env, repo: Repository, paths: Sequence[str]) -> tuple[str, ...]:
+def within(env: Where, repo: Repository, paths: Sequence[str]) -> tuple[str, ...]:
     """The paths in full, if they lie in the repository: `git diff` would compare any two others."""
     for path in paths:
         full = absolute(path, env.cwd)
@@ -93,7 +107,7 @@ def text(done: Completed) -> str:
     return whole.decode(errors="replace")
 
 
-async def _filters(env: Env) -> tuple[str, ...]:
+async def _filters(env: Where) -> tuple[str, ...]:
     """The names of the filters that the user has not set up for all repositories."""
     pattern = r"^filter\..*\.(clean|smudge|process)$"
     words = ("config", "--null", "--show-scope", "--name-only", "--get-regexp", pattern)
@@ -105,14 +119,14 @@ async def _filters(env: Env) -> tuple[str, ...]:
     return tuple(sorted({key.partition(".")[2].rpartition(".")[0] for key in keys}))
 
 
-async def _run(env: Env, words: Sequence[str], added: dict[str, str]) -> Completed:
+async def _run(env: Where, words: Sequence[str], added: dict[str, str]) -> Completed:
     if any("\0" in word for word in words):
         raise Refusal("The arguments hold a NUL character; leave it out.")
     command = Command((*HARMLESS, *words), cwd=env.cwd, env=added, keep=KEEP, stderr="apart")
     return await env.processes.run(command, timeout=SECONDS)
 
 
-def _answer(env: Env, done: Completed) -> Completed:
+def _answer(env: Where, done: Completed) -> Completed:
     if done.timed_out:
         raise Refusal(f"git took more than {SECONDS:g} s; ask for less.")
     if done.status == 0:

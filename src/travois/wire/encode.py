@@ -40,7 +40,7 @@ class Encoder:
         tape = self._tape
         if tape is None or not tape.holds(view):
             tape = Tape(_dialect(view.epoch, self._fetch), moves=view.moves)
-        tape.extend(view.items)
+        tape.extend(view.items, branch=view.branch)
         _keep_prefix(view, tape, before=self._tape)
         self._tape = tape
         return tape.request(view.anchor, edits=edits(view))
@@ -58,6 +58,7 @@ class Tape:
         self._marks = array("q")
         self._chains = bytearray(DIGEST)
         self._role = dialect.head.role
+        self._branch = 0
         self._said = _said(dialect)
         for piece in dialect.head.pieces:
             self._link(piece)
@@ -73,9 +74,11 @@ class Tape:
         known = max(0, min(view.seen, count) - 1)
         return all(map(is_, self._items[known:], view.items[known:count]))
 
-    def extend(self, items: list[Item]) -> None:
-        """Serialise what is new."""
+    def extend(self, items: list[Item], *, branch: int = 0) -> None:
+        """Serialise what is new; `branch` is the item before which forks are still the same."""
         for index in range(len(self._items), len(items)):
+            if items[index].seq == branch:
+                self._branch = len(self)
             pieces = list(self._dialect.pieces(items, index, before=self._role))
             for piece in pieces:
                 self._data += self._dialect.glue(self._role, piece.role)
@@ -94,7 +97,8 @@ class Tape:
         `edits` are further members of the body, which are no pieces: they change no prefix.
         """
         count, head = len(self), self._dialect.head
-        spots = sorted({self._mark(count), self._mark(anchor)} - {-1}) if head.marker else []
+        marks = {self._mark(place) for place in (count, anchor, self._branch)}
+        spots = sorted(marks - {-1}) if head.marker else []
         said = f"{self._said}{self.chain(count)}{spots}".encode() + edits
         return Request(
             path=head.path,

@@ -1,0 +1,178 @@
+"""The children of a session: which kinds there are, where their logs lie, where they work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.app import worktree
+from travois.app.opening import Found, Place
+from travois.context.kinds import FORK, Kind, listing, named, usable
+from travois.context.sources import baseline, updated
+from travois.engine.agent import Agent, Birth
+from travois.engine.children import Children
+from travois.engine.crew import Order
+from travois.engine.offspring import branch, offspring, point
+from travois.engine.ports import Model, Warned
+from travois.engine.report import STAYS, lost
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool
+from travois.host import catalog
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Changed, Entry, Epoch, Noted, Opened, User
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
+from travois.kernel.purse import Limits, Purse
+from travois.store.agent_memory import granted, memory
+from travois.store.agents import narrowed
+from travois.store.log import NAME, Log, history
+from travois.version import __version__
+
+FOLDER = "agents"
+COPY = "a copy of this conversation, which knows all that was said"
+
+
+class Yard(msgspec.Struct, frozen=True):
+    """What children need that only the program knows."""
+
+    place: Place
+    folder: Path
+    """That of the session."""
+    kinds: tuple[Kind, ...]
+    serve: Callable[[Card], Model]
+
+    def enlist(self, agent: Agent) -> None:
+        """Let an agent start others."""
+        found = {kind.name: kind.description for kind in self.kinds}
+        agent.agents = Children(agent, self.hire, {**found, FORK: COPY})
+
+    @asynccontextmanager
+    async def hire(self, parent: Agent, order: Order, id: str) -> AsyncGenerator[Agent]:
+        """A child with a log of its own below its parent's, ready for its first turn."""
+        kind = named(self.kinds, order.kind)
+        apart = order.worktree or (kind is not None and kind.worktree)
+        tree = await worktree.add(parent.world, f"{self.folder.name[:8]}-{id}") if apart else None
+        root = tree.root if tree else parent.world.root
+        opened = self._opened(parent, id, root=root, fork=kind is None)
+        with Log.create(home(self.folder, id), opened) as log:
+            session = Session(log, secrets=parent.session.secrets)
+            try:
+                birth = Birth(id, order.kind, str(log.folder / NAME), _depth(parent))
+                child = offspring(parent, session, birth, root=root)
+                _placed(child, order, tree)
+                if kind is None:
+                    _branched(child, moved=tree is not None)
+                else:
+                    self._settled(child, parent, kind)
+                yield child
+            finally:
+                if tree is not None and await tree.left():
+                    session.append(Noted(STAYS, ""))
+
+    def _opened(self, parent: Agent, id: str, *, root: str, fork: bool) -> Opened:
+        above = parent.birth.id if parent.birth else self.folder.name
+        return Opened(
+            session=id,
+            cwd=root,
+            project=self.place.project.key,
+            version=__version__,
+            parent=above if fork else "",
+            at=point(parent) if fork else 0,
+        )
+
+    def _settled(self, child: Agent, parent: Agent, kind: Kind) -> None:
+        """Give a child that shares nothing its own beginning, and what its kind may use."""
+        head, session = parent.session.view.epoch, child.session
+        assert head is not None
+        child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}
+        specs = tuple(spec for spec in head.tools if spec.name in child.tools)
+        session.append(Epoch(self._served(child, kind, head.model), kind.prompt, specs))
+        if child.around is not None:
+            session.append(baseline(child.around()))
+        child.guard = replace(child.guard, mode=narrowed(kind, child.guard.mode))
+        child.purse = Purse(Limits(turns=kind.max_turns))
+        child.library = child.library if kind.instructions else None
+        if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
+            child.guard = granted(child.guard, held)
+            session.append(User((Text(held.note),), origin="note"))
+        self.enlist(child)
+
+    def _served(self, child: Agent, kind: Kind, usual: Card) -> Card:
+        """The model of this kind, where it can be reached; else that of the parent."""
+        if not kind.model:
+            return usual
+        try:
+            card = catalog.resolve(kind.model, os.environ)
+            child.model = self.serve(card)
+        except Fault as fault:
+            child.session.emit(Warned(f"agent {kind.name} runs on {usual.name}: {fault.what}"))
+            return usual
+        return card
+
+
+def recover(session: Session, found: Found) -> None:
+    """Tell a session that goes on of children whose reports never came in."""
+    if session.owed:
+        read = partial(_entries, found.log.folder)
+        lost(session, read, keep=partial(keep, found.spill))
+
+
+def described(tools: Mapping[str, AnyTool], kinds: tuple[Kind, ...]) -> dict[str, AnyTool]:
+    """The tools, with the kinds of agents that there are in the description of theirs."""
+    if "Agent" not in tools:
+        return dict(tools)
+    tool = tools["Agent"]
+    text = f"{tool.description} Types:\n{listing(kinds)}\n- {FORK}: {COPY}"
+    return {**tools, "Agent": replace(tool, description=text)}
+
+
+def keep(folder: Path, call: str, data: bytes) -> str:
+    """Keep a large output in a session's folder; returns its path."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in call)}.txt"
+    path.write_bytes(data)
+    return str(path)
+
+
+def home(folder: Path, id: str) -> Path:
+    """The folder of a child of a session, below that of its parent."""
+    words = id.split(".")
+    for count in range(1, len(words) + 1):
+        folder = folder / FOLDER / ".".join(words[:count])
+    return folder
+
+
+def _entries(folder: Path, id: str) -> list[Entry]:
+    """What a child's log says; nothing if there is none."""
+    child = home(folder, id)
+    return list(history(child, [])) if (child / NAME).is_file() else []
+
+
+def _depth(parent: Agent) -> int:
+    return parent.birth.depth + 1 if parent.birth else 1
+
+
+def _placed(child: Agent, order: Order, tree: worktree.Worktree | None) -> None:
+    """Let a child work where it should, under the name that it was given."""
+    session, root = child.session, child.world.root
+    if order.name:
+        session.append(Changed("name", order.name))
+    if tree is not None:
+        session.append(Noted(STAYS, tree.note))
+        session.append(Changed("cwd", root))
+        child.keeper, child.guard = None, replace(child.guard, folders=(root,))
+
+
+def _branched(child: Agent, *, moved: bool) -> None:
+    """Let a fork begin; in another folder than its parent's, it is told so."""
+    session = child.session
+    branch(session)
+    around = child.around() if moved and child.around is not None else None
+    if around is not None and (note := updated(around, session.view.items)):
+        session.append(note)

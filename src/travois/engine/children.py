@@ -1,0 +1,213 @@
+"""Children: agents that an agent starts, waits for, hears of and stops.
+
+One in the foreground runs inside the call that asked for it; one in the background runs beside
+the conversation of its parent. Both end with it at the latest, and every end is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from msgspec.structs import replace
+
+from travois.context.mail import mail
+from travois.engine.agent import Agent
+from travois.engine.crew import Order, Report, State
+from travois.engine.dispatch import survived
+from travois.engine.hooks import fire
+from travois.engine.loop import turn
+from travois.engine.occasions import SubagentStart
+from travois.engine.offspring import Asking, Herald, directive, point
+from travois.engine.report import STATES, budget, deliver, fitted, note, report, spent
+from travois.engine.room import fitted as layers
+from travois.engine.room import limit
+from travois.engine.tool import Refusal
+from travois.kernel.blocks import Text
+from travois.kernel.facts import EndedWhy, Finished, Spawned, User
+from travois.kernel.purse import Limits, Purse
+from travois.kernel.view import open_calls
+
+HEAD_START = 10.0
+"""How many seconds forks of one reply wait at most for the first of them to be answered."""
+
+Hire = Callable[[Agent, Order, str], AbstractAsyncContextManager[Agent]]
+"""Makes a child of that id ready for its first turn, and puts everything away after its last."""
+
+
+class Child(msgspec.Struct):
+    """One child while it runs."""
+
+    id: str
+    order: Order
+    purse: Purse
+    scope: anyio.CancelScope
+    over: anyio.Event
+    agent: Agent | None = None
+    state: State = "stopped"
+    why: str = ""
+
+
+class Children:
+    """The agents that one agent has started; all that is known of them also stands in logs."""
+
+    def __init__(self, parent: Agent, hire: Hire, kinds: Mapping[str, str]) -> None:
+        self.kinds = kinds
+        self._parent = parent
+        self._hire = hire
+        self._running: dict[str, Child] = {}
+        self._reports: dict[str, Report] = {}
+        self._leads: dict[int, anyio.Event] = {}
+        """For each reply that asked for forks, whether the first of them is being answered."""
+        self._stirred = anyio.Event()
+        self._asking = anyio.Lock()
+
+    async def start(self, order: Order) -> Report:
+        """Start a child; gives its report when it has ended, or at once if in the background."""
+        parent = self._parent
+        if why := parent.purse.barren():
+            raise Refusal(f"No more agents can be started: {why}. Do this work yourself.")
+        number = len(parent.session.children) + 1
+        id = f"{parent.birth.id}.{number}" if parent.birth else f"a{number}"
+        purse = parent.purse.child(Limits(), whose=f"agent {id}")
+        child = Child(id, order, purse, anyio.CancelScope(), anyio.Event())
+        self._running[id], self._reports[id] = child, Report(id, "running", "")
+        parent.session.append(Spawned(id, order.kind, order.what, order.call))
+        if order.background and parent.background is not None:
+            parent.background(partial(self._beside, child))
+            return self._reports[id]
+        return await self._run(child)
+
+    def reports(self) -> Mapping[str, Report]:
+        """What is known of each child of this process, by id."""
+        return self._reports
+
+    async def stop(self, id: str) -> Report:
+        """Stop a child that runs; raises KeyError if there never was one."""
+        if child := self._running.get(id):
+            child.scope.cancel()
+            await child.over.wait()
+        return self._reports[id]
+
+    def tell(self, name: str, text: str, *, sender: str) -> bool:
+        """Put mail into the inbox of a child, by its name or id, or into our own (`parent`)."""
+        letter = mail(sender, text)
+        if name == "parent":
+            self._parent.inbox.append(letter)
+            self._stir()
+            return True
+        for child in self._running.values():
+            if child.agent is not None and name in (child.id, child.order.name):
+                child.agent.inbox.append(letter)
+                return True
+        return False
+
+    async def news(self) -> bool:
+        """Wait until something came in, or nobody works for us; whether something came in."""
+        while not self._parent.inbox and self._running:
+            await self._stirred.wait()
+        return bool(self._parent.inbox)
+
+    def _stir(self) -> None:
+        self._stirred.set()
+        self._stirred = anyio.Event()
+
+    async def _beside(self, child: Child) -> None:
+        """Run a child in the background; what it came to is told at the next safe boundary."""
+        over = await self._run(child)
+        self._parent.inbox.append(note(over))
+        self._stir()
+
+    async def _run(self, child: Child) -> Report:
+        """Run a child to its end, whatever that is."""
+        try:
+            with child.scope:
+                if broken := await survived(self._parent, partial(self._live, child)):
+                    child.state, child.why = "failed", broken
+        except anyio.get_cancelled_exc_class():
+            deliver(self._parent.session, self._conclude(child), call=child.order.call)
+            raise
+        return self._conclude(child)
+
+    async def _live(self, child: Child) -> None:
+        parent, order = self._parent, child.order
+        async with self._led(order) as lead, self._hire(parent, order, child.id) as agent:
+            child.agent, agent.above = agent, self
+            agent.person = Asking(parent, order, self._asking)
+            agent.purse = replace(child.purse, limits=agent.purse.limits)
+            agent.model = Herald(agent.model, lead) if lead else agent.model
+            await fire(agent, SubagentStart(child.id, order.kind))
+            agent.inbox.append(User((Text(directive(order)),), origin="task"))
+            child.state = STATES.get(await work(agent), "failed")
+
+    @asynccontextmanager
+    async def _led(self, order: Order) -> AsyncGenerator[anyio.Event | None]:
+        """Let the first fork of a reply go ahead, so that the others read what it had cached."""
+        if order.kind != "fork":
+            yield None
+            return
+        reply = point(self._parent)
+        if (first := self._leads.get(reply)) is not None:
+            with anyio.move_on_after(HEAD_START):
+                await first.wait()
+            yield None
+            return
+        lead = self._leads[reply] = anyio.Event()
+        try:
+            yield lead
+        finally:
+            lead.set()
+
+    def _conclude(self, child: Child) -> Report:
+        """Write down that a child has ended, and what it cost: also while we are cancelled."""
+        entries = child.agent.session.history() if child.agent else []
+        cost = spent(entries)
+        over = report(child.id, entries, state=child.state, why=child.why)
+        self._parent.session.append(Finished(child.id, child.state, cost.usage, cost.dollars))
+        self._reports[child.id] = over
+        del self._running[child.id]
+        child.over.set()
+        self._stir()
+        return replace(over, text=self._shown(over))
+
+    def _shown(self, over: Report) -> str:
+        """As much of a report as the parent has room for; the rest by reference."""
+        parent, view = self._parent, self._parent.session.view
+        beside = sum(child.order.background for child in self._running.values())
+        tokens = budget(
+            view,
+            parent.inbox,
+            limit=limit(parent),
+            layers=layers(parent),
+            among=len(open_calls(view)) + beside + 1,
+        )
+        keep = partial(parent.world.spill, f"{over.id}-report")
+        return fitted(
+            over.text, tokens=tokens, keep=keep, nonce=f"{int(parent.chance() * 0xFFFFFF):06x}"
+        )
+
+
+async def work(agent: Agent) -> EndedWhy:
+    """Run turns until the last word is the model's and nobody works for it any more."""
+    why: EndedWhy = "crashed"
+    try:
+        async with anyio.create_task_group() as group:
+            agent.background = partial(_begin, group)
+            why = await turn(agent)
+            while why == "end" and agent.agents is not None and await agent.agents.news():
+                why = await turn(agent)
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as broken:  # a fault stays the same, alone or in company
+        raise broken.exceptions[0] from broken
+    return why
+
+
+def _begin(group: TaskGroup, job: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await job()
+
+    group.start_soon(run)

@@ -1,0 +1,121 @@
+"""How a child comes to be: out of its parent, with a log of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import anyio
+from msgspec.structs import replace
+
+from travois.engine.agent import Agent, Birth
+from travois.engine.briefing import again
+from travois.engine.crew import Order
+from travois.engine.ports import Answer, Model, Question
+from travois.engine.session import Session
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Asked, Changed, Result
+from travois.kernel.purse import Purse
+from travois.kernel.view import open_calls
+from travois.wire.pieces import Request
+from travois.wire.replies import Reply, StreamDelta
+
+FORK = Path(__file__).parent.parent / "context" / "prompts" / "fork.md"
+FORKED = "fork"
+"""The state of a session that is a fork: it starts no agents."""
+PLACEHOLDER = "This call is not answered here: whoever it concerns answers it elsewhere."
+"""The result of every call that was open where a fork began: the same in all forks of a reply."""
+UNASKED = (
+    "it runs in the background, where nobody is asked; "
+    "start it in the foreground, or the user can allow it with a rule"
+)
+
+
+def point(parent: Agent) -> int:
+    """The entry of the parent's log that a fork begins after: the same for all of one reply."""
+    session = parent.session
+    if session.view.open:
+        return session.view.items[session.view.replied].seq
+    return session.last.seq if session.last else 0
+
+
+def branch(session: Session) -> None:
+    """Answer what was open where a fork began, and say that it is one."""
+    for call in open_calls(session.view):
+        session.append(Result(call.id, (Text(PLACEHOLDER),)))
+    session.append(Changed(FORKED, "yes"))
+
+
+def directive(order: Order) -> str:
+    """What a child is told to do."""
+    if order.kind != "fork":
+        return order.prompt
+    return FORK.read_text("utf-8").strip().replace("{prompt}", order.prompt)
+
+
+def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Agent:
+    """A child with the world, rules and person of its parent, and a conversation of its own."""
+
+    def spill(call: str, data: bytes) -> str:
+        return parent.world.spill(f"{birth.id}-{call}", data)
+
+    child = replace(
+        parent,
+        session=session,
+        encoder=parent.encoder.fork(),
+        world=replace(parent.world, root=root, spill=spill),
+        background=None,
+        agents=None,
+        birth=birth,
+        purse=Purse(),
+        halt="",
+        sent_back=0,
+        kept=-1,
+        inbox=deque(),
+        post=tuple,
+    )
+    if (around := parent.around) is not None:
+        child.around = lambda: replace(around(), cwd=session.state.get("cwd", root))
+    child.baseline = lambda: again(child)
+    return child
+
+
+class Asking:
+    """The person, as a child reaches them: one question at a time, and they see who asks."""
+
+    def __init__(self, parent: Agent, order: Order, lock: anyio.Lock) -> None:
+        self._parent = parent
+        self._order = order
+        self._lock = lock
+
+    async def decide(self, question: Question) -> Answer:
+        """Ask through the parent, on whose screen the question is shown."""
+        if self._order.background:
+            return Answer(allow=False, reason=f"{question.because}, and {UNASKED}")
+        summary = f"[{self._order.what}] {question.summary}"
+        async with self._lock:
+            self._parent.session.append(Asked(question.call, summary, question.digest))
+            return await self._parent.person.decide(replace(question, summary=summary))
+
+
+class Herald:
+    """A model that tells when its first answer has begun: from then on its cache can be read."""
+
+    def __init__(self, model: Model, begun: anyio.Event) -> None:
+        self._model = model
+        self._begun = begun
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
+        """Send the request, and listen."""
+        async with self._model.stream(request) as stream, aclosing(self._heard(stream)) as heard:
+            yield heard
+
+    async def _heard(
+        self, stream: AsyncIterator[StreamDelta | Reply]
+    ) -> AsyncGenerator[StreamDelta | Reply]:
+        async for event in stream:
+            self._begun.set()
+            yield event

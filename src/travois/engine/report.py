@@ -1,0 +1,192 @@
+"""What a parent learns of a child: its last words, or what it had found when it ended otherwise.
+
+Everything is told from the child's own log, so it can be told of one that died as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from travois.context.layers import Layers
+from travois.context.offload import preview
+from travois.engine.crew import Report, State
+from travois.engine.session import Session
+from travois.kernel.audit import Spent
+from travois.kernel.blocks import Call, Text, calls, words
+from travois.kernel.facts import (
+    Assistant,
+    Ended,
+    EndedWhy,
+    Entry,
+    Finished,
+    Noted,
+    Opened,
+    Result,
+    Spawned,
+    User,
+)
+from travois.kernel.tokens import compact_at, context_tokens, estimate, fact_tokens
+from travois.kernel.view import View, open_calls
+
+FINDINGS = 3
+"""How many of its last words stand for those that a child did not come to."""
+LISTED = 40
+"""How many changed files are named."""
+ARGUMENTS = 200
+LEAST = 500
+"""A report has so many tokens even where many come in, if the window is not too small for it."""
+DIED = "the program died while it ran"
+LAYERS = Layers()
+STAYS = "stays"
+"""The note in a child's log of what it leaves behind."""
+STATES: dict[EndedWhy, State] = {
+    "end": "done",
+    "aborted": "stopped",
+    "turns": "limit",
+    "budget": "limit",
+}
+"""What the end of its last turn means for a child; anything else is a failure."""
+
+
+def report(
+    id: str, entries: Iterable[Entry], *, state: State | None = None, why: str = ""
+) -> Report:
+    """What a child came to, told by its log; `state` is known better than the log tells."""
+    told = list(entries)
+    own = _own(told)
+    ended = next((e.fact for e in reversed(own) if isinstance(e.fact, Ended)), None)
+    state = state or (STATES.get(ended.why, "failed") if ended else "lost")
+    why = why or (ended.detail if ended else "")
+    files = changed(own)
+    texts = [text for e in own if isinstance(e.fact, Assistant) and (text := _said(e.fact))]
+    parts = [texts[-1]] if state == "done" and texts else _partial(own, texts, state, why)
+    parts += [e.fact.text for e in own if isinstance(e.fact, Noted) and e.fact.what == STAYS]
+    parts += [f"Files changed: {_listed(files)}"] if files else []
+    return Report(id, state, "\n\n".join(parts), files, spent(told).usage)
+
+
+def changed(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """The files that were changed in these entries, the last one first."""
+    from travois.context.ledger import fold
+
+    return tuple(file.path for file in fold(entries).files if file.state != "read")
+
+
+def spent(entries: Iterable[Entry]) -> Spent:
+    """What a session has cost since it branched off."""
+    total = Spent()
+    for entry in entries:
+        total = total.after(entry)
+    return total
+
+
+def budget(view: View, waiting: Iterable[User], *, limit: int, layers: Layers, among: int) -> int:
+    """How many tokens the next of so many reports may take: its share of what is free.
+
+    Half of the window stays free for what the reports lead to.
+    """
+    held = [item.fact for item in view.open.values() if item is not None]
+    beside = sum(map(fact_tokens, (*held, *(item.fact for item in view.queued), *waiting)))
+    since = sum(fact_tokens(item.fact) for item in view.items[view.replied + 1 :])
+    free = (limit - context_tokens(view) - beside) // 2
+    left = min(free, layers.reply - since - beside) // max(1, among)
+    return max(min(LEAST, limit // (4 * max(1, among))), min(layers.result, left))
+
+
+def fitted(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) -> str:
+    """The text if it is short enough, else its two ends and where all of it can be read."""
+    if estimate(text) <= tokens:
+        return text
+    return preview(text, path=keep(text.encode(errors="replace")), tokens=tokens, nonce=nonce)
+
+
+def _own(entries: list[Entry]) -> list[Entry]:
+    """What is the child's alone: a fork begins with all that its parent said."""
+    first = max((n for n, e in enumerate(entries) if isinstance(e.fact, Opened)), default=0)
+    return entries[first:]
+
+
+def _partial(own: list[Entry], texts: list[str], state: State, why: str) -> list[str]:
+    """What there is instead of last words."""
+    ended = "It said nothing" if state == "done" else f"It did not come to its end ({state}"
+    parts = [f"{ended}{': ' + why if why else ''}{'' if state == 'done' else ')'}. Partial result:"]
+    parts += texts[-FINDINGS:] or ["(no findings)"]
+    doing = _doing(own)
+    return [*parts, f"Its last calls: {doing}"] if doing else parts
+
+
+def _doing(own: list[Entry]) -> str:
+    """The calls of its last reply that asked for any, and which of them had no result."""
+    asked = (calls(e.fact.content) for e in reversed(own) if isinstance(e.fact, Assistant))
+    last = next((found for found in asked if found), ())
+    done = {e.fact.call for e in own if isinstance(e.fact, Result) and not e.fact.error}
+    return "; ".join(_call(call, finished=call.id in done) for call in last)
+
+
+def _call(call: Call, *, finished: bool) -> str:
+    args = call.args if len(call.args) <= ARGUMENTS else f"{call.args[:ARGUMENTS]} …"
+    return f"{call.name} {args}" + ("" if finished else " (unfinished)")
+
+
+def _said(reply: Assistant) -> str:
+    return words(reply.content).strip()
+
+
+def _listed(files: tuple[str, ...]) -> str:
+    more = f" and {len(files) - LISTED} more" if len(files) > LISTED else ""
+    return ", ".join(files[:LISTED]) + more
+
+
+def note(report: Report) -> User:
+    """A report as the model hears of it at a safe boundary."""
+    return User(_told(report), origin="task", mail=report.id)
+
+
+def deliver(session: Session, report: Report, *, call: str) -> None:
+    """Put a report on file at once: as the result of the call that waits for it, or as a note."""
+    if any(waiting.id == call for waiting in open_calls(session.view)):
+        session.append(Result(call, _told(report), error=True))
+    else:
+        session.append(note(report))
+
+
+def lost(
+    session: Session,
+    read: Callable[[str], list[Entry]],
+    *,
+    keep: Callable[[str, bytes], str],
+    layers: Layers = LAYERS,
+) -> None:
+    """After a crash, tell of the children whose reports never came in what they had done."""
+    owed, epoch = list(session.owed.values()), session.view.epoch
+    for number, spawned in enumerate(owed):
+        entries = read(spawned.id)
+        if spawned.id in session.running:
+            cost = spent(entries)
+            session.append(Finished(spawned.id, "lost", cost.usage, cost.dollars))
+        if not entries or epoch is None:
+            continue
+        tokens = budget(
+            session.view, (), limit=compact_at(epoch.model), layers=layers, among=len(owed) - number
+        )
+        over = _fallen(spawned.id, entries, read)
+        text = fitted(over.text, tokens=tokens, keep=partial(keep, f"{over.id}-report"), nonce="")
+        deliver(session, replace(over, text=text), call=spawned.call)
+
+
+def _fallen(id: str, entries: list[Entry], read: Callable[[str], list[Entry]]) -> Report:
+    """What a child that died with us had done, and those that worked for it."""
+    ended = next((e.fact for e in reversed(_own(entries)) if isinstance(e.fact, Ended)), None)
+    over = report(id, entries, state=None if ended else "lost", why="" if ended else DIED)
+    facts = [entry.fact for entry in _own(entries)]
+    gone = {fact.id for fact in facts if isinstance(fact, Finished)}
+    below = (fact.id for fact in facts if isinstance(fact, Spawned) and fact.id not in gone)
+    texts = (f"Its agent {each}: {_fallen(each, read(each), read).text}" for each in below)
+    return replace(over, text="\n\n".join((over.text, *texts)))
+
+
+def _told(report: Report) -> tuple[Text, ...]:
+    return (Text(f"[agent {report.id}: {report.state}]\n{report.text}"),)

@@ -1,0 +1,119 @@
+"""Agent and AgentStop: work that another agent does, here or beside the conversation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from travois.engine.crew import Agents, Order, Report
+from travois.engine.offspring import FORKED
+from travois.engine.ports import Env
+from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.kernel.blocks import Text
+from travois.policy.access import Access
+
+A_FORK = (
+    "You are a fork of a conversation, and forks start no agents. Do this part yourself, or say in "
+    "your last words that it is left to do."
+)
+STARTED = "Started in the background as agent {id}. Its report comes by itself: go on meanwhile."
+GENERAL = "general"
+
+
+class AgentArgs(msgspec.Struct, frozen=True):
+    """What to have done, and by whom."""
+
+    description: Annotated[str, msgspec.Meta(description="the task in 3 to 5 words")]
+    prompt: Annotated[str, msgspec.Meta(description="all it must know, and what to report")]
+    subagent_type: str = GENERAL
+    run_in_background: bool = False
+    name: Annotated[str, msgspec.Meta(description="to send it messages")] = ""
+    isolation: Literal["none", "worktree"] = "none"
+
+
+class StopArgs(msgspec.Struct, frozen=True):
+    """Which agent to stop."""
+
+    agent_id: str
+
+
+async def _start(args: AgentArgs, env: Env, call: str) -> Outcome:
+    agents = _agents(env)
+    order = Order(
+        prompt=args.prompt,
+        what=args.description,
+        kind=_kind(agents, args.subagent_type),
+        name=args.name,
+        background=args.run_in_background,
+        worktree=args.isolation == "worktree",
+        call=call,
+    )
+    report = await agents.start(order)
+    if report.state == "running":
+        return said(STARTED.format(id=report.id), detail=_detail(report))
+    return Outcome(
+        (Text(f"[agent {report.id}: {report.state}]\n{report.text}"),),
+        error=report.state == "failed",
+        detail=_detail(report),
+    )
+
+
+async def _stop(args: StopArgs, env: Env, call: str) -> Outcome:
+    agents = _agents(env)
+    if args.agent_id not in agents.reports():
+        raise Refusal(f"There is no agent {args.agent_id!r}. There are: {_known(agents)}.")
+    before = agents.reports()[args.agent_id].state
+    if before != "running":
+        return said(f"Agent {args.agent_id} had ended already ({before}).")
+    await agents.stop(args.agent_id)
+    return said(f"Stopped agent {args.agent_id}. What it had found comes as its report.")
+
+
+def _agents(env: Env) -> Agents:
+    if env.state.get(FORKED):
+        raise Refusal(A_FORK)
+    if env.agents is None:
+        raise Refusal("No agents can be started here. Do the work yourself.")
+    return env.agents
+
+
+def _kind(agents: Agents, wanted: str) -> str:
+    """The type that is meant, however it is spelt."""
+    spelt = wanted.strip().casefold().removesuffix("-purpose") or GENERAL
+    for name in agents.kinds:
+        if name.casefold() in (wanted.strip().casefold(), spelt):
+            return name
+    raise Refusal(f"There is no agent type {wanted!r}. There are: {', '.join(agents.kinds)}.")
+
+
+def _known(agents: Agents) -> str:
+    return ", ".join(f"{id} ({report.state})" for id, report in agents.reports().items()) or "none"
+
+
+def _detail(report: Report) -> str:
+    usage = msgspec.to_builtins(report.usage)
+    told = {"agentId": report.id, "status": report.state, "files": report.files, "usage": usage}
+    return msgspec.json.encode(told).decode()
+
+
+AGENT = Tool(
+    name="Agent",
+    description=(
+        "Let another agent do a task and report. It knows only what the prompt says; type fork is "
+        "a copy of this conversation that knows all of it. Calls in one reply run side by side."
+    ),
+    args=AgentArgs,
+    access=lambda args, here: (Access("spawn", args.subagent_type or GENERAL),),
+    run=_start,
+    summary=lambda args: f"Start agent ({args.subagent_type}): {args.description}",
+)
+
+AGENT_STOP = Tool(
+    name="AgentStop",
+    description="Stop an agent that runs in the background.",
+    args=StopArgs,
+    access=lambda args, here: (),
+    run=_stop,
+    summary=lambda args: f"Stop agent {args.agent_id}",
+)
