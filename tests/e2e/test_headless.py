@@ -183,8 +183,8 @@ def test_the_budget_is_kept_before_the_next_request(program: Program) -> None:
     }
     with lab.server([step]) as api:
         program.url = api.url
-        done = program.ask("go", "--max-budget-usd", "0.9", "--output-format", "json")
-        assert len(api.ledger) == 3  # 0.4 dollars each
+        done = program.ask("go", "--max-budget-usd", "1.1", "--output-format", "json")
+        assert len(api.ledger) == 2  # 0.4 dollars each; a third would pass the budget
     assert (done.code, done.result["subtype"]) == (1, "error_max_budget_usd")
 
 
