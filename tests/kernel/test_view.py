@@ -122,9 +122,18 @@ def test_a_local_clear_shows_its_text_and_moves_the_prefix() -> None:
 
 def test_a_servers_clear_leaves_our_history_as_it_is() -> None:
     facts = (EPOCH, user("go"), reply("", "a", thought="hm"), result("a"))
-    view = seen(*facts, Cleared(("a",), "gone", "server"))
-    assert (view.items, view.moves) == (seen(*facts).items, seen(*facts).moves)
+    view = seen(*facts, Cleared(("a",), "see a.txt", "server"))
+    assert (view.items[:-1], view.moves) == (seen(*facts).items, seen(*facts).moves)
+    assert view.items[-1].fact == user("see a.txt", origin="note")
     assert view.cleared == ("a",)
+
+
+def test_what_goes_with_a_providers_own_summary_is_told_at_the_tail() -> None:
+    block = Opaque("anthropic", "compaction", "{}", "sum")
+    facts = (EPOCH, user("go"), reply("", "a", thought="hm"), result("a"), reply("", "b"))
+    told = Compacted(2, 4, (block, Text("files: x.txt")), "provider")
+    view = seen(*facts, result("b"), told)
+    assert shown(view) == ["model: <sum>", "model: b?", "b = result of b", "user: files: x.txt"]
 
 
 def test_compaction_names_its_span_by_identity() -> None:

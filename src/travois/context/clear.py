@@ -89,11 +89,12 @@ def clearable(name: str) -> bool:
 def pays(view: View, found: Clearing, *, now: Now) -> bool:
     """Whether writing all after the first cleared result anew is won back before it moves anyway.
 
-    A session is taken to last as long again as it has lasted, but a compaction ends what is won.
+    A session is taken to last as long again as it has lasted; but the compaction that would come
+    without this frees more, so nothing is won beyond it.
     """
     replies = sum(isinstance(item.fact, Assistant) for item in view.items)
     growth = max(1.0, now.size / max(1, replies))
-    left = min(replies, (now.limit - now.size + found.freed) / growth)
+    left = min(replies, (now.limit - now.size) / growth)
     tail = _after(view.items, found.calls[0]) - found.freed
     return left >= (now.write - now.read) * tail / (now.read * found.freed)
 

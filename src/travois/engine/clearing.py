@@ -6,8 +6,8 @@ from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.engine.recover import drop_media
 from travois.engine.room import cold, limit, model
-from travois.kernel.blocks import Text, calls, words
-from travois.kernel.facts import Assistant, Changed, Cleared, Offloaded, Result, User
+from travois.kernel.blocks import calls, words
+from travois.kernel.facts import Assistant, Changed, Cleared, Offloaded, Result
 from travois.kernel.tokens import context_tokens, warn_at
 from travois.wire.edits import left_out
 from travois.wire.replies import Reply
@@ -102,5 +102,4 @@ def _leave_out(agent: Agent, paths: dict[str, str]) -> None:
     briefs = {call: " ".join(asked[call].args.split())[:80] for call in newest}
     lines = [f"- {asked[call].name} {briefs[call]}: {paths[call]}" for call in newest]
     told = NOTE.format(tools=tools, folder=agent.world.kept)
-    agent.session.append(Cleared(tuple(paths), "", where="server"))
-    agent.session.append(User((Text("\n".join((told, *lines))),), origin="note"))
+    agent.session.append(Cleared(tuple(paths), "\n".join((told, *lines)), where="server"))

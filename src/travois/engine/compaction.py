@@ -56,10 +56,10 @@ async def compact(
         _decline(agent)
         return None
     fact = replace(fact, seconds=max(0.0, agent.clock() - began), limit=limit(agent))
-    told, fact = words(fact.summary), await record(agent, fact)
+    fact = await record(agent, fact)
     agent.session.emit(Warned(receipt(fact)))
     await reloaded(agent)
-    await fire(agent, PostCompact(why, told))
+    await fire(agent, PostCompact(why, words(fact.summary)))
     await fire(agent, SessionStart("compact", model(agent).id))
     return fact
 

@@ -9,7 +9,7 @@ from travois.engine.agent import Agent
 from travois.engine.fork import aside
 from travois.engine.room import model
 from travois.kernel.blocks import Opaque, Text
-from travois.kernel.facts import Compacted, User
+from travois.kernel.facts import Compacted
 from travois.kernel.models import SUMMARIES
 from travois.kernel.tokens import block_tokens
 from travois.kernel.view import View, thinks, waiting
@@ -34,12 +34,10 @@ async def record(agent: Agent, fact: Compacted) -> Compacted:
     if block is None:
         agent.session.append(fact)
         return fact
-    size = fact.after + block_tokens(block)
-    signed = replace(fact, summary=(block,), by="provider", after=size)
+    texts = [block.text.replace(OPENING, OURS) for block in fact.summary if isinstance(block, Text)]
+    summary, size = (block, *map(Text, texts)), fact.after + block_tokens(block)
+    signed = replace(fact, summary=summary, by="provider", after=size)
     agent.session.append(signed)
-    texts = [block for block in fact.summary if isinstance(block, Text)]
-    told = tuple(Text(block.text.replace(OPENING, OURS)) for block in texts)
-    agent.session.append(User(told, origin="note"))
     return signed
 
 

@@ -94,9 +94,10 @@ class Offloaded(Fact, frozen=True):
 
 
 class Cleared(Fact, frozen=True):
-    """Old results are shown as this text, by us (`local`) or by the provider (`server`).
+    """Old results are shown as this text (`local`), or the provider leaves them out (`server`).
 
-    `{call}` in the text stands for the id of each call.
+    `{call}` in the text stands for the id of each call. Where the provider clears, the text is
+    told at the tail.
     """
 
     calls: tuple[str, ...]
@@ -227,8 +228,6 @@ class Finished(Fact, frozen=True):
     outcome: str
     usage: Usage = Usage()
     dollars: float | None = None
-    """What that was in money, where it is known; else the present model's prices tell."""
-    dollars: float = -1.0
     """What that was in money, where it is known; else the present model's prices tell."""
 
 

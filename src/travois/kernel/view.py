@@ -93,7 +93,7 @@ class View(msgspec.Struct):
             case Offloaded() as fact:
                 self._show(fact.call, fact.preview)
             case Cleared() as fact:
-                self._clear(fact)
+                self._clear(fact, entry.seq)
             case Compacted() as fact:
                 self._compact(fact, entry.seq)
             case Restored() | Rewound() as fact:
@@ -150,15 +150,21 @@ class View(msgspec.Struct):
         self.items.extend(self.queued)
         self.queued = []
 
-    def _clear(self, fact: Cleared) -> None:
+    def _clear(self, fact: Cleared, seq: int) -> None:
         if fact.where == "server":
             self.cleared += tuple(call for call in fact.calls if call not in self.cleared)
             self.counted = -1
+            self._note(seq, fact.text)
             return
         self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         self._unbind()
         for call in fact.calls:
             self._show(call, fact.text.replace("{call}", call))
+
+    def _note(self, seq: int, *texts: str) -> None:
+        """Tell at the tail what may not be told inside a history that is bound."""
+        if told := tuple(Text(text) for text in texts if text):
+            self._say(Item(seq, User(told, origin="note")))
 
     def _show(self, call: str, text: str) -> None:
         """Show another text in place of a result's content."""
@@ -190,6 +196,8 @@ class View(msgspec.Struct):
         self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         if fact.by != "provider":
             self._unbind()
+        elif _signed(fact):
+            self._note(seq, *(b.text for b in fact.summary if isinstance(b, Text)))
         self.seen = max(0, self.seen - (last - first))
         self.replied = max(
             (i for i, item in enumerate(self.items) if isinstance(item.fact, Assistant)), default=-1
@@ -264,6 +272,11 @@ def _without_thinking(item: Item) -> Item:
 def _summary(fact: Compacted) -> Item:
     """A summary is the harness speaking, but a provider's own summary is the model's block."""
     if fact.by == "provider":
-        return Item(fact.last, Assistant(fact.summary, stop="compaction"))
+        return Item(fact.last, Assistant(_signed(fact) or fact.summary, stop="compaction"))
     shown = tuple(block for block in fact.summary if not isinstance(block, Call | Opaque))
     return Item(fact.last, User(shown, origin="note"))
+
+
+def _signed(fact: Compacted) -> tuple[Opaque, ...]:
+    """The provider's own blocks; what else a summary says is ours, and is told at the tail."""
+    return tuple(block for block in fact.summary if isinstance(block, Opaque))
