@@ -107,7 +107,6 @@ async def gather(
         session = Session(opened.log, secrets=secrets(os.environ.items()))
         card = _card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=person is not None, spill=opened.spill)
-        guard = _guard(place, loaded, spill=opened.spill, fence=fence)
         kinds, flaws = _kinds(place, loaded, options)
         tools, asked = crew.described(_tools(loaded), kinds), loaded.settings
         crew.recover(session, opened)
@@ -122,7 +121,7 @@ async def gather(
             encoder=Encoder(Blobs(place.home.blobs).get),
             tools=tools,
             world=_world(place, loaded, stack, spill=opened.spill, walls=fence.walls),
-            guard=guard,
+            guard=_guard(place, loaded, spill=opened.spill, fence=fence),
             bounds=fence.bounds,
             unwalled=fence.unwalled,
             remember=lambda rules: _remember(place, loaded.root, rules),
