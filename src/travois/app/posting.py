@@ -15,6 +15,7 @@ from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.host import doorbell
 from travois.kernel.facts import User
+from travois.kernel.faults import Fault
 from travois.store import mail as store
 from travois.store.home import Home
 from travois.store.mail import Letter, Mailbox
@@ -57,8 +58,8 @@ class Office:
         self._agent = agent
         self._address = settings.address or f"{store.SESSION}:{found.id[:8]}"
         self._team = settings.address.partition(":")[0]
-        self._last: dict[Path, str] = {}
-        """The letter that was taken last from each box."""
+        self._given: dict[Path, set[str]] = {}
+        """The letters that were taken from each box since it was empty."""
         self.called = False
         """Whether somebody rang since we last looked for mail."""
         self._rung = anyio.Event()
@@ -68,13 +69,9 @@ class Office:
         received, self.called = self._agent.session.received, False
         for box in self.boxes:
             self._tidy(box, above=FULL)
-            for letter in box.take():
-                self._last[box.folder] = letter.id
-                if letter.id not in received:
-                    yield self._shown(letter)
-            if box.damaged:
-                self._agent.session.emit(Warned(f"{box.damaged} letters could not be read"))
-                box.damaged = 0
+            letters = self._taken(box)
+            self._given.setdefault(box.folder, set()).update(letter.id for letter in letters)
+            yield from (self._shown(letter) for letter in letters if letter.id not in received)
 
     def team(self) -> tuple[str, ...]:
         """The names of the others in our team."""
@@ -105,6 +102,18 @@ class Office:
         for box in self.boxes:
             self._tidy(box, above=0)
 
+    def _taken(self, box: Mailbox) -> list[Letter]:
+        """What lies in a box; that it cannot be read ends nothing."""
+        tell, lost = self._agent.session.emit, box.damaged
+        try:
+            letters = box.take()
+        except Fault as fault:
+            tell(Warned(str(fault)))
+            return []
+        if box.damaged > lost:
+            tell(Warned(f"{box.damaged - lost} damaged letters in {box.folder} were skipped"))
+        return letters
+
     def _ring(self) -> None:
         self.called = True
         self._rung.set()
@@ -112,12 +121,18 @@ class Office:
 
     def _tidy(self, box: Mailbox, *, above: int) -> None:
         """Empty a box once all that was taken from it is in the log, on the disk itself."""
-        session = self._agent.session
-        if box.taken > above and self._last.get(box.folder) in session.received:
+        session, given = self._agent.session, self._given.get(box.folder, set())
+        if box.taken > above and given <= session.received:
             session.sync()
             box.clear()
+            given.clear()
 
     def _shown(self, letter: Letter) -> User:
-        long = len(letter.text) > LONGEST
-        whole = self._agent.world.spill(f"mail-{letter.id}", letter.text.encode()) if long else ""
+        whole = ""
+        if len(letter.text) > LONGEST:
+            data = self._agent.session.secrets.redacted_bytes(letter.text.encode())
+            try:
+                whole = self._agent.world.spill(f"mail-{letter.id}", data)
+            except OSError as error:
+                raise Fault("A long message cannot be kept", why=str(error)) from error
         return mail(letter.sender, letter.text, id=letter.id, whole=whole)

@@ -21,6 +21,8 @@ BELL, TOKEN = "bell", "bell.token"
 PATIENCE = 2.0
 """How many seconds either side waits for the other."""
 HEARD = b"heard\n"
+GONE = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
+"""What is raised when the other side is not there, or no longer."""
 
 
 async def listen(folder: Path, rung: Callable[[], None]) -> None:
@@ -40,7 +42,7 @@ async def listen(folder: Path, rung: Callable[[], None]) -> None:
 
 async def ring(folder: Path) -> bool:
     """Ring the bell of a mailbox; says whether anybody heard."""
-    with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError), _reached(folder) as at:
+    with suppress(*GONE), _reached(folder) as at:
         token = (folder / TOKEN).read_bytes()
         with anyio.move_on_after(PATIENCE):
             async with await anyio.connect_unix(f"{at}/{BELL}") as stream:
@@ -53,11 +55,10 @@ async def _answer(stream: SocketStream, token: bytes, *, rung: Callable[[], None
     from hmac import compare_digest
 
     async with stream:
-        with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
-            with anyio.move_on_after(PATIENCE):
-                if _own(stream) and compare_digest(await _line(stream, len(token)), token):
-                    rung()
-                    await stream.send(HEARD)
+        with suppress(*GONE), anyio.move_on_after(PATIENCE):
+            if _own(stream) and compare_digest(await _line(stream, len(token)), token):
+                rung()
+                await stream.send(HEARD)
 
 
 async def _line(stream: SocketStream, size: int) -> bytes:

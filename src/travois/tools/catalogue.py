@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from travois.engine.tool import AnyTool
-from travois.tools import agent, edit, git, notebook, read, recall, search, shell, todo, web, write
+from travois.tools import (
+    agent,
+    edit,
+    git,
+    message,
+    notebook,
+    read,
+    recall,
+    search,
+    shell,
+    todo,
+    web,
+    write,
+)
 
 TOOLS: tuple[AnyTool, ...] = (
     shell.BASH,
@@ -26,4 +39,5 @@ TOOLS: tuple[AnyTool, ...] = (
     recall.RECALL,
     agent.AGENT,
     agent.AGENT_STOP,
+    message.SEND_MESSAGE,
 )
