@@ -21,6 +21,8 @@ from travois.kernel.blocks import Shown, Text
 from travois.kernel.facts import Ended
 from travois.version import __version__
 
+LONGEST = 3_600.0
+"""How many seconds agents in the background are waited for after the last word."""
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -56,6 +58,8 @@ class Run:
         self._partial: bool = args.include_partial_messages
         self._replay: bool = args.replay_user_messages
         self._shape: str = args.output_format
+        self._alone: bool = args.input_format == "text"
+        """Whether nothing more will be asked, so that agents in the background are waited for."""
 
     async def watch_signals(self, scope: anyio.CancelScope) -> None:
         """The first signal stops the turn and leaves a session to resume; a second one kills."""
@@ -73,6 +77,8 @@ class Run:
                     say(_unsupported(line.request_id))
                 elif line.type == "user":
                     await self._heard(session, line)
+        while await heard(session):
+            await self.turn(session, ())
 
     async def _heard(self, session: Session, line: reading.Line) -> None:
         prompt = reading.content(line, session.crew.agent.world.blobs)
@@ -102,6 +108,8 @@ class Run:
                     sys.stderr.write(f"travois: {event.text}\n")
                 for line in speaker.lines(event):
                     self._stream(line)
+        if self._alone and speaker.tally.ended.why == "end" and await heard(session):
+            await self._follow(session, (), speaker=speaker)
 
     def _stream(self, line: Object) -> None:
         if self._shape == "stream-json":
@@ -120,6 +128,13 @@ class Run:
             sys.stderr.write(f"travois: {tally.ended.detail or tally.ended.why}\n")
 
 
+async def heard(session: Session) -> bool:
+    """Whether an agent in the background has told something; waited for only so long."""
+    with anyio.move_on_after(LONGEST):
+        return await session.news()
+    return False
+
+
 def _opening(session: Session) -> Object:
     crew = session.crew
     return {
@@ -130,7 +145,7 @@ def _opening(session: Session) -> Object:
         "permissionMode": crew.agent.guard.mode,
         "slash_commands": [],
         "skills": [],
-        "agents": [],
+        "agents": list(crew.agent.agents.kinds) if crew.agent.agents else [],
         "plugins": [],
         "output_style": "default",
         "apiKeySource": crew.key_source,

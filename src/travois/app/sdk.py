@@ -78,6 +78,14 @@ class Session:
         """Whether a turn is under way."""
         return self._scope is not None
 
+    async def news(self) -> bool:
+        """Wait until agents in the background have something to tell, or none works any more.
+
+        Returns whether there is something: `run` without a prompt lets it in.
+        """
+        agents = self.crew.agent.agents
+        return agents is not None and await agents.news()
+
     async def __aenter__(self) -> Session:
         crew = await gather(self._options, model=self._model, person=self._person)
         self._crew = crew
