@@ -41,7 +41,7 @@ LEAST = 500
 DIED = "the program died while it ran"
 LAYERS = Layers()
 STAYS = "stays"
-"""The note in a child's log of what it leaves behind."""
+"""The note in a child's log of what it leaves behind; the last one counts."""
 STATES: dict[EndedWhy, State] = {
     "end": "done",
     "aborted": "stopped",
@@ -63,7 +63,8 @@ def report(
     files = changed(own)
     texts = [text for e in own if isinstance(e.fact, Assistant) and (text := _said(e.fact))]
     parts = [texts[-1]] if state == "done" and texts else _partial(own, texts, state, why)
-    parts += [e.fact.text for e in own if isinstance(e.fact, Noted) and e.fact.what == STAYS]
+    stays = [e.fact.text for e in own if isinstance(e.fact, Noted) and e.fact.what == STAYS]
+    parts += [text for text in stays[-1:] if text]
     parts += [f"Files changed: {_listed(files)}"] if files else []
     return Report(id, state, "\n\n".join(parts), files, spent(told).usage)
 
