@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.kernel.told import EPOCH, histories, reply, result, seen, user
 from travois.kernel.blocks import Call, Media, Opaque, Text
 from travois.kernel.budget import Budget, allowed, room, used
-from travois.kernel.facts import AnyFact, Compacted, Epoch, Rewound, User
+from travois.kernel.facts import AnyFact, Compacted, Epoch, Restored, Rewound, User
 from travois.kernel.models import Model, Usage
 from travois.kernel.tokens import (
     BELIEVED,
@@ -172,7 +172,7 @@ def test_the_ratio_of_a_family(model: str, usual: float) -> None:
 def test_a_view_that_grew_counts_like_one_that_is_projected_anew(log: list) -> None:
     view = View()
     for number, entry in enumerate(log, 1):
-        if isinstance(entry.fact, Rewound):
+        if isinstance(entry.fact, Rewound | Restored):
             view = project(log[:number])
         else:
             view.add(entry)

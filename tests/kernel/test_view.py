@@ -30,6 +30,7 @@ from travois.kernel.facts import (
     Entry,
     Noted,
     Offloaded,
+    Restored,
     Result,
     Rewound,
     Sent,
@@ -247,7 +248,7 @@ def test_a_rewind_cannot_be_added_to_a_living_view() -> None:
 def test_a_view_grown_entry_by_entry_is_the_projection(log: list[Entry]) -> None:
     view = View()
     for count, entry in enumerate(log, 1):
-        if isinstance(entry.fact, Rewound):
+        if isinstance(entry.fact, Rewound | Restored):
             view = project(log[:count])
         else:
             view.add(entry)

@@ -17,6 +17,7 @@ from travois.kernel.facts import (
     Entry,
     Epoch,
     Offloaded,
+    Restored,
     Result,
     Rewound,
     Sent,
@@ -97,7 +98,7 @@ def histories(draw: st.DrawFn, *, most: int = 25) -> list[Entry]:
         fact = draw(st.sampled_from(list(_next(view, log, draw))))
         assert not illegal(view, fact)
         log.append(Entry(log[-1].seq + 1, 0.0, fact))
-        if isinstance(fact, Rewound):
+        if isinstance(fact, Rewound | Restored):
             view = project(log)
         else:
             view.add(log[-1])
@@ -134,11 +135,13 @@ def _moving(view: View, log: list[Entry], draw: st.DrawFn) -> Iterable[AnyFact]:
     """Facts that move the prefix, one kind at a time."""
     done = [item.fact.call for item in view.items if isinstance(item.fact, Result)]
     spans = [item.seq for item in view.items]
-    match draw(st.integers(0, 5)):
+    match draw(st.integers(0, 6)):
         case 0:
             yield draw(st.sampled_from([EPOCH, OTHER]))
         case 1:
             yield Rewound(draw(st.integers(1, log[-1].seq)))
+        case 5 if view.summaries:
+            yield Restored(draw(st.sampled_from(list(view.summaries))))
         case 2 if done:
             yield Cleared((draw(st.sampled_from(done)),), "cleared")
         case 3 | 4 if len(spans) > 1:

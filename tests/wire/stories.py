@@ -14,6 +14,7 @@ from travois.kernel.facts import (
     Epoch,
     Failed,
     Offloaded,
+    Restored,
     Result,
     Rewound,
     Sent,
@@ -102,7 +103,7 @@ class Story:
             assert not illegal(self.view, fact), illegal(self.view, fact)
             entry = Entry(len(self.entries) + 1, 0.0, fact)
             self.entries.append(entry)
-            if isinstance(fact, Rewound):
+            if isinstance(fact, Rewound | Restored):
                 self.view = project(self.entries)
             else:
                 self.view.add(entry)
@@ -177,7 +178,7 @@ class Author:
 
     def change(self, view: View) -> AnyFact | None:
         """A fact that changes what is shown; None if this one may not happen now."""
-        fact = self.chance.choice((self.offload, self.clear, self.compact))(view)
+        fact = self.chance.choice((self.offload, self.clear, self.compact, self.restore))(view)
         return fact if fact is not None and not illegal(view, fact) else None
 
     def offload(self, view: View) -> AnyFact | None:
@@ -200,6 +201,10 @@ class Author:
         by = self.chance.choice(("model", "notes", "dropped", "provider"))
         summary = (SUMMARY,) if by == "provider" else (Text(self.chance.choice(TEXTS)),)
         return Compacted(view.items[first].seq, view.items[last].seq, summary, by=by)
+
+    def restore(self, view: View) -> AnyFact | None:
+        undone = sorted(view.summaries)
+        return Restored(self.chance.choice(undone)) if undone else None
 
     def rewind(self, story: Story) -> Rewound:
         return Rewound(self.chance.randint(1, len(story.entries)))

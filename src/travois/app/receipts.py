@@ -13,7 +13,6 @@ from travois.context import instructions
 from travois.kernel.audit import Cache, Spent, Strikes
 from travois.kernel.blocks import words
 from travois.kernel.facts import Assistant, Compacted, Entry, Epoch, Finished, Restored, Spawned
-from travois.kernel.models import cost
 from travois.kernel.tokens import compact_at
 from travois.kernel.view import living, project
 
@@ -85,15 +84,16 @@ class _Book:
 
     def take(self, entry: Entry) -> None:
         """Take one more entry into account."""
-        self._spent, misses = self._spent.after(entry), len(self._cache.misses)
+        before, misses = self._spent.dollars, len(self._cache.misses)
+        self._spent = self._spent.after(entry)
         self._cache, self._strikes = self._cache.after(entry), self._strikes.after(entry.fact)
         match entry.fact:
             case Epoch() as fact:
                 self._epoch = fact
             case Spawned(kind="fork", what="summary", id=id):
                 self._forks.add(id)
-            case Finished(id=id, usage=usage) if id in self._forks:
-                self._dollars += cost(usage, self._spent.price)
+            case Finished(id=id) if id in self._forks:
+                self._dollars += self._spent.dollars - before
             case Compacted() as fact if fact.by != "dropped":
                 self.found.append(self._receipt(fact, entry))
                 self._dollars = 0.0

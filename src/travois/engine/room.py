@@ -36,6 +36,10 @@ def fitted(agent: Agent) -> Layers:
 
 
 def cold(agent: Agent) -> bool:
-    """Whether the provider has forgotten what was sent, so that a change costs nothing more."""
-    used = agent.session.cache.used
-    return used > 0 and agent.clock() - used > model(agent).lifetime
+    """Whether the provider has forgotten what was sent, so that a change costs nothing more.
+
+    What a person has asked back counts as warm until it was sent, or it would be cut at once.
+    """
+    cache = agent.session.cache
+    asked = any(cause == "undo" for cause, _ in cache.moved)
+    return not asked and 0 < cache.used < agent.clock() - model(agent).lifetime

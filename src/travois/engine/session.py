@@ -27,7 +27,6 @@ from travois.kernel.facts import (
     Restored,
     Result,
     Rewound,
-    Sent,
     Spawned,
     User,
 )
@@ -64,8 +63,6 @@ class Session:
         self.spent = Spent()
         self.cache = Cache()
         self.last: Entry | None = None
-        self.sent_at = 0.0
-        """When the last request left: the provider's cache lives from then on."""
         self.strikes = Strikes()
         self.received: set[str] = set()
         """The letters that came by mail, also those that were taken back."""
@@ -189,10 +186,6 @@ class Session:
         match entry.fact:
             case User(mail=letter) if letter:
                 self.received.add(letter)
-            case Sent():
-                self.sent_at = entry.at
-            case Restored():
-                self.sent_at = 0.0  # what was asked back is sent once before it may be cut again
             case Spawned(kind="fork", what="summary", call=""):
                 self.drafted = True
             case Noted(what="draft", text=text):

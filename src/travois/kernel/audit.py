@@ -235,5 +235,7 @@ def _changed(old: Epoch | None, new: Epoch) -> tuple[tuple[Cause, str], ...]:
         return (("tools", ", ".join(differ) or "their order"),)
     if old.system != new.system:
         return (("system", new.why),)
-    said = replace(old.model, window=0) != replace(new.model, window=0)
+    said = replace(old.model, window=0, price=Price()) != replace(
+        new.model, window=0, price=Price()
+    )
     return (("request", new.why),) if said or new.unbind else ()

@@ -142,7 +142,7 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
         yield Piece("user", _text(STARTED_BEFORE), markable=True)
     role = "assistant" + ALONE * (fact.stop == "compaction")
     yield from (Piece(role, _said(block)) for block in blocks)
-    open_end = bool(blocks) or before == "assistant"
+    open_end = bool(blocks) or before.startswith("assistant")
     if fact.stop == "pause" and open_end and all(_stands(block) for block in blocks):
         yield Piece("user", _text(GO_ON), markable=True)
 

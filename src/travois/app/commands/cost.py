@@ -94,7 +94,7 @@ def bill(entries: Iterable[Entry]) -> Bill:
                 turns[-1].dollars += spent.dollars - before
             case Finished(usage=usage):
                 kinds["forks"].tokens += usage.context
-                kinds["forks"].dollars += cost(usage, price)
+                kinds["forks"].dollars += spent.dollars - before
                 turns[-1].forks += usage
                 turns[-1].dollars += spent.dollars - before
             case _:
@@ -144,7 +144,7 @@ def _split(kinds: dict[str, Kind], usage: Usage, *, price: Price) -> None:
         "write": Usage(write=usage.write, write_1h=usage.write_1h),
         "output": Usage(output=usage.output),
     }
-    for name, part in parts.items():
+    for name, part in (*parts.items(), ("forks", usage.beside or Usage())):
         kinds[name].tokens += part.context
         kinds[name].dollars += cost(part, replace(price, above=None))
 
