@@ -257,3 +257,17 @@ def test_pauses_that_cost_more_than_a_longer_life_make_it_longer(tmp_path: Path)
     assert "'ttl': '1h'" in str(last.json)
     assert last.usage.read > 0.9 * last.usage.prompt
     assert [exchange.status for exchange in model.ledger] == [200] * len(model.ledger)
+
+
+def test_killed_at_any_entry_a_session_has_all_of_a_change_or_nothing(tmp_path: Path) -> None:
+    one, model = summed(tmp_path)
+    fact = shrink(one)
+    entries = log(one).entries
+    where = next(i for i, entry in enumerate(entries) if entry.fact == fact)
+    before, after = project(entries[:where]), project(entries[: where + 1])
+    assert before.items[0].fact != after.items[0].fact
+    told = str(after.items[-1].fact.content)
+    assert all(path in told for path in fact.files)
+    again, _ = opened(tmp_path, model, entries=entries[: where + 1])
+    assert say(again, "1") == "end"
+    assert [exchange.status for exchange in model.ledger] == [200] * len(model.ledger)
