@@ -9,7 +9,7 @@ import msgspec
 from travois.engine.crew import Agents, Order, Report
 from travois.engine.offspring import FORKED
 from travois.engine.ports import Env
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.kernel.blocks import Text
 from travois.policy.access import Access
 
@@ -78,12 +78,22 @@ def _agents(env: Env) -> Agents:
     return env.agents
 
 
+def _spellings(kind: str) -> tuple[str, ...]:
+    """A type as it was asked for, and as other agents call it."""
+    name = kind.strip() or GENERAL
+    return tuple(dict.fromkeys((name, name.removesuffix("-purpose"))))
+
+
+def _access(args: AgentArgs, here: Here) -> tuple[Access, ...]:
+    return tuple(Access("spawn", name) for name in _spellings(args.subagent_type))
+
+
 def _kind(agents: Agents, wanted: str) -> str:
     """The type that is meant, however it is spelt."""
-    spelt = wanted.strip().casefold().removesuffix("-purpose") or GENERAL
-    for name in agents.kinds:
-        if name.casefold() in (wanted.strip().casefold(), spelt):
-            return name
+    known = {name.casefold(): name for name in agents.kinds}
+    for spelt in _spellings(wanted.casefold()):
+        if spelt in known:
+            return known[spelt]
     raise Refusal(f"There is no agent type {wanted!r}. There are: {', '.join(agents.kinds)}.")
 
 
@@ -104,7 +114,7 @@ AGENT = Tool(
         "a copy of this conversation that knows all of it. Calls in one reply run side by side."
     ),
     args=AgentArgs,
-    access=lambda args, here: (Access("spawn", args.subagent_type or GENERAL),),
+    access=_access,
     run=_start,
     summary=lambda args: f"Start agent ({args.subagent_type}): {args.description}",
 )
