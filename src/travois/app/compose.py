@@ -79,7 +79,7 @@ class Crew(msgspec.Struct):
         assert epoch is not None
         card = catalog.resolve(name, os.environ)
         served = self.serve(card)
-        if card.name != epoch.model.name:
+        if (card.name, card.window) != (epoch.model.name, epoch.model.window):
             switch(self.agent, replace(epoch, model=card, why="asked for", unbind=False))
             self.agent.model = served
 

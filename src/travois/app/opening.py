@@ -169,7 +169,7 @@ def renewed(session: Session, card: Card, options: Options) -> Epoch | None:
     assert epoch is not None
     asked = options.system or options.append_system
     system = _system(options) if asked else epoch.system
-    same = (epoch.model.provider, epoch.model.id) == (card.provider, card.id)
+    same = epoch.model.name == card.name and epoch.model.window <= card.window
     if same and system == epoch.system:
         return None
     return replace(
