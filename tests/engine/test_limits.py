@@ -125,10 +125,10 @@ def test_what_the_cache_holds_counts_at_its_own_price(tmp_path: Path) -> None:
         session=session,
         layers=Layers(compact=False, clear=False),
         purse=Purse(Limits(dollars=0.5)),
-        clock=lambda: session.sent_at + 1,
+        clock=lambda: session.cache.used + 1,
     )
     assert play(one) == "end"
-    one.clock = lambda: session.sent_at + 1_000
+    one.clock = lambda: session.cache.used + 1_000
     assert play(one, "more") == "budget"
     assert len(facts(one, Sent)) == 4
 

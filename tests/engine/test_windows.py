@@ -24,6 +24,7 @@ from travois.kernel.audit import Strikes
 from travois.kernel.blocks import AnyBlock, Call, Text
 from travois.kernel.facts import Assistant, Compacted, Failed, User
 from travois.kernel.models import Usage
+from travois.kernel.purse import Limits, Purse
 from travois.kernel.tokens import context_tokens, fact_tokens, stop_at
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
@@ -176,7 +177,7 @@ def run(one: Agent, provider: Endless, *, rounds: int, prompts: Iterator[str]) -
     async def main() -> None:
         while len(provider.sizes) < rounds:
             one.inbox.append(User((Text(next(prompts)),)))
-            one.limits = replace(one.limits, turns=rounds - len(provider.sizes))
+            one.purse = Purse(Limits(turns=rounds - len(provider.sizes)))
             assert await turn(one) in ("end", "turns")
 
     anyio.run(main)
