@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from travois.context.layers import Layers
 from travois.kernel.faults import Fault
 from travois.policy import flaws
 from travois.policy.rules import Rule
@@ -372,6 +373,24 @@ def test_keys_of_other_agents_are_no_mistakes_and_what_they_allow_may_be_unknown
         f"{path}: permissions.allow (line 1) has a rule that cannot be understood: "
         "'Bash(x' has no closing parenthesis; it is left out",
     )
+
+
+def test_layers_of_the_context_are_switched_by_our_keys_by_theirs_and_by_variables(
+    places: Places,
+) -> None:
+    assert places.load().settings.context.layers == Layers()
+    theirs = {"autoCompactEnabled": False, "autoCompactWindow": 150_000}
+    places.write("their user", theirs)
+    layers = places.load().settings.context.layers
+    assert layers == Layers(compact=False, window=150_000)
+    places.write("user", {"context": {"autoCompact": True, "draft": False, "tailTokens": 9_000}})
+    found = places.load(environ={"DISABLE_MICROCOMPACT": "1", "DISABLE_COMPACT": "0"})
+    assert found.settings.context.layers == Layers(
+        draft=False, tail=9_000, clear=False, window=150_000
+    )
+    assert found.origin("context.clear") == "DISABLE_MICROCOMPACT"
+    off = places.load(environ={"DISABLE_COMPACT": "1"}).settings.context.layers
+    assert (off.compact, off.shorten) == (False, False)
 
 
 def test_only_the_sources_that_are_named_are_read(places: Places) -> None:
