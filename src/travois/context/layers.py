@@ -27,6 +27,11 @@ class Layers(msgspec.Struct, frozen=True):
     """Whether a conversation may be compacted at all; if not, a full window is its end."""
     draft: bool = True
     """Whether the model may add prose to what rules have gathered."""
+    notes: bool = False
+    """Whether the model keeps notes while it works, instead of one draft before a compaction."""
+    notes_template: str = ""
+    notes_prompt: str = ""
+    """Files of the user's own that take the place of ours."""
     restore: bool = True
     result: int = 5_000
     """A result beyond this is stored, and its head and tail shown."""

@@ -12,6 +12,7 @@ from travois.engine.agent import Agent
 from travois.engine.briefing import reloaded
 from travois.engine.fork import inquire
 from travois.engine.hooks import fire
+from travois.engine.notes import keep_notes, shown
 from travois.engine.occasions import PostCompact, PreCompact, SessionStart
 from travois.engine.ports import Warned
 from travois.engine.restore import SHARE, Held, recent, restored
@@ -66,15 +67,16 @@ async def compact(
 
 def prepare(agent: Agent) -> None:
     """Let the model write its part beforehand, so that nobody waits when the time has come."""
-    if agent.background is None or not agent.layers.draft or agent.session.drafted:
-        return
+    if agent.layers.notes:
+        keep_notes(agent)
+    elif agent.background is not None and agent.layers.draft and not agent.session.drafted:
+        agent.background(lambda: _drafted(agent))
 
-    async def draft() -> None:
-        text = await inquire(agent, _instruction(""), what="summary")
-        if text:
-            agent.session.append(Noted("draft", text))
 
-    agent.background(draft)
+async def _drafted(agent: Agent) -> None:
+    text = await inquire(agent, _instruction(""), what="summary")
+    if text:
+        agent.session.append(Noted("draft", text))
 
 
 def receipt(fact: Compacted) -> str:
@@ -133,7 +135,7 @@ async def _prose(agent: Agent, *, trigger: Trigger, focus: str) -> str:
     """
     if not agent.layers.draft:
         return ""
-    text = agent.session.draft
+    text = shown(agent) or agent.session.draft
     if trigger == "manual":
         text = await inquire(agent, _instruction(focus), what="summary")
     return text if estimate(text) <= fitted(agent).ledger else ""

@@ -10,6 +10,7 @@ from travois.engine.briefing import brief
 from travois.engine.dispatch import act
 from travois.engine.hooks import gave_up, sent_back, welcomed
 from travois.engine.keeping import settle
+from travois.engine.notes import keep_notes
 from travois.engine.relief import relieve
 from travois.engine.session import Session
 from travois.engine.spending import Exhausted, check, warn
@@ -78,6 +79,7 @@ async def _work(agent: Agent) -> tuple[EndedWhy, str]:
         await act(agent)
         await admit(agent)
         nudge(agent)
+    keep_notes(agent)
     return _last_word(agent.session.view), ""
 
 

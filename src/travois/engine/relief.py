@@ -28,7 +28,8 @@ async def relieve(agent: Agent) -> None:
         return
     if agent.layers.clear:
         clear(agent)
-    if agent.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
+    early = context_tokens(agent.session.view) >= EARLY * limit(agent)
+    if agent.layers.compact and (agent.layers.notes or early):
         prepare(agent)
 
 

@@ -72,6 +72,8 @@ class Session:
         """Those of which nothing says that they have ended."""
         self.owed: dict[str, Spawned] = {}
         """Those whose report has not come in."""
+        self.notes = ""
+        """What was noted last on the conversation so far."""
         self.draft = ""
         """The prose that was prepared for the next compaction."""
         self.drafted = False
@@ -190,6 +192,8 @@ class Session:
                 self.drafted = True
             case Noted(what="draft", text=text):
                 self.draft = text
+            case Noted(what="notes", text=text):
+                self.notes = text
             case Compacted():
                 self.draft, self.drafted = "", False
             case _:

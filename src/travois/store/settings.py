@@ -118,6 +118,11 @@ class Context(Part, frozen=True):
     """Whether it may be compacted without being asked."""
     draft: bool = True
     """Whether the model may add its own words to what rules gather."""
+    notes: bool = False
+    """Whether the model keeps notes while it works; each update costs a reading of the cache."""
+    notes_template: str = ""
+    notes_prompt: str = ""
+    """Files that take the place of our sections and our request for them."""
     restore: bool = True
     """Whether files worked with last are shown again after a compaction."""
     signed_summary: bool = False
@@ -145,6 +150,9 @@ class Context(Part, frozen=True):
             compact=self.compact and self.auto_compact,
             shorten=self.compact,
             draft=self.draft,
+            notes=self.notes,
+            notes_template=self.notes_template,
+            notes_prompt=self.notes_prompt,
             restore=self.restore,
             signed=self.signed_summary,
             lifetime=self.cache_lifetime,
