@@ -18,8 +18,9 @@ from travois.app.sdk import Session
 from travois.app.slash import obey
 from travois.engine.hooks import notify
 from travois.engine.ports import Answer, Event, Question, Retrying, Running, Warned
+from travois.engine.warmth import keep_warm
 from travois.kernel.blocks import words
-from travois.kernel.facts import Asked, Ended, Entry, Result
+from travois.kernel.facts import Asked, Ended, Entry, Result, User
 from travois.kernel.faults import Fault
 from travois.wire.replies import Grew
 
@@ -65,12 +66,40 @@ async def _talk(args: Namespace) -> int:
 async def _converse(session: Session, terminal: Terminal, *, first: str) -> None:
     text: str | None = first
     while text is not None:
-        answer = await obey(session, text)
+        office, answer = session.crew.office, await obey(session, text)
         if answer is not None:
             terminal.line(answer)
-        elif text.strip():
+        elif text.strip() or session.crew.agent.inbox or (office is not None and office.called):
             await _turn(session, terminal, text=text)
+        text = await _typed(session, terminal)
+
+
+async def _typed(session: Session, terminal: Terminal) -> str | None:
+    """What they type, or nothing when mail comes or an agent in the background has ended.
+
+    Meanwhile the provider is kept from forgetting, if that is wanted.
+    """
+    text: str | None = ""
+    async with anyio.create_task_group() as group:
+        group.start_soon(keep_warm, session.crew.agent)
+        group.start_soon(_wake, session, group.cancel_scope)
+        group.start_soon(_heed, session, group.cancel_scope)
         text = await terminal.read("> ")
+        group.cancel_scope.cancel()
+    return text
+
+
+async def _wake(session: Session, scope: anyio.CancelScope) -> None:
+    """Wait no longer for words when somebody rings."""
+    if session.crew.office is not None:
+        await session.crew.office.rung()
+        scope.cancel()
+
+
+async def _heed(session: Session, scope: anyio.CancelScope) -> None:
+    """Wait no longer for words when an agent in the background has something to tell."""
+    if await session.news():
+        scope.cancel()
 
 
 async def _watch_interrupts(session: Session, terminal: Terminal) -> None:
@@ -84,7 +113,7 @@ async def _watch_interrupts(session: Session, terminal: Terminal) -> None:
 
 async def _turn(session: Session, terminal: Terminal, *, text: str) -> None:
     try:
-        async with aclosing(session.run(text)) as events:
+        async with aclosing(session.run(text if text.strip() else ())) as events:
             async for event in events:
                 terminal.tell(event)
                 await _ring(session, event)
@@ -185,6 +214,8 @@ def _line(event: Event) -> str:
             return f"· {event.message}; trying again in {event.wait:.1f} s"
         case Warned(text=text):
             return f"· {text}"
+        case Entry(fact=User(origin="mail", content=content)):
+            return words(content).partition("\n</mail>")[0][:300]
         case Entry(fact=Result() as result) if result.error:
             return f"· {words(result.content).strip()[:300]}"
         case Entry(fact=Ended() as ended) if ended.why != "end":
