@@ -353,6 +353,23 @@ def test_a_child_in_the_background_reports_at_the_next_safe_boundary(options: Op
     play(options, model, main)
 
 
+def test_a_kind_may_ask_to_run_in_the_background(options: Options) -> None:
+    kind = {"scout": {"description": "looks", "prompt": "Look.", "background": True}}
+    asked = msgspec.structs.replace(options, agents=msgspec.json.encode(kind).decode())
+    model = Parts(
+        begin=[calls(agent("alpha", subagent_type="scout")), say("Waiting."), say("It said 7.")],
+        alpha=[say("7")],
+    )
+
+    async def main(session: Session) -> None:
+        model.gates["alpha"] = anyio.Event()
+        assert await session.ask("begin") == "Waiting."
+        model.gates["alpha"].set()
+        assert await session.news()
+
+    play(asked, model, main)
+
+
 def test_an_idle_session_is_woken_by_a_child_in_the_background(options: Options) -> None:
     model = Parts(
         begin=[calls(agent("alpha", run_in_background=True)), say("Meanwhile."), say("It said 7.")],

@@ -50,7 +50,8 @@ class Yard(msgspec.Struct, frozen=True):
     def enlist(self, agent: Agent) -> None:
         """Let an agent start others."""
         found = {kind.name: kind.description for kind in self.kinds}
-        agent.agents = Children(agent, self.hire, {**found, FORK: COPY})
+        apart = frozenset(kind.name for kind in self.kinds if kind.background)
+        agent.agents = Children(agent, self.hire, {**found, FORK: COPY}, apart=apart)
 
     @asynccontextmanager
     async def hire(self, parent: Agent, order: Order, id: str) -> AsyncGenerator[Agent]:

@@ -6,7 +6,7 @@ the conversation of its parent. Both end with it at the latest, and every end is
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
@@ -55,8 +55,12 @@ class Child(msgspec.Struct):
 class Children:
     """The agents that one agent has started; all that is known of them also stands in logs."""
 
-    def __init__(self, parent: Agent, hire: Hire, kinds: Mapping[str, str]) -> None:
+    def __init__(
+        self, parent: Agent, hire: Hire, kinds: Mapping[str, str], *, apart: Collection[str] = ()
+    ) -> None:
         self.kinds = kinds
+        self._apart = apart
+        """The kinds that run in the background, whatever the order says."""
         self._parent = parent
         self._hire = hire
         self._running: dict[str, Child] = {}
@@ -71,6 +75,8 @@ class Children:
         parent = self._parent
         if why := parent.purse.barren():
             raise Refusal(f"No more agents can be started: {why}. Do this work yourself.")
+        if order.kind in self._apart:
+            order = replace(order, background=True)
         number = len(parent.session.children) + 1
         id = f"{parent.birth.id}.{number}" if parent.birth else f"a{number}"
         purse = parent.purse.child(Limits(), whose=f"agent {id}")
