@@ -10,7 +10,7 @@ from importlib import import_module
 
 NAMES = (
     *("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage"),
-    *("snapshots", "agents"),
+    *("snapshots", "cache", "agents"),
 )
 
 RECORDED = ("tokens", "fidelity")

@@ -28,8 +28,8 @@ def test_quick_work_and_nights_do_not() -> None:
         assert choose(work(*pauses), PRICE, life="5m", most=200_000) is None
 
 
-def test_two_pauses_are_no_habit() -> None:
-    assert choose(work(900.0, 900.0), PRICE, life="5m", most=200_000) is None
+def test_one_pause_is_no_habit() -> None:
+    assert choose(work(900.0), PRICE, life="5m", most=200_000) is None
 
 
 def test_where_a_longer_life_has_no_price_there_is_no_choice() -> None:

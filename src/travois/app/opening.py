@@ -148,7 +148,7 @@ def settle(
 ) -> None:
     """Bring the session to a state from which a turn can start, whatever happened before."""
     if session.view.epoch is None:
-        session.append(Epoch(card, _system(options), _specs(tools)))
+        session.append(Epoch(card, _system(options), specs(tools)))
         session.append(baseline(around(place, options)))
         return
     answer_open(session, started=UNKNOWN)
@@ -182,8 +182,10 @@ def _system(options: Options) -> str:
     return f"{text}\n\n{options.append_system}" if options.append_system else text
 
 
-def _specs(tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
-    return tuple(ToolSpec(tool.name, tool.description, schema(tool.args)) for tool in tools)
+def specs(tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
+    """What the model is told of tools, in an order of its own: heads do not hang on ours."""
+    told = (ToolSpec(tool.name, tool.description, schema(tool.args)) for tool in tools)
+    return tuple(sorted(told, key=lambda tool: tool.name))
 
 
 def around(place: Place, options: Options, *, cwd: str = "") -> Surroundings:

@@ -17,10 +17,10 @@ from travois.kernel.models import Price
 
 Life = Literal["5m", "1h"]
 SHORT, LONG = 300.0, 3_600.0
-FEWEST = 3
+FEWEST = 2
 """So many pauses between the two lives tell a habit."""
-WORTH = 0.9
-"""A change must bring the bill down to this share of what it was."""
+WORTH: dict[Life, float] = {"1h": 1.05, "5m": 0.9}
+"""What a change may make of the bill; for its price a longer life also keeps more in sight."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def choose(taken: Iterable[Step], price: Price, *, life: Life, most: int) -> Cho
         "1h": sum(_cost(step, LONG, price.write_1h, price.read, most) for step in seen),
     }
     other: Life = "1h" if life == "5m" else "5m"
-    if costs[other] > WORTH * costs[life]:
+    if costs[other] > WORTH[other] * costs[life]:
         return None
     return Choice(other, pauses, (costs[life] - costs[other]) / 1_000_000)
 
