@@ -14,7 +14,7 @@ from tests.e2e.program import Program, read
 from tests.e2e.test_terminal import Screen
 from travois import lab
 from travois.kernel.blocks import words
-from travois.kernel.facts import User
+from travois.kernel.facts import Ended, User
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 from travois.store.mail import Mailbox
@@ -99,6 +99,43 @@ def test_a_team_writes_to_each_other_across_processes(program: Program) -> None:
         quoted("crew:ada", "is it green?"),
         quoted("crew:bob", "it is green"),
     ]
+
+
+def test_a_child_and_its_parent_write_to_each_other(program: Program) -> None:
+    """The child asks, the parent answers; then it asks the child to end, which agrees."""
+
+    def model(prompt: Prompt, state: object) -> list[Json]:
+        said = prompt.last_text
+        if "begin" in said:
+            asked = {"description": "wait for words", "prompt": "be a child", "name": "kid"}
+            return [{**call("Agent"), "input": {**asked, "run_in_background": True}}]
+        if "be a child" in said:
+            return [call("SendMessage", to="parent", message="which file?")]
+        if quoted("a1", "which file?") in said:
+            return [call("SendMessage", to="kid", type="shutdown_request", message="none")]
+        if quoted("parent", "none") in said:
+            answer = {"type": "shutdown_response", "approve": True, "message": "I go"}
+            return [call("SendMessage", to="parent", **answer)]
+        if quoted("a1", "I go") in said:
+            return [text("it went")]
+        if "be a child" in json.dumps(prompt.messages[:1]):
+            return [call("Bash", command=f"sleep 0.2 && echo {prompt.n}")]
+        return [text("waiting")]
+
+    with lab.server(model) as api:
+        program.url = api.url
+        done = program.ask("begin", "--permission-mode", "bypass", "--max-turns", "60")
+        assert done.code == 0, done.err
+        api.no_invalid()
+    folder = session(program)
+    (child,) = folder.glob("agents/*/log.jsonl")
+    assert [mail.split("\n")[:2] for mail in (*mails(child), *mails(folder / "log.jsonl"))] == [
+        ['<mail from="parent">', "> none"],
+        ['<mail from="a1">', "> which file?"],
+        ['<mail from="a1">', "> I go"],
+    ]
+    ended = [entry.fact for entry in read(child) if isinstance(entry.fact, Ended)]
+    assert ended == [Ended("end", "agreed with parent to end")]
 
 
 def test_two_sessions_cannot_have_one_name(program: Program) -> None:
