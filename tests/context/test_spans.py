@@ -9,6 +9,7 @@ from tests.kernel.told import histories, reply, result, seen, user
 from travois.context.spans import AIM, CONTINUED, Span, contents, split, told
 from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import Assistant, Entry, User
+from travois.kernel.tokens import estimate
 from travois.kernel.view import Item, project
 
 LIMIT = int(8_000 * 2.75)
@@ -84,6 +85,14 @@ def test_the_contents_stay_bounded() -> None:
     listed = contents(["t" * 100] * 5_000, [f"spans/{n:04}.txt" for n in range(5_000)])
     assert listed.startswith("- spans/0000.txt to spans/4779.txt: ")
     assert len(listed) < 15_000
+
+
+def test_the_contents_keep_to_a_small_budget_and_name_the_newest() -> None:
+    paths = [f"/home/me/sessions/tool-results/span-{n}.txt" for n in range(500)]
+    listed = contents(["a title of some words"] * 500, paths, budget=300)
+    assert estimate(listed) <= 300
+    assert listed.startswith(f"- {paths[0]} to {paths[-4]}: ")
+    assert listed.endswith(f"- {paths[-1]}: a title of some words")
 
 
 def test_a_title_is_one_line_whatever_was_said() -> None:

@@ -43,7 +43,7 @@ class Layers(msgspec.Struct, frozen=True):
     """How much of the newest conversation a compaction keeps word for word."""
     ledger: int = 12_000
     names: int = 4_000
-    contents: int = 2_000
+    contents: int = 12_000
     threshold: int = 0
     """Where compaction starts; zero means where the window asks for it."""
     window: int = 0
@@ -74,5 +74,5 @@ SHARES = (
     ("tail", 0.15),
     ("ledger", 0.2),
     ("names", 0.08),
-    ("contents", 0.04),
+    ("contents", 0.12),
 )

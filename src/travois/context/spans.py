@@ -14,6 +14,7 @@ import msgspec
 from travois.context.ledger.acts import Act, decoded, kind_of
 from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, calls, words
 from travois.kernel.facts import Assistant, Result, User
+from travois.kernel.tokens import estimate
 from travois.kernel.view import Item
 
 CHARS_PER_TOKEN = 2.75
@@ -24,6 +25,7 @@ FULL = int(2_000 * CHARS_PER_TOKEN)
 TITLE = 100
 LISTED = 60
 """So many spans have a line of their own in the contents; older ones share lines."""
+FEW, MANY = 3, 1 << 20
 TOGETHER, LINES = 8, 20
 """How many spans share a line, and how many such lines there are; still older ones are a range."""
 CONTINUED = "(continued)\n"
@@ -53,16 +55,26 @@ def split(items: Sequence[Item]) -> tuple[Span, ...]:
     return (*spans, *_spans(held, doings)) if held else tuple(spans)
 
 
-def contents(titles: Sequence[str], paths: Sequence[str]) -> str:
+def contents(titles: Sequence[str], paths: Sequence[str], *, budget: int = MANY) -> str:
     """The list of spans by the paths of their files; of many, the older ones share lines."""
     pairs = list(zip(titles, paths, strict=True))
-    older, newer = pairs[:-LISTED], pairs[-LISTED:]
-    oldest, older = older[: -TOGETHER * LINES], older[-TOGETHER * LINES :]
-    lines = [f"- {oldest[0][1]} to {oldest[-1][1]}: {_ends(oldest)}"] if oldest else []
-    for at in range(0, len(older), TOGETHER):
-        group = older[at : at + TOGETHER]
-        lines.append(f"- {', '.join(path for _, path in group)}: {_ends(group)}")
-    return "\n".join(lines + [f"- {path}: {title}" for title, path in newer])
+    listed, lines = LISTED, LINES
+    text = _listing(pairs, listed, lines)
+    while listed > FEW and estimate(text) > budget:
+        listed, lines = listed // 2, lines // 2
+        text = _listing(pairs, listed, lines)
+    return text
+
+
+def _listing(pairs: list[tuple[str, str]], listed: int, lines: int) -> str:
+    older, newer = pairs[:-listed], pairs[-listed:]
+    shared = older[max(0, len(older) - TOGETHER * lines) :]
+    oldest = older[: len(older) - len(shared)]
+    told = [f"- {oldest[0][1]} to {oldest[-1][1]}: {_ends(oldest)}"] if oldest else []
+    for at in range(0, len(shared), TOGETHER):
+        group = shared[at : at + TOGETHER]
+        told.append(f"- {', '.join(path for _, path in group)}: {_ends(group)}")
+    return "\n".join(told + [f"- {path}: {title}" for title, path in newer])
 
 
 def told(fact: User | Assistant | Result) -> str:

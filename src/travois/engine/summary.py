@@ -39,6 +39,7 @@ def summarise(
     listing = spans.contents(
         [*(title for fact in past for title in fact.titles), *titles],
         [*(path for fact in past for path in fact.files), *files],
+        budget=layers.contents,
     )
     text = "\n\n".join(part for part in (OPENING, told, prose, found, listing) if part)
     blocks = (*agent.baseline(), Text(text), *restored)
