@@ -58,6 +58,7 @@ class Yard(msgspec.Struct, frozen=True):
         """A child with a log of its own below its parent's, ready for its first turn."""
         kind = named(self.kinds, order.kind)
         apart = order.worktree or (kind is not None and kind.worktree)
+        apart = apart and parent.guard.mode != "plan"  # where nothing is written anyway
         tree = await worktree.add(parent.world, f"{self.folder.name[:8]}-{id}") if apart else None
         root = tree.root if tree else parent.world.root
         opened = self._opened(parent, id, root=root, fork=kind is None)
