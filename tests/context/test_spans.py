@@ -91,7 +91,7 @@ def test_the_contents_keep_to_a_small_budget_and_name_the_newest() -> None:
     paths = [f"/home/me/sessions/tool-results/span-{n}.txt" for n in range(500)]
     listed = contents(["a title of some words"] * 500, paths, budget=300)
     assert estimate(listed) <= 300
-    assert listed.startswith(f"- {paths[0]} to {paths[-4]}: ")
+    assert listed.startswith(f"- {paths[0]} to {paths[488]}: ")
     assert listed.endswith(f"- {paths[-1]}: a title of some words")
 
 
