@@ -14,7 +14,9 @@ from travois.engine.ground import home
 from travois.host.cage.probe import Walls, look
 from travois.kernel.faults import Fault
 from travois.policy.bounds import SECRET, Bounds
+from travois.policy.paths import inside
 from travois.policy.rules import Rule
+from travois.store.project import repository
 from travois.store.settings import Loaded
 
 DEEP = 4
@@ -56,18 +58,31 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     own = os.path.realpath(place.home.path)
     denied = (rule for rule in loaded.rules if rule.effect == "deny" and rule.tool == "Read")
     hidden = [path for rule in denied for path in _named(rule, place.cwd)]
+    git = _history(place.cwd)
     return Bounds(
         temp=temp,
         hidden=(*_at_home(SECRET), own, *_paths(wanted.filesystem.deny_read), *hidden),
         shown=(str(spill),),
-        writable=_paths(wanted.filesystem.allow_write),
-        pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts),
+        writable=(*_paths(wanted.filesystem.allow_write), *git),
+        pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_settings(git)),
         network=wanted.network.mode,
         hosts=tuple(h for h in wanted.network.allowed_domains if h not in _refused(loaded)),
         excluded=wanted.excluded_commands,
         look_first=wanted.look_first,
         leaving=wanted.allow_unsandboxed_commands,
     )
+
+
+def _history(cwd: str) -> tuple[str, ...]:
+    """Where git keeps the history of a folder, if that lies elsewhere: above it, or shared."""
+    _, common = repository(cwd)
+    return (common,) if common and not inside(common, cwd) else ()
+
+
+def _settings(git: tuple[str, ...]) -> tuple[str, ...]:
+    """What in there decides what git starts."""
+    names = ("hooks", "config", "config.worktree", "info/attributes")
+    return tuple(f"{folder}/{name}" for folder in git for name in names)
 
 
 def _refused(loaded: Loaded) -> tuple[str, ...]:
