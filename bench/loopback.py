@@ -51,8 +51,9 @@ def reply(block: Event, delta: Event, *, stop: str, number: int) -> bytes:
     )
 
 
-def shell(number: int, command: str = "true") -> bytes:
-    """The model asks for one shell command."""
+def shell(number: int, command: str = "") -> bytes:
+    """The model asks for one shell command: each time another, for the same would be a circle."""
+    command = command or f"echo {number}"
     block = {"type": "tool_use", "id": f"toolu_{number:06}", "name": "Bash", "input": {}}
     delta = {"type": "input_json_delta", "partial_json": json.dumps({"command": command})}
     return reply(block, delta, stop="tool_use", number=number)
