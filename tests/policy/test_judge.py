@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from travois.policy.access import Access
 from travois.policy.judge import MODES, Guard, Mode, Verdict, judge, understood
 from travois.policy.protected import PROTECTED
-from travois.policy.rules import TWINS, Effect, Rule, Use, matches, parse
+from travois.policy.rules import READS, TWINS, Effect, Rule, Use, matches, parse
 
 ROOT = "/w/proj"
 
@@ -209,7 +209,10 @@ def test_whatever_an_allow_rule_matches_the_same_rule_as_a_deny_matches(
     use = understood(use)
     for rule in guarded.rules:
         allow = Rule(rule.tool, rule.what, "allow")
-        if matches(allow, use):
+        reads = (
+            rule.tool == "Edit" and use.tool in READS
+        )  # to edit includes to read, not so in a no
+        if matches(allow, use) and not reads:
             assert matches(Rule(rule.tool, rule.what, "deny"), use)
 
 
