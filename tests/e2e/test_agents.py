@@ -156,3 +156,24 @@ def test_a_waiting_terminal_is_woken_when_an_agent_has_ended(program: Program) -
         screen.until("It said seven.")
         assert screen.leave() == 0
         api.no_invalid()
+
+
+def test_an_agent_can_be_told_something_and_ended_from_another_terminal(program: Program) -> None:
+    def model(prompt: Prompt, state: object) -> list[Json]:
+        if not part(prompt):
+            return [agent("one")] if prompt.n == 1 else [text("It ended.")]
+        heard = "Heard blue. " if "paint it blue" in prompt.text else "Working. "
+        return [text(heard), call("Bash", command=f"echo {prompt.n} >> steps; sleep 0.1")]
+
+    with lab.server(model) as api:
+        program.url = api.url
+        child = program.start("-p", "go", *program.model, *FREE)
+        assert within(30, (program.folder / "steps").exists)
+        told = program.run("agents", "tell", "a1", "paint it blue")
+        assert (told.code, told.out) == (0, "a1 hears of it at its next step.\n"), told.err
+        assert within(30, lambda: "Heard blue." in api.ledger[-1].body.decode())
+        assert program.run("agents", "stop", "a1").code == 0
+        out, err = child.communicate(timeout=60)
+        assert (child.returncode, out) == (0, b"It ended.\n"), err
+        assert "Heard blue." in api.ledger[-1].body.decode()
+        api.no_invalid()

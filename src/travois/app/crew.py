@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import worktree
+from travois.app import fencing, worktree
 from travois.app.opening import Found, Place
+from travois.app.posting import slot
 from travois.context.kinds import FORK, Kind, listing, named, usable
 from travois.context.sources import baseline, updated
 from travois.engine.agent import Agent, Birth
@@ -68,6 +69,9 @@ class Yard(msgspec.Struct, frozen=True):
                 birth = Birth(id, order.kind, str(log.folder / NAME), _depth(parent))
                 child = offspring(parent, session, birth, root=root)
                 _placed(child, order, tree)
+                child.post = slot(log.folder, child)
+                if tree is not None and child.bounds is not None:
+                    child.bounds = fencing.elsewhere(child.bounds, root)
                 if kind is None:
                     _branched(child, moved=tree is not None)
                 else:

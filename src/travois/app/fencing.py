@@ -64,7 +64,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         hidden=(*_at_home(SECRET), own, *_paths(wanted.filesystem.deny_read), *hidden),
         shown=(str(spill),),
         writable=(*_paths(wanted.filesystem.allow_write), *git),
-        pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_settings(git)),
+        pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_settings(git, place.cwd)),
         network=wanted.network.mode,
         hosts=tuple(h for h in wanted.network.allowed_domains if h not in _refused(loaded)),
         excluded=wanted.excluded_commands,
@@ -73,16 +73,24 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     )
 
 
+def elsewhere(bounds: Bounds, root: str) -> Bounds:
+    """The same sandbox for an agent that works in another folder of the repository."""
+    git = _history(root)
+    pinned = (*bounds.pinned, *_settings(git, root))
+    return msgspec.structs.replace(bounds, writable=(*bounds.writable, *git), pinned=pinned)
+
+
 def _history(cwd: str) -> tuple[str, ...]:
     """Where git keeps the history of a folder, if that lies elsewhere: above it, or shared."""
     _, common = repository(cwd)
     return (common,) if common and not inside(common, cwd) else ()
 
 
-def _settings(git: tuple[str, ...]) -> tuple[str, ...]:
-    """What in there decides what git starts."""
+def _settings(git: tuple[str, ...], cwd: str) -> tuple[str, ...]:
+    """What in there decides what git starts, and the file by which it finds its way there."""
     names = ("hooks", "config", "config.worktree", "info/attributes")
-    return tuple(f"{folder}/{name}" for folder in git for name in names)
+    way = (f"{cwd}/.git",) if os.path.isfile(f"{cwd}/.git") else ()
+    return (*way, *(f"{folder}/{name}" for folder in git for name in names))
 
 
 def _refused(loaded: Loaded) -> tuple[str, ...]:

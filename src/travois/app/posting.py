@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -14,13 +14,15 @@ from travois.context.mail import LONGEST, mail
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.host import doorbell
-from travois.kernel.facts import User
+from travois.kernel.facts import Changed, User
 from travois.kernel.faults import Fault
 from travois.store import mail as store
 from travois.store.home import Home
 from travois.store.mail import Letter, Mailbox
 from travois.store.settings import Mail
 
+STOP = "stop"
+"""The sender of a letter that ends an agent at its next step; no mailbox has this name."""
 FULL = 1 << 16
 """The size from which a mailbox is emptied when all of it was read."""
 
@@ -46,6 +48,20 @@ async def post(home: Home, to: str, text: str, *, sender: str) -> str:
     if await doorbell.ring(folder):
         return f"{to} was told."
     return f"It waits in the mailbox of {to}, who sees it at the next step."
+
+
+def slot(folder: Path, agent: Agent) -> Callable[[], Iterator[User]]:
+    """What a person puts in the way of an agent from elsewhere: words, or that it is to end."""
+    box = Mailbox(folder / "mail")
+
+    def collect() -> Iterator[User]:
+        for letter in box.take():
+            if letter.sender == STOP:
+                agent.session.append(Changed("ending", "the user"))
+            elif letter.id not in agent.session.received:
+                yield mail(letter.sender, letter.text, id=letter.id)
+
+    return collect
 
 
 class Office:

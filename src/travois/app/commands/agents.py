@@ -12,6 +12,7 @@ import msgspec
 
 from travois.app.commands.plain import Commands, ago, clean, command, say, table, warn
 from travois.app.commands.sessions import here, report
+from travois.app.posting import STOP
 from travois.context.doing import doing
 from travois.kernel.audit import Spent
 from travois.kernel.blocks import calls
@@ -19,6 +20,7 @@ from travois.kernel.facts import Assistant, Changed, Entry, Finished, Spawned
 from travois.kernel.faults import Fault
 from travois.store import lock
 from travois.store.log import NAME, Skipped, entries
+from travois.store.mail import Mailbox
 from travois.store.sessions import find, newest
 
 FOLDER = "agents"
@@ -26,6 +28,8 @@ MORE = """\
   travois agents                     those of the last session of this folder, as a tree
   travois agents SESSION             those of another one: its id, the beginning of it, or its name
   travois agents show ID [SESSION]   what one of them said and did
+  travois agents tell ID TEXT        say something to one of the last session of this folder
+  travois agents stop ID             end one at its next step; its findings are reported
   travois agents types               the kinds of agents there are, and which file describes them
 """
 PRICED = 0.0005
@@ -64,7 +68,7 @@ def register(commands: Commands) -> None:
     """Add the command."""
     what = "watch the agents that a session started"
     top = command(commands, "agents", what=what, more=MORE)
-    top.add_argument("words", nargs="*", metavar="...", help="a session, `show` or `types`")
+    top.add_argument("words", nargs="*", metavar="...", help="a session; show, tell, stop, types")
     top.add_argument("--json", action="store_true", help="as JSON, one agent or entry per line")
     top.set_defaults(run=run_agents)
 
@@ -80,10 +84,22 @@ def run_agents(args: Namespace) -> int:
             return show_one(id, "", json=args.json)
         case ["show", id, session]:
             return show_one(id, session, json=args.json)
+        case ["tell", id, text]:
+            return put(id, text, sender="the user")
+        case ["stop", id]:
+            return put(id, "", sender=STOP)
         case [session]:
             return show_tree(session, json=args.json)
         case _:
             raise Fault("That is no use of `travois agents`", fix="See `travois agents --help`.")
+
+
+def put(id: str, text: str, *, sender: str) -> int:
+    """Leave word for an agent of the last session here, which hears it at its next step."""
+    folder = _agent(_session(""), id)
+    Mailbox(folder / "mail").put(sender, text)
+    say(f"{id} hears of it at its next step.")
+    return 0
 
 
 def show_tree(session: str, *, json: bool) -> int:
