@@ -17,8 +17,17 @@ from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.engine.ports import Env
 from travois.engine.tool import AnyTool, Outcome, said
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Assistant, Compacted, Failed, Finished, Offloaded, Result, User
+from travois.kernel.blocks import AnyBlock, Media, Text, words
+from travois.kernel.facts import (
+    Assistant,
+    Cleared,
+    Compacted,
+    Failed,
+    Finished,
+    Offloaded,
+    Result,
+    User,
+)
 from travois.kernel.models import Usage
 from travois.kernel.tokens import context_tokens, stop_at
 from travois.testing import Scripted, calls, say
@@ -269,3 +278,23 @@ def test_what_the_human_said_last_is_never_set_aside(tmp_path: Path) -> None:
     last = [item.fact for item in one.session.view.items if isinstance(item.fact, User)][-1]
     assert last == User((Text("the newest words"),))
     assert not any(isinstance(item.fact, Result) for item in one.session.view.items[-2:])
+
+
+def test_of_more_pictures_than_a_request_may_hold_the_newest_stay(tmp_path: Path) -> None:
+    async def run(args: Place, env: Env, call: str) -> Outcome:
+        picture = Media("image", "image/png", f"gone-{args.path}", size=3)
+        return Outcome((Text(f"picture {args.path}"), picture))
+
+    one, _ = looking(tmp_path, [], "", window=1_000_000, layers=Layers(compact=False, clear=False))
+    one.tools = {"Look": small("Look", run)}
+    one.model = Scripted(*(look(number) for number in range(110)), DONE)
+    assert play(one) == "end"
+    left = [item for item in one.session.view.items if _pictures(item.fact.content)]
+    assert 20 <= len(left) <= 100
+    assert "picture 109" in words(left[-1].fact.content)
+    assert "left out: there are more than one request may hold]" in shown(one)
+    assert len(facts(one, Cleared)) == 1
+
+
+def _pictures(content: tuple[AnyBlock, ...]) -> list[AnyBlock]:
+    return [block for block in content if isinstance(block, Media)]

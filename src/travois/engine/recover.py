@@ -13,11 +13,15 @@ from travois.engine.ports import Warned
 from travois.engine.room import fitted, model
 from travois.engine.summary import summarise
 from travois.kernel.blocks import Call, Media, Opaque, Shown, Text
+from travois.kernel.budget import room
 from travois.kernel.facts import Assistant, Changed, Cleared, Compacted, Epoch, Result, User
 from travois.kernel.tokens import block_tokens, context_tokens, head_tokens, ratio
 from travois.kernel.view import Item, View
 from travois.wire.replies import Problem
 
+KEPT = (20, 5, 0)
+"""How many messages with pictures stay, try by try, until a request can hold them."""
+HEAVY = frozenset(("bytes", "media", "media_bytes"))
 TRIES = 2
 """How often a request is made smaller before the user hears of it: three calls in all."""
 MARGIN = 0.85
@@ -64,6 +68,19 @@ def flatten(agent: Agent) -> bool:
     before = context_tokens(agent.session.view)
     agent.session.append(replace(fact, trigger="overflow", before=before))
     return True
+
+
+def lighten(agent: Agent) -> None:
+    """Leave the oldest pictures out when there are more than one request may hold."""
+    if not agent.session.pictures or not model(agent).images:
+        return
+    for keep in KEPT:
+        view = agent.session.view
+        if HEAVY.isdisjoint(room(view).short):
+            return
+        found = [item.seq for item in view.items if _media(item)]
+        until = found[-keep - 1] if len(found) > keep else 0
+        drop_media(agent, "there are more than one request may hold", until=until)
 
 
 def drop_media(agent: Agent, why: str, *, until: float = inf) -> bool:

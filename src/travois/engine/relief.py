@@ -7,6 +7,7 @@ from travois.context.offload import oversize, preview
 from travois.engine.agent import Agent
 from travois.engine.clearing import clear
 from travois.engine.compaction import compact, prepare
+from travois.engine.recover import lighten
 from travois.engine.room import cold, fitted, limit, model
 from travois.engine.warmth import suit
 from travois.kernel.facts import Offloaded
@@ -20,6 +21,7 @@ async def relieve(agent: Agent) -> None:
     """Make room before the next request, where there is too little or it costs nothing."""
     if agent.layers.offload:
         offload(agent)
+    lighten(agent)
     if agent.layers.lifetime and cold(agent):
         suit(agent)
     trigger = wanted(agent)

@@ -11,6 +11,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from travois.engine.ports import Delta, Event, Log
 from travois.kernel.audit import Cache, Spent, Strikes
+from travois.kernel.blocks import Media
 from travois.kernel.facts import (
     AnyFact,
     Assistant,
@@ -72,6 +73,8 @@ class Session:
         """Those of which nothing says that they have ended."""
         self.owed: dict[str, Spawned] = {}
         """Those whose report has not come in."""
+        self.pictures = 0
+        """How many images and documents were ever brought in."""
         self.notes = ""
         """What was noted last on the conversation so far."""
         self.draft = ""
@@ -188,6 +191,8 @@ class Session:
         match entry.fact:
             case User(mail=letter) if letter:
                 self.received.add(letter)
+            case User(content=content) | Result(content=content):
+                self.pictures += sum(isinstance(block, Media) for block in content)
             case Spawned(kind="fork", what="summary", call=""):
                 self.drafted = True
             case Noted(what="draft", text=text):
