@@ -126,3 +126,12 @@ def test_a_reader_that_leaves_early_is_no_crash(program: Program) -> None:
         child.wait(20)
     assert "Traceback" not in errors
     assert os.listdir(program.home / "sessions")
+
+
+def test_nothing_runs_unasked_where_the_workspace_would_be_a_whole_home(program: Program) -> None:
+    program.extra |= {"HOME": str(program.folder), "ANTHROPIC_API_KEY": "x"}
+    for mode in ("bypass", "auto", "accept-edits"):
+        done = program.ask("go", "--permission-mode", mode)
+        assert (done.code, done.out) == (2, "")
+        assert f"Mode {mode} is not for {program.folder}" in done.err
+        assert "Start in the folder of a project" in done.err

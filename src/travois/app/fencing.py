@@ -49,8 +49,21 @@ def build(
     if walls.kind == "none":
         why = f"{walls.line}; nobody is here to watch, so it takes --no-sandbox to run it"
         return Fence(line=walls.line, unwalled="" if attended else why)
+    _check_place(loaded, place)
     bounds = _bounds(loaded, place, temp=_temporary(stack), spill=spill)
     return Fence(walls, bounds, "" if walls.kind == "full" else walls.line)
+
+
+def _check_place(loaded: Loaded, place: Place) -> None:
+    """Refuse to let commands run unasked where the workspace would be everything."""
+    mode = loaded.settings.permissions.mode
+    if place.cwd not in ("/", home()) or mode not in ("bypass", "auto", "accept-edits"):
+        return
+    raise Fault(
+        f"Mode {mode} is not for {place.cwd}",
+        why="all of your files would be the workspace, and nothing would hold commands back",
+        fix="Start in the folder of a project, or use --no-sandbox where nothing can be harmed.",
+    )
 
 
 def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
