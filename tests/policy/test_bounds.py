@@ -57,6 +57,13 @@ def test_what_the_user_says_of_the_network_holds_for_every_command() -> None:
     assert walls("make", bounds=Bounds(temp="/t", network="on")).network == "on"
 
 
+def test_a_host_that_is_barred_is_so_for_all_and_so_all_go_through_the_list() -> None:
+    made = walls("git push", bounds=Bounds(temp="/t", barred=("a.org",)))
+    assert (made.network, made.hosts, made.barred) == ("listed", ("*",), ("a.org",))
+    made = walls("make", bounds=Bounds(temp="/t", hosts=("*.b.org",), barred=("a.b.org",)))
+    assert (made.network, made.hosts, made.barred) == ("listed", ("*.b.org",), ("a.b.org",))
+
+
 def test_a_call_that_asked_for_the_network_has_it() -> None:
     assert walls("make", Access("net", "any host")).network == "on"
 

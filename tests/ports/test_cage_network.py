@@ -237,6 +237,16 @@ def test_disguises_are_refused(words: str, answer: str, refused: str) -> None:
 
 
 @caged
+def test_a_barred_host_is_refused_with_all_below_it_whatever_the_list_says() -> None:
+    with network() as net:
+        door = net.open(("*",), ("example.org",))
+        words = "; ".join(f"curl -sS http://{h}/" for h in ("example.org", "a.example.org"))
+        run(door, words)
+    barred = "is among the hosts that commands may not reach"
+    assert door.refused == (f"example.org {barred}", f"a.example.org {barred}")
+
+
+@caged
 def test_socks_refuses_addresses_disguises_and_datagrams() -> None:
     hello = r"\5\1\0"
     with network() as net:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,9 +11,11 @@ import msgspec
 
 from travois.app.opening import Place
 from travois.engine.ground import home
+from travois.engine.judged import hiding
 from travois.host.cage.probe import Walls, look
 from travois.kernel.faults import Fault
-from travois.policy.bounds import SECRET, Bounds
+from travois.policy.bounds import PINNED, SECRET, Bounds
+from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.rules import Rule
 from travois.store.project import repository
@@ -69,8 +71,7 @@ def _check_place(loaded: Loaded, place: Place) -> None:
 def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     wanted = loaded.settings.sandbox
     own = os.path.realpath(place.home.path)
-    denied = (rule for rule in loaded.rules if rule.effect == "deny" and rule.tool == "Read")
-    hidden = [path for rule in denied for path in _named(rule, place.cwd)]
+    hidden = tuple(_denied(loaded, place.cwd))
     git = _history(place.cwd)
     return Bounds(
         temp=temp,
@@ -79,7 +80,8 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         writable=(*_paths(wanted.filesystem.allow_write), *git),
         pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_settings(git, place.cwd)),
         network=wanted.network.mode,
-        hosts=tuple(h for h in wanted.network.allowed_domains if h not in _refused(loaded)),
+        hosts=wanted.network.allowed_domains,
+        barred=wanted.network.denied_domains,
         excluded=wanted.excluded_commands,
         look_first=wanted.look_first,
         leaving=wanted.allow_unsandboxed_commands,
@@ -101,13 +103,9 @@ def _history(cwd: str) -> tuple[str, ...]:
 
 def _settings(git: tuple[str, ...], cwd: str) -> tuple[str, ...]:
     """What in there decides what git starts, and the file by which it finds its way there."""
-    names = ("hooks", "config", "config.worktree", "info/attributes")
+    names = [name.removeprefix(".git/") for name in PINNED if name.startswith(".git/")]
     way = (f"{cwd}/.git",) if os.path.isfile(f"{cwd}/.git") else ()
     return (*way, *(f"{folder}/{name}" for folder in git for name in names))
-
-
-def _refused(loaded: Loaded) -> tuple[str, ...]:
-    return loaded.settings.sandbox.network.denied_domains
 
 
 def _temporary(stack: AsyncExitStack) -> str:
@@ -125,30 +123,27 @@ def _paths(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(os.path.realpath(os.path.expanduser(text)) for text in texts)
 
 
-def _named(rule: Rule, root: str) -> Iterator[str]:
-    """The files that a rule keeps from being read, as far as they are there."""
-    what = rule.what.removesuffix("/**").removesuffix("/*")
-    if not what or any(char in what for char in "*?["):
-        yield from _matching(what, root) if what else ()
-    elif what.startswith("//"):
-        yield what[1:]
-    elif what.startswith("~/"):
-        yield os.path.join(home(), what[2:])
-    elif "/" in what.removeprefix("./"):
-        base = rule.base if what.startswith("/") and rule.base else root
-        yield os.path.join(base, what.lstrip("/").removeprefix("./"))
-    else:
-        yield from _matching(f"**/{what.removeprefix('./')}", root)
+def _denied(loaded: Loaded, root: str) -> Iterator[str]:
+    """The files that rules keep from being read, as far as they are there."""
+    rules = tuple(
+        rule for rule in loaded.rules if rule.effect == "deny" and rule.tool == "Read" and rule.what
+    )
+    yield from (path for rule in rules for path in _fixed(rule))
+    if rules:
+        yield from _matching(hiding(Guard(rules=rules), "Read", root=root), root)
 
 
-def _matching(pattern: str, root: str) -> Iterator[str]:
-    """What a pattern names, in the upper part of the workspace."""
-    from fnmatch import fnmatchcase
+def _fixed(rule: Rule) -> Iterator[str]:
+    """A place outside the workspace that a rule names without a pattern."""
+    what = rule.what.removesuffix("/**")
+    if what.startswith(("//", "~/")) and not any(char in what for char in "*?["):
+        yield what[1:] if what.startswith("//") else os.path.join(home(), what[2:])
 
-    name = pattern.rpartition("/")[2]
+
+def _matching(hidden: Callable[[str], bool], root: str) -> Iterator[str]:
+    """What rules hide in the upper part of the workspace; a hidden folder stands for its files."""
     for number, (folder, folders, files) in enumerate(os.walk(root)):
-        deep = folder[len(root) :].count("/")
-        folders[:] = (
-            [] if deep >= DEEP or number > WIDE else [f for f in folders if f not in SKIPPED]
-        )
-        yield from (f"{folder}/{f}" for f in (*files, *folders) if fnmatchcase(f, name))
+        found = [name for name in (*files, *folders) if hidden(f"{folder}/{name}")]
+        yield from (f"{folder}/{name}" for name in found)
+        over = folder[len(root) :].count("/") >= DEEP or number > WIDE
+        folders[:] = [] if over else [f for f in folders if f not in SKIPPED and f not in found]

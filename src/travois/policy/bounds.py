@@ -67,6 +67,8 @@ class Bounds(msgspec.Struct, frozen=True):
     network: Literal["", "off", "listed", "on"] = ""
     """What commands that may run may reach; empty means that it depends on the command."""
     hosts: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
+    """Hosts that no command may reach; so none gets the network without the list."""
     excluded: tuple[str, ...] = ()
     """Commands that the user lets run outside."""
     look_first: bool = True
@@ -84,6 +86,8 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
     chosen: Profile = profile or ("look" if all(plan.looks for plan in use.plans) else "work")
     looking, allowed = chosen == "look", profile is None
     beyond = _beyond(bounds, guard, use) if allowed else ()
+    network = _network(bounds, guard, use) if allowed and not looking else "off"
+    sifted = network == "on" and bool(bounds.barred)
     return Cage(
         chosen,
         folders=guard.folders,
@@ -92,8 +96,9 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
         hidden=bounds.hidden,
         shown=bounds.shown,
         writable=() if looking else (*bounds.writable, *beyond),
-        network=_network(bounds, guard, use) if allowed and not looking else "off",
-        hosts=bounds.hosts,
+        network="listed" if sifted else network,
+        hosts=("*",) if sifted else bounds.hosts,
+        barred=bounds.barred,
     )
 
 

@@ -30,5 +30,7 @@ class Cage(msgspec.Struct, frozen=True):
     writable: tuple[str, ...] = ()
     """More paths that the user lets programs write to."""
     network: Literal["off", "listed", "on"] = "off"
+    barred: tuple[str, ...] = ()
+    """Who may not be reached although the list has them, with all hosts below them."""
     hosts: tuple[str, ...] = ()
     """Who may be reached where the network is `listed`: `example.org`, `*.example.org`."""

@@ -106,7 +106,7 @@ def _door(cage: Cage, ground: Ground) -> Door | None:
     """The way out to the hosts on a list, where there is one."""
     if cage.network != "listed" or ground.network is None:
         return None
-    door = ground.network().open(cage.hosts)
+    door = ground.network().open(cage.hosts, cage.barred)
     ground.theirs.callback(door.passed)
     ground.after.callback(door.close)
     return door

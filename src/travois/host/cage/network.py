@@ -22,7 +22,7 @@ from travois.host.cage import bridge
 from travois.host.cage.asking import Asked, canonical, heard, plain
 from travois.host.tcp import Tcp, dial
 from travois.host.web import Lookup, lookup, public
-from travois.policy.sites import allows
+from travois.policy.sites import allows, mentions
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -54,8 +54,9 @@ def reachable(address: str) -> bool:
 class Door:
     """The way out of one command's cage; `fd` is to be passed into it."""
 
-    def __init__(self, hosts: tuple[str, ...]) -> None:
+    def __init__(self, hosts: tuple[str, ...], barred: tuple[str, ...] = ()) -> None:
         self.hosts = tuple(f"domain:{canonical(host)}" for host in hosts)
+        self.barred = tuple(f"domain:{canonical(host)}" for host in barred)
         self.outside, self._inside = socket.socketpair()
         self.outside.setblocking(False)
         self.refused: tuple[str, ...] = ()
@@ -100,13 +101,13 @@ class Network:
         self._portal: BlockingPortal | None = None
         self._doors: list[Door] = []
 
-    def open(self, hosts: tuple[str, ...]) -> Door:
+    def open(self, hosts: tuple[str, ...], barred: tuple[str, ...] = ()) -> Door:
         """A door for one command."""
         from anyio.from_thread import start_blocking_portal
 
         if self._portal is None:
             self._portal = self._stack.enter_context(start_blocking_portal(name="travois-network"))
-        door = Door(hosts)
+        door = Door(hosts, barred)
         door.task = self._portal.start_task_soon(self._attend, door)
         self._doors = [other for other in self._doors if other.task and not other.task.done()]
         self._doors.append(door)
@@ -172,6 +173,8 @@ class Network:
             raise PermissionError(
                 f"{shown} is not the name of a host; commands reach hosts by name"
             )
+        if any(mentions(rule, f"https://{host}") for rule in door.barred):
+            raise PermissionError(f"{host} is among the hosts that commands may not reach")
         if not any(allows(rule, f"https://{host}") for rule in door.hosts):
             raise PermissionError(
                 f"{host} is not on the list of hosts that commands may reach; "

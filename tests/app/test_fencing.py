@@ -1,0 +1,64 @@
+"""What a session's sandbox hides: exactly what deny rules name."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from travois.app.compose import prepare
+from travois.app.fencing import build
+from travois.app.options import Options
+from travois.policy.bounds import Bounds
+
+
+def bounds(folder: Path, settings: dict[str, object]) -> Bounds:
+    options = Options(cwd=str(folder), settings=json.dumps(settings))
+    place, loaded = prepare(options)
+    fence = build(loaded, place, AsyncExitStack(), attended=True, spill=folder / "kept")
+    if fence.bounds is None:
+        pytest.skip(fence.line)
+    return fence.bounds
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "project"
+    for name in (".env", "a/.env", "a/b.pem", "keys/b.pem", "keys/c.txt", "env"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        ("Read(.env)", [".env", "a/.env"]),
+        ("Read(./a/.env)", ["a/.env"]),
+        ("Read(keys/*.pem)", ["keys/b.pem"]),
+        ("Read(keys/**)", ["keys"]),
+        ("Read(**/*.pem)", ["a/b.pem", "keys/b.pem"]),
+        ("Read(//elsewhere/*.pem)", []),
+    ],
+)
+def test_a_deny_rule_hides_what_it_names_and_nothing_else(
+    work: Path, rule: str, names: list[str]
+) -> None:
+    made = bounds(work, {"permissions": {"deny": [rule]}})
+    found = [path for path in made.hidden if path.startswith(f"{work}/")]
+    assert sorted(found) == [f"{work}/{name}" for name in names]
+
+
+def test_a_deny_rule_hides_places_outside_the_workspace_too(work: Path) -> None:
+    made = bounds(work, {"permissions": {"deny": ["Read(//srv/secret/**)"]}})
+    assert "/srv/secret" in made.hidden
+
+
+def test_barred_hosts_reach_the_walls(work: Path) -> None:
+    network = {"allowedDomains": ["*.example.org"], "deniedDomains": ["ads.example.org"]}
+    made = bounds(work, {"sandbox": {"network": network}})
+    assert (made.hosts, made.barred) == (("*.example.org",), ("ads.example.org",))
