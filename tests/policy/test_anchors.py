@@ -9,13 +9,13 @@ from travois.policy.flaws import flaw, remark
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import EFFECTS, Effect, Use, matches, parse
 
-ROOT, BASE, HOME = "/work", "/etc/place", "/home/me"
+ROOT, BASE, HOME = "/proj", "/etc/place", "/home/me"
 ANCHORS = {
     "/src/**": "/etc/place/src/a",
     "//src/**": "/src/a",
     "~/src/**": "/home/me/src/a",
-    "./src/**": "/work/src/a",
-    "src/**": "/work/src/a",
+    "./src/**": "/proj/src/a",
+    "src/**": "/proj/src/a",
 }
 
 
@@ -31,13 +31,13 @@ def test_a_path_counts_from_its_anchor_and_from_no_other(what: str, effect: Effe
 
 
 def test_a_search_that_may_meet_a_rule_of_another_place_asks_there_only() -> None:
-    rule = parse("Read(/secret)", "deny", base="/work/sub")
+    rule = parse("Read(/secret)", "deny", base="/proj/sub")
     guard = Guard("default", (rule,), (ROOT,))
     found = {
         folder: judge(guard, Use("Grep", (Access("read", folder, scope="many"),), ROOT)).effect
-        for folder in ("/work/sub", "/work/other")
+        for folder in ("/proj/sub", "/proj/other")
     }
-    assert found == {"/work/sub": "ask", "/work/other": "allow"}
+    assert found == {"/proj/sub": "ask", "/proj/other": "allow"}
 
 
 @pytest.mark.parametrize(

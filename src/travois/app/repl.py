@@ -22,6 +22,7 @@ from travois.engine.warmth import keep_warm
 from travois.kernel.blocks import words
 from travois.kernel.facts import Asked, Ended, Entry, Result, User
 from travois.kernel.faults import Fault
+from travois.policy.glyphs import visible
 from travois.wire.replies import Grew
 
 HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."
@@ -199,11 +200,6 @@ def shown(question: Question) -> Iterator[str]:
     yield f"  asked because it {visible(question.because)}"
     if question.always:
         yield f"  always would allow: {visible(', '.join(question.always))}"
-
-
-def visible(text: str) -> str:
-    """The text on one line, with an escape for everything that could not be seen."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _line(event: Event) -> str:

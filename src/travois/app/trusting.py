@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Protocol
 
-from travois.policy.glyphs import UNSEEN
+from travois.policy.glyphs import visible
 from travois.store import trust
 from travois.store.home import Home
 from travois.store.settings import Loaded
 
-ODD = re.compile(f"{UNSEEN.pattern}|[\t\n]")
 FIRST = "brings settings that run programs or give rights"
 LATER = "asks for more than you trusted it with"
 ASK = "Trust this folder with them? [y]es / no, work without them: "
@@ -46,12 +44,7 @@ def told(home: Home, loaded: Loaded) -> str:
     agreed = trust.agreed(home, loaded.root)
     fresh = [text for text in loaded.wanted if trust.digest(text) not in agreed]
     what = LATER if loaded.trust == "changed" else FIRST
-    return "\n".join((f"{shown(loaded.root)} {what}:", *(f"  {shown(text)}" for text in fresh)))
-
-
-def shown(text: str) -> str:
-    """A text in which every character can be seen."""
-    return ODD.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return "\n".join((f"{visible(loaded.root)} {what}:", *(f"  {visible(text)}" for text in fresh)))
 
 
 def _drop_typed() -> None:

@@ -31,7 +31,7 @@ from travois.policy.bounds import held_back
 from travois.policy.cage import Cage
 
 LOOKED = "It ran read-only and without network: nothing that it wrote was kept."
-TRYING = 20
+PATIENCE = 20
 """How many seconds a command has where it can do nothing, before the person is asked."""
 FAILURE = 300
 ALONGSIDE = 16
@@ -201,8 +201,8 @@ async def _tell(agent: Agent, ready: Ready, outcome: Outcome, *, seconds: float)
 
 async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     """Run a call where it can change and reach nothing; ask about it only if that fails."""
-    outcome = Outcome((Text(f"It did not end within {TRYING} s."),), error=True)
-    with anyio.move_on_after(TRYING) as scope:
+    outcome = Outcome((Text(f"It did not end within {PATIENCE} s."),), error=True)
+    with anyio.move_on_after(PATIENCE) as scope:
         outcome = await _carry_out(agent, ready, cage)
     failure = words(outcome.content).strip()
     if not outcome.error:

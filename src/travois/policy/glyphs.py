@@ -25,6 +25,15 @@ def deceptive(text: str) -> str:
     return ""
 
 
+def visible(text: str) -> str:
+    """The text on one line, with an escape for everything that a person could not see."""
+    return "".join(c if _seen(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def _seen(char: str) -> bool:
+    return char.isprintable() and not UNSEEN.match(char)
+
+
 def listed(names: str) -> frozenset[str]:
     """A set out of names parted by blanks."""
     return frozenset(names.split())

@@ -6,8 +6,9 @@ import os
 from argparse import Namespace
 
 from travois.app.commands.plain import Commands, command, say, table
-from travois.app.trusting import shown, told
+from travois.app.trusting import told
 from travois.kernel.faults import Fault
+from travois.policy.glyphs import visible
 from travois.store import trust
 from travois.store.home import locate
 from travois.store.layers import load
@@ -40,7 +41,11 @@ def run_trust(args: Namespace) -> int:
     folder = os.path.realpath(args.folder)
     if args.revoke:
         gone, root = trust.revoke(home.prepare(), trust.root(folder)), trust.root(folder)
-        say(f"{shown(root)} is no longer trusted." if gone else f"{shown(root)} was not trusted.")
+        say(
+            f"{visible(root)} is no longer trusted."
+            if gone
+            else f"{visible(root)} was not trusted."
+        )
         return 0 if gone else 1
     if not os.path.isdir(folder):
         raise Fault(f"{args.folder} is not a folder")
@@ -49,5 +54,5 @@ def run_trust(args: Namespace) -> int:
     if loaded.trust != "trusted" and loaded.wanted:
         say(told(home, loaded))
     trust.trust(home, loaded.root, loaded.wanted)
-    say(f"{shown(loaded.root)} is trusted.")
+    say(f"{visible(loaded.root)} is trusted.")
     return 0
