@@ -6,6 +6,7 @@ import json
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import anyio
 import pytest
 
 from travois.app.compose import prepare
@@ -17,7 +18,9 @@ from travois.policy.bounds import Bounds
 def bounds(folder: Path, settings: dict[str, object]) -> Bounds:
     options = Options(cwd=str(folder), settings=json.dumps(settings))
     place, loaded = prepare(options)
-    fence = build(loaded, place, AsyncExitStack(), attended=True, spill=folder / "kept")
+    stack = AsyncExitStack()
+    fence = build(loaded, place, stack, attended=True, spill=folder / "kept")
+    anyio.run(stack.aclose)
     if fence.bounds is None:
         pytest.skip(fence.line)
     return fence.bounds
@@ -62,3 +65,18 @@ def test_barred_hosts_reach_the_walls(work: Path) -> None:
     network = {"allowedDomains": ["*.example.org"], "deniedDomains": ["ads.example.org"]}
     made = bounds(work, {"sandbox": {"network": network}})
     assert (made.hosts, made.barred) == (("*.example.org",), ("ads.example.org",))
+
+
+def test_the_private_folder_is_for_its_owner_alone_and_goes_with_the_session(work: Path) -> None:
+    async def main() -> None:
+        place, loaded = prepare(Options(cwd=str(work)))
+        async with AsyncExitStack() as stack:
+            fence = build(loaded, place, stack, attended=True, spill=work / "kept")
+            if fence.bounds is None:
+                pytest.skip(fence.line)
+            temp = Path(fence.bounds.temp)
+            assert temp.stat().st_mode & 0o777 == 0o700
+            (temp / "left").write_text("x")
+        assert not temp.exists()
+
+    anyio.run(main)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from travois.app.opening import Place
-from travois.engine.ground import home
+from travois.engine.ground import TEMP, home
 from travois.engine.judged import hiding
 from travois.host.cage.probe import Walls, look
 from travois.kernel.faults import Fault
@@ -109,10 +109,17 @@ def _settings(git: tuple[str, ...], cwd: str) -> tuple[str, ...]:
 
 
 def _temporary(stack: AsyncExitStack) -> str:
-    from tempfile import TemporaryDirectory
+    """A folder for us alone under a name that nobody could guess; gone when the stack unwinds."""
+    path = os.path.join(os.environ.get("TMPDIR") or TEMP, f"travois-{os.urandom(8).hex()}")
+    os.mkdir(path, 0o700)
+    stack.callback(_remove, path)
+    return os.path.realpath(path)
 
-    made = TemporaryDirectory(prefix="travois-", ignore_cleanup_errors=True)
-    return os.path.realpath(stack.enter_context(made))
+
+def _remove(path: str) -> None:
+    from shutil import rmtree
+
+    rmtree(path, ignore_errors=True)
 
 
 def _at_home(names: tuple[str, ...]) -> tuple[str, ...]:
