@@ -155,7 +155,8 @@ def test_a_draft_is_prepared_beside_the_turn_and_the_compaction_uses_it(work: Pr
         done = work.ask("read them all", *EARLY)
         assert done.code == 0, done.err
         draft, *_ = [e for e in api.ledger if ASKED in e.body.decode()]
-        before = max(e.usage.prompt for e in api.ledger if e.n < draft.n)
+        sizes = [e.usage.prompt for e in api.ledger if e.n < draft.n]
+        before = max(size for size in sizes if size <= draft.usage.prompt)  # the turn may be ahead
         assert draft.usage.read >= 0.99 * before
         api.no_invalid()
     facts = [entry.fact for entry in work.facts()]
