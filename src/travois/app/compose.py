@@ -20,7 +20,9 @@ from travois.context.kinds import Kind
 from travois.engine.agent import Agent, Patience, World
 from travois.engine.briefing import again
 from travois.engine.judged import hiding
-from travois.engine.ports import Answer, Model, Person, Question, Warned
+from travois.engine.modes import MODE, follow
+from travois.engine.person import Answer, Inquiry, Person, Question
+from travois.engine.ports import Model, Warned
 from travois.engine.session import Session
 from travois.engine.switch import switch
 from travois.engine.tool import AnyTool
@@ -96,6 +98,10 @@ class Nobody:
         way = f"no one is there to ask; the user can allow it with --allowedTools {question.tool}"
         return Answer(allow=False, reason=f"{question.because}, and {way}")
 
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        """Nobody chooses."""
+        return None
+
 
 async def gather(
     options: Options, *, model: Model | None = None, person: Person | None = None
@@ -161,9 +167,14 @@ def _guard(place: Place, loaded: Loaded, *, spill: Path, fence: fencing.Fence) -
 def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> None:
     """Give an agent what needs the agent itself."""
     agent.keeper = _keeper(place, options, agent)
-    agent.around = lambda: around(place, options, cwd=agent.session.state.get("cwd", ""))
+    agent.around = lambda: replace(
+        around(place, options, cwd=agent.session.state.get("cwd", "")),
+        planning=agent.guard.mode == "plan",
+    )
     agent.library = _library(place, loaded, agent, sources=options.sources)
     agent.baseline = lambda: again(agent)
+    if agent.session.state.get(MODE) == "plan" and not options.mode:
+        follow(agent, "plan")
 
 
 def prepare(options: Options) -> tuple[Place, Loaded]:

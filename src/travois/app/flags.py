@@ -82,6 +82,7 @@ def _talking(top: ArgumentParser) -> None:
     add("--agents", default="", metavar="JSON", help="more kinds of agents, by name")
     add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
     add("--setting-sources", default="", metavar="LIST", help="of user, project, local")
+    add("--plain", action="store_true", help="lines only, as screen readers like it")
     add("--verbose", action="store_true", help=SUPPRESS)
 
 

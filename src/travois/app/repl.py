@@ -17,7 +17,8 @@ from travois.app.flags import chosen
 from travois.app.sdk import Session
 from travois.app.slash import obey
 from travois.engine.hooks import notify
-from travois.engine.ports import Answer, Event, Question, Retrying, Running, Warned
+from travois.engine.person import Answer, Choice, Inquiry, Question
+from travois.engine.ports import Event, Retrying, Running, Warned
 from travois.engine.warmth import keep_warm
 from travois.kernel.blocks import words
 from travois.kernel.facts import Asked, Ended, Entry, Result, User
@@ -180,6 +181,21 @@ class Terminal:
             return Answer(allow=True, reason=said, always=True, digest=question.digest)
         return Answer(allow=False, reason=f"the user said no{': ' + word if word else ''}")
 
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        """Put choices one after the other: a number, several, or words of their own."""
+        await self._told(inquiry.call).wait()
+        if inquiry.plan:
+            self.line(inquiry.plan)
+        answers: list[str] = []
+        for choice in inquiry.choices:
+            for line in offered(choice):
+                self.line(line)
+            typed = await self.read("Number, or your own words: ")
+            if typed is None:
+                return None
+            answers.append(picked(choice, typed))
+        return tuple(answers)
+
     def _told(self, call: str) -> anyio.Event:
         return self._asked.setdefault(call, anyio.Event())
 
@@ -200,6 +216,23 @@ def shown(question: Question) -> Iterator[str]:
     yield f"  asked because it {visible(question.because)}"
     if question.always:
         yield f"  always would allow: {visible(', '.join(question.always))}"
+
+
+def offered(choice: Choice) -> Iterator[str]:
+    """A question of the model with its options, numbered."""
+    yield visible(choice.question) + (" (several, with commas)" if choice.several else "")
+    for number, option in enumerate(choice.options, 1):
+        more = f": {visible(option.description)}" if option.description else ""
+        yield f"  {number}. {visible(option.label)}{more}"
+
+
+def picked(choice: Choice, typed: str) -> str:
+    """What was typed as an answer: the labels of numbers, or the words as they are."""
+    numbers = [part.strip() for part in typed.split(",")]
+    labels = {str(number): option.label for number, option in enumerate(choice.options, 1)}
+    if all(number in labels for number in numbers) and (choice.several or len(numbers) == 1):
+        return ", ".join(labels[number] for number in numbers)
+    return typed.strip()
 
 
 def _line(event: Event) -> str:

@@ -23,6 +23,7 @@ from travois.app.options import Options
 from travois.context.compact import Cut, starting, up_to
 from travois.engine.compaction import compact
 from travois.engine.loop import turn
+from travois.engine.modes import enter
 from travois.engine.ports import Event, Model, Person
 from travois.kernel.blocks import Shown, Text, words
 from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Failed, User
@@ -30,6 +31,7 @@ from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.kernel.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
 from travois.kernel.view import View
+from travois.policy.judge import ALIASES, MODES
 
 SUMMARY = 8
 """The part of a window that what was established before a prompt may need beside it."""
@@ -164,6 +166,17 @@ class Session:
         """Go on with another model; raises `Fault`, and changes nothing, if that cannot be."""
         self._idle()
         self.crew.change(model)
+
+    def enter(self, mode: str) -> None:
+        """Go on in another permission mode; bypass only where the settings began with it."""
+        name = ALIASES.get(mode, mode)
+        found = next((known for known in MODES if known == name), None)
+        held = self.crew.agent.guard.mode
+        if found is None or (found == "bypass" and held != "bypass"):
+            why = "there is none of that name" if found is None else "it holds from the start"
+            fix = f"Choose one of: {', '.join(one for one in MODES if one != 'bypass')}."
+            raise Fault(f"The mode cannot become {mode}", why=why, fix=fix)
+        enter(self.crew.agent, found)
 
     def _idle(self) -> None:
         if self.running:

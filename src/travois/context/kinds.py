@@ -19,6 +19,8 @@ FORK = "fork"
 """A child that goes on with the whole conversation; no kind may be called so."""
 ALIASES = {"general-purpose": "general", "": "general"}
 BUDGET = 1_500
+PERSONAL = ("AskUserQuestion", "ExitPlanMode")
+"""Tools that need the person, whom only the agent that they talk to may call."""
 WIDTHS = (300, 200, 120, 80, 40)
 """How many characters a description may have; narrower where there are many kinds."""
 
@@ -57,8 +59,8 @@ def named(kinds: Iterable[Kind], name: str) -> Kind | None:
 
 def usable(kind: Kind, names: Iterable[str]) -> tuple[str, ...]:
     """Which of these tools an agent of this kind may use, in the same order."""
-    given = ("*",) if kind.tools is None else kind.tools
-    return tuple(name for name in names if _means(given, name) and not _means(kind.denied, name))
+    given, denied = ("*",) if kind.tools is None else kind.tools, (*kind.denied, *PERSONAL)
+    return tuple(name for name in names if _means(given, name) and not _means(denied, name))
 
 
 def listing(kinds: Sequence[Kind]) -> str:

@@ -17,6 +17,7 @@ from travois.kernel.view import Item
 
 OPENING, CLOSING = "<environment>\n", "\n</environment>"
 NONE = "(none)"
+PLANNING = "plan; only look, change nothing, then put a plan to the user with ExitPlanMode"
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -27,6 +28,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     date: str
     branch: str = ""
     folders: tuple[str, ...] = ()
+    planning: bool = False
+    """Whether nothing may be changed before a plan is agreed to."""
 
     @property
     def lines(self) -> dict[str, str]:
@@ -37,6 +40,7 @@ class Surroundings(msgspec.Struct, frozen=True):
             "Date": plain(self.date),
             "Git branch": plain(self.branch),
             "More folders you may work in": plain(", ".join(self.folders)),
+            "Mode": PLANNING if self.planning else "",
         }
 
 

@@ -17,13 +17,15 @@ from travois.engine.consent import Ready, Ruling, ask, decide, use
 from travois.engine.ground import resolved, understood
 from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
+from travois.engine.modes import MODE, follow
 from travois.engine.occasions import CwdChanged
 from travois.engine.outbox import AgentOutbox
-from travois.engine.ports import Progress, Running
+from travois.engine.person import Choice, Inquiry
+from travois.engine.ports import Progress, Running, Unanswered
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.kernel.blocks import Call, Text, words
-from travois.kernel.facts import Decided, Noted, Result
+from travois.kernel.facts import Asked, Decided, Noted, Result
 from travois.kernel.faults import Fault
 from travois.kernel.view import open_calls
 from travois.policy.access import collide
@@ -265,6 +267,8 @@ def _record(agent: Agent, call: Call, outcome: Outcome) -> None:
     agent.session.append(Result(call.id, outcome.content, outcome.error, outcome.detail))
     for change in outcome.changes:
         agent.session.append(change)
+        if change.what == MODE:
+            follow(agent, change.value)
 
 
 def _cwd(session: Session, world: World) -> str:
@@ -276,9 +280,11 @@ class CallEnv:
 
     def __init__(self, agent: Agent, ready: Ready, cage: Cage | None) -> None:
         self._session = agent.session
+        self._person = agent.person
         self._world = world = agent.world
         self._call = ready.call.id
         self.cage = cage
+        self.mode = agent.guard.mode
         self.root = world.root
         self.hidden = hiding(agent.guard, ready.call.name, root=world.root)
         self.files = JudgedFiles(world.files, ready.accesses, self.hidden)
@@ -306,3 +312,11 @@ class CallEnv:
     def progress(self, text: str) -> None:
         """Show that something goes on."""
         self._session.emit(Progress(self._call, text))
+
+    async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
+        """Ask, once all that led to it is on the screen."""
+        self._session.append(Asked(self._call, choices[0].question))
+        answers = await self._person.choose(Inquiry(self._call, choices, plan))
+        if answers is None:
+            raise Unanswered("Nobody answered.")
+        return answers

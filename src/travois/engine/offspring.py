@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from travois.engine.agent import Agent, Birth
 from travois.engine.briefing import again
 from travois.engine.crew import Order
-from travois.engine.ports import Answer, Model, Question
+from travois.engine.person import Answer, Inquiry, Question
+from travois.engine.ports import Model
 from travois.engine.session import Session
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Asked, Changed, Result
@@ -98,6 +99,10 @@ class Asking:
         async with self._lock:
             self._parent.session.append(Asked(question.call, summary, question.digest))
             return await self._parent.person.decide(replace(question, summary=summary))
+
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        """A child puts no choices to the person: its parent knows what they want."""
+        return None
 
 
 class Herald:

@@ -17,6 +17,10 @@ from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
 from travois.engine.mail import Outbox
 from travois.engine.outcome import Attempt, Captured, Completed
+from travois.engine.person import Answer as Answer
+from travois.engine.person import Choice as Choice
+from travois.engine.person import Person as Person
+from travois.engine.person import Question as Question
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request
@@ -250,6 +254,10 @@ class Web(Protocol):
 # --- what a tool gets -----------------------------------------------------------------------------
 
 
+class Unanswered(Exception):
+    """Nobody was there to answer, or they would not; the words say which."""
+
+
 class Env(Protocol):
     """The world of one tool call."""
 
@@ -266,6 +274,11 @@ class Env(Protocol):
     @property
     def state(self) -> Mapping[str, str]:
         """The session's state: the newest value of each `Changed` fact."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """The permission mode that holds."""
         ...
 
     @property
@@ -313,6 +326,10 @@ class Env(Protocol):
         """Something for the eye while the call runs."""
         ...
 
+    async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
+        """The person's answers, one for each choice; raises `Unanswered`."""
+        ...
+
 
 # --- for the eye ----------------------------------------------------------------------------------
 
@@ -351,41 +368,3 @@ class Warned(msgspec.Struct, frozen=True):
 Delta = StreamDelta | Retrying | Running | Progress | Warned
 Event = Entry | Delta
 """What a front end sees: what happened, and what is only for the eye."""
-
-
-# --- the person -----------------------------------------------------------------------------------
-
-
-class Question(msgspec.Struct, frozen=True):
-    """May this call run? `args` is exactly what would run."""
-
-    call: str
-    tool: str
-    args: str
-    summary: str
-    because: str
-    effects: tuple[str, ...] = ()
-    """In plain words, what it does and what holds it back."""
-    always: tuple[str, ...] = ()
-    """The narrowest rules that would answer for the person from here on; none if there are none."""
-    digest: str = ""
-    """Of the tool, its arguments and the place: an answer holds for exactly that."""
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """A person's word on a question; `reason` goes to the model."""
-
-    allow: bool
-    reason: str = ""
-    always: bool = False
-    """Whether the rules that the question offered are to be kept."""
-    digest: str = ""
-    """That of the question which was shown."""
-
-
-class Person(Protocol):
-    """Whoever answers questions; headless, nobody does and the answer is no."""
-
-    async def decide(self, question: Question) -> Answer:
-        """Ask and wait."""
-        ...

@@ -5,10 +5,12 @@ from __future__ import annotations
 from travois.engine.tool import AnyTool
 from travois.tools import (
     agent,
+    ask,
     edit,
     git,
     message,
     notebook,
+    plan,
     read,
     recall,
     search,
@@ -40,4 +42,6 @@ TOOLS: tuple[AnyTool, ...] = (
     agent.AGENT,
     agent.AGENT_STOP,
     message.SEND_MESSAGE,
+    ask.ASK,
+    plan.PLAN,
 )

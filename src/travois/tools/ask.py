@@ -1,0 +1,68 @@
+"""AskUserQuestion: what only the person can decide."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from travois.engine.person import Choice, Option
+from travois.engine.ports import Env, Unanswered
+from travois.engine.tool import Outcome, Refusal, Tool, said
+
+ALONE = "Nobody answered. Decide it yourself, and say in your reply what you took for granted."
+
+
+class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One answer to pick."""
+
+    label: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    description: str = ""
+
+
+class Asking(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One question with its answers."""
+
+    question: Annotated[str, msgspec.Meta(min_length=1)]
+    options: Annotated[tuple[Offer, ...], msgspec.Meta(min_length=2, max_length=6)]
+    header: str = ""
+    multi_select: bool = False
+
+
+class AskArgs(msgspec.Struct, frozen=True):
+    """The questions, which are put together."""
+
+    questions: Annotated[tuple[Asking, ...], msgspec.Meta(min_length=1, max_length=4)]
+
+
+async def _ask(args: AskArgs, env: Env, call: str) -> Outcome:
+    choices = tuple(_choice(one) for one in args.questions)
+    try:
+        answers = await env.choose(choices)
+    except Unanswered:
+        raise Refusal(ALONE) from None
+    found = dict(zip((one.question for one in choices), answers, strict=True))
+    told = "\n".join(f"{question}\n  {answer}" for question, answer in found.items())
+    return said(f"The user answered:\n{told}", detail=_detail(found))
+
+
+def _choice(asked: Asking) -> Choice:
+    options = tuple(Option(one.label, one.description) for one in asked.options)
+    return Choice(asked.question, options, header=asked.header, several=asked.multi_select)
+
+
+def _detail(answers: dict[str, str]) -> str:
+    return msgspec.json.encode({"answers": answers}).decode()
+
+
+ASK = Tool(
+    name="AskUserQuestion",
+    description=(
+        "Ask the user to choose, when the task hangs on something only they can decide. Offer "
+        "concrete options, the one you would take first; they may also answer in their own words."
+    ),
+    args=AskArgs,
+    access=lambda args, here: (),
+    run=_ask,
+    summary=lambda args: args.questions[0].question,
+)

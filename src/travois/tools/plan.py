@@ -1,0 +1,50 @@
+"""ExitPlanMode: a plan is put to the person, and work begins when they agree."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from travois.engine.modes import MODE
+from travois.engine.person import Choice, Option
+from travois.engine.ports import Env, Unanswered
+from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.kernel.facts import Changed
+
+YES = Option("Yes", "begin; what changes anything is still asked about")
+EDITS = Option("Yes, and accept edits", "begin; edits in the workspace are not asked about")
+NO = Option("No, keep planning", "or say what should be different")
+READY = Choice("Is this the plan to carry out?", (YES, EDITS, NO), header="Plan")
+AFTER = {YES.label: "default", EDITS.label: "accept-edits"}
+ALONE = "Nobody is there to agree to the plan: give it as your answer, and end here."
+
+
+class PlanArgs(msgspec.Struct, frozen=True):
+    """What is to be done, as markdown."""
+
+    plan: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+async def _present(args: PlanArgs, env: Env, call: str) -> Outcome:
+    if env.mode != "plan":
+        raise Refusal("There is no plan mode to leave: go on with the work.")
+    try:
+        (answer,) = await env.choose((READY,), plan=args.plan)
+    except Unanswered:
+        raise Refusal(ALONE) from None
+    if (mode := AFTER.get(answer)) is None:
+        wish = "" if answer == NO.label else f" They say: {answer}"
+        return said(f"The user wants to go on planning.{wish} Plan mode holds.")
+    told = f"The user agreed to the plan. The mode is {mode}: carry it out."
+    return said(told, changes=(Changed(MODE, mode),))
+
+
+PLAN = Tool(
+    name="ExitPlanMode",
+    description="In plan mode only: put your finished plan to the user, who must agree to it.",
+    args=PlanArgs,
+    access=lambda args, here: (),
+    run=_present,
+    summary=lambda args: "A plan to agree to",
+)
