@@ -22,6 +22,12 @@ class Document(msgspec.Struct, frozen=True, array_like=True):
     title: str = ""
     """Its headline, which weighs more than the text."""
 
+    @property
+    def spoken(self) -> str:
+        """What its meaning is taken from."""
+        text = f"{self.who}: {self.text}" if self.who else self.text
+        return f"{self.title}\n{text}" if self.title else text
+
 
 class Hit(msgspec.Struct, frozen=True):
     """A document or group that was found; a higher score is better."""

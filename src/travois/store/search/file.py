@@ -1,0 +1,158 @@
+"""The file of an index: opened when first needed, mended when broken, done without when it must."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import RLock
+from typing import TypeVar
+
+from travois.store.search import words
+
+PATIENCE = 30.0
+"""How many seconds to wait for other processes that write."""
+SHAPE = 1
+TABLES = """
+create table if not exists collection (
+    number integer primary key, name text unique, embedder text default '',
+    documents int default 0, words int default 0, centres blob default x''
+);
+create table if not exists document (
+    number integer primary key, collection int, id text, digest blob, band text, place int,
+    embedded int, body blob, words text, unique (collection, id)
+);
+create index if not exists member on document (collection, band, place);
+create index if not exists pending on document (collection) where not embedded;
+create table if not exists vector (
+    collection int, cell int, document int, codes blob, primary key (collection, cell, document)
+) without rowid;
+create index if not exists coded on vector (document);
+create table if not exists mark (
+    collection int, name text, value text, primary key (collection, name)
+) without rowid;
+"""
+SPOILT = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR))
+"""What the content of a file is to blame for; the rest is the place where it lies."""
+
+T = TypeVar("T")
+
+
+class Foreign(sqlite3.DatabaseError):
+    """The file is of another version, or somebody else's."""
+
+    sqlite_errorcode = sqlite3.SQLITE_NOTADB
+
+
+class File:
+    """One SQLite file for any number of threads and processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.trouble = ""
+        """What became of the file, in a sentence for the user; empty while all is well."""
+        self._path = path
+        self._base: sqlite3.Connection | None = None
+        self._inode = 0
+        self._lock = RLock()
+
+    def run(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something with the open file, again if the file had to be mended for it."""
+        with self._lock:
+            for mend in (self._set_aside, self._retreat):
+                try:
+                    return action(self._opened())
+                except sqlite3.DatabaseError as error:
+                    self._roll_back()
+                    mend(error)
+            return action(self._opened())
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again when needed."""
+        with self._lock, suppress(sqlite3.Error):
+            if self._base is not None:
+                self._base.close()
+            self._base = None
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._base is not None and self._inode in (0, _inode(self._path)):
+            return self._base
+        self.close()
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._base = _connect(str(self._path))
+        self._inode = _inode(self._path)
+        _prepare(self._base)
+        return self._base
+
+    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+        """Keep a broken file out of the way, unless another process did that already."""
+        if _code(error) not in SPOILT:
+            self._retreat(error)
+            return
+        self.close()
+        if self._inode not in (0, _inode(self._path)):
+            return
+        aside = self._path.with_name(f"{self._path.name}.damaged")
+        with suppress(OSError):
+            self._path.replace(aside)
+            for ending in ("-wal", "-shm"):
+                self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+        self.trouble = f"The search index was not usable ({error}); it is made again."
+
+    def _retreat(self, error: sqlite3.DatabaseError) -> None:
+        """Go on in memory, with what can still be read of the file."""
+        if _code(error) is None:
+            raise error
+        self.close()
+        self._base, self._inode = _connect(":memory:"), 0
+        with suppress(sqlite3.Error):
+            name = f"{self._path.absolute().as_uri()}?mode=ro&immutable=1"
+            with closing(sqlite3.connect(name, uri=True)) as source:
+                source.backup(self._base)
+        try:
+            _prepare(self._base)
+        except sqlite3.DatabaseError:
+            self._base = _connect(":memory:")
+            _prepare(self._base)
+        self.trouble = f"The search index cannot be kept on disk ({error}); it is only in memory."
+
+    def _roll_back(self) -> None:
+        with suppress(sqlite3.Error):
+            if self._base is not None and self._base.in_transaction:
+                self._base.execute("rollback")
+
+
+def _connect(name: str) -> sqlite3.Connection:
+    return sqlite3.connect(name, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+
+
+def _prepare(base: sqlite3.Connection) -> None:
+    """Give an empty file its tables; raises `Foreign` if it is neither empty nor ours."""
+    version = SHAPE * 1000 + words.VERSION
+    base.executescript("pragma journal_mode = wal; pragma synchronous = normal;")
+    if base.execute("pragma user_version").fetchone()[0] == version:
+        return
+    base.execute("begin immediate")
+    found: int = base.execute("pragma user_version").fetchone()[0]
+    if found != version and base.execute("select count(*) from sqlite_master").fetchone()[0]:
+        raise Foreign("it is of another version")
+    for statement in TABLES.split(";"):
+        base.execute(statement)
+    base.execute(f"pragma user_version = {version}")
+    base.execute("commit")
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return -1
+
+
+def _code(error: sqlite3.DatabaseError) -> int | None:
+    """The kind of an error of SQLite; none for a mistake of ours."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF

@@ -1,0 +1,146 @@
+"""Which documents have the words of a query: the rare words decide, so the work is bounded."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from math import log
+
+import msgspec
+
+POSTINGS = 8192
+"""How many places of words one search may visit."""
+TERMS = 256
+"""How many different words of a query are looked at."""
+FEW = 32
+"""How many of them, the rarest, count."""
+TOKENS = "ascii tokenchars '!#$%&()*+,-./:;<=>?@[\\]^_`{|}~'"
+"""The words come divided: only spaces divide them."""
+
+
+class Collection(msgspec.Struct, frozen=True, array_like=True):
+    """A collection as it stands."""
+
+    number: int
+    embedder: str
+    documents: int
+    words: int
+
+    @property
+    def table(self) -> str:
+        return f"words_{self.number}"
+
+
+def find(base: sqlite3.Connection, name: str) -> Collection | None:
+    """The collection of that name, if there is one."""
+    row = base.execute(
+        "select number, embedder, documents, words from collection where name = ?", (name,)
+    ).fetchone()
+    return Collection(*row) if row else None
+
+
+def found(base: sqlite3.Connection, name: str) -> Collection:
+    """The collection of that name, made if there is none."""
+    if (known := find(base, name)) is not None:
+        return known
+    base.execute("insert into collection (name) values (?)", (name,))
+    made = find(base, name)
+    assert made is not None
+    base.execute(
+        f'create virtual table {made.table} using fts5(words, content="", tokenize="{TOKENS}")'
+    )
+    return made
+
+
+def waiting(base: sqlite3.Connection, name: str) -> int:
+    """How many documents have no vector."""
+    row: tuple[int] = base.execute(
+        "select count(*) from document where not embedded and collection ="
+        " (select number from collection where name = ?)",
+        (name,),
+    ).fetchone()
+    return row[0]
+
+
+def write(base: sqlite3.Connection, collection: Collection, number: int, *, words: str) -> None:
+    """Make a document findable by its words."""
+    base.execute(
+        f"insert into {collection.table} (rowid, words) values (?, ?)",  # noqa: S608  a number
+        (number, words),
+    )
+
+
+def erase(base: sqlite3.Connection, collection: Collection, number: int, *, words: str) -> None:
+    """Take back what `write` did with these very words."""
+    table = collection.table
+    base.execute(
+        f"insert into {table} ({table}, rowid, words) values ('delete', ?, ?)",  # noqa: S608
+        (number, words),
+    )
+
+
+def counts(
+    base: sqlite3.Connection, collection: Collection, words: Iterable[str]
+) -> dict[str, float]:
+    """How many documents have each word, the rarest first; of common ones an estimate."""
+    table = collection.table
+    some = f"select rowid n from {table} where {table} match ? limit ?"  # noqa: S608
+    known: dict[str, float] = {}
+    for word in words:
+        row: tuple[int, int | None, int | None] = base.execute(
+            f"select count(*), min(n), max(n) from ({some})",  # noqa: S608  a number
+            (quoted(word), POSTINGS),
+        ).fetchone()
+        count, first, last = row
+        if count == POSTINGS and first is not None and last is not None:
+            known[word] = max(count, count * collection.documents / (last - first + 1))
+        elif count:
+            known[word] = count
+    return dict(sorted(known.items(), key=lambda item: (item[1], item[0]))[:FEW])
+
+
+def nearest(
+    base: sqlite3.Connection, collection: Collection, counted: dict[str, float], *, limit: int
+) -> list[int]:
+    """The documents that have most of the rare words, or the latest that have a common one."""
+    chosen: list[str] = []
+    room = float(POSTINGS)
+    for word, count in counted.items():
+        room -= count
+        if room < 0:
+            break
+        chosen.append(quoted(word))
+    order = "rank" if chosen else "rowid desc"
+    wanted = " OR ".join(chosen or map(quoted, counted))
+    if not wanted:
+        return []
+    rows = base.execute(
+        f"select rowid from {collection.table} where {collection.table} match ?"  # noqa: S608
+        f" order by {order} limit ?",
+        (wanted, limit),
+    )
+    return [number for (number,) in rows]
+
+
+def rarity(collection: Collection, counted: dict[str, float]) -> dict[str, float]:
+    """How much each word says."""
+    total = collection.documents
+    return {
+        word: log(1 + max(0.0, total - count + 0.5) / (count + 0.5))
+        for word, count in counted.items()
+    }
+
+
+def weigh(words: Sequence[str], rarity: Mapping[str, float], *, length: float) -> float:
+    """BM25 of a document's words."""
+    score = 0.0
+    shortness = 1.2 * (0.25 + 0.75 * len(words) / (length or 1.0))
+    for word, weight in rarity.items():
+        if times := words.count(word):
+            score += weight * times * 2.2 / (times + shortness)
+    return score
+
+
+def quoted(word: str) -> str:
+    """A word as a query of one term, whatever it is made of."""
+    return '"' + word.replace('"', "").replace("\0", "") + '"'

@@ -1,0 +1,177 @@
+"""Changes to an index: only what differs is written, in steps that are whole or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+
+import msgspec
+
+from travois.store.search import lexicon, vectors
+from travois.store.search.document import Document, Embedder
+from travois.store.search.lexicon import Collection
+from travois.store.search.words import words
+
+BATCH = 500
+"""How many documents are written in one step, so that other processes get their turn."""
+
+pack = msgspec.msgpack.Encoder().encode
+unpack = msgspec.msgpack.Decoder(Document).decode
+
+
+@contextmanager
+def step(base: sqlite3.Connection) -> Generator[None]:
+    """All changes within are made, or none."""
+    base.execute("begin immediate")
+    try:
+        yield
+        base.execute("commit")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            base.execute("rollback")
+        raise
+
+
+def put(base: sqlite3.Connection, name: str, documents: Sequence[Document]) -> int:
+    """Write the documents that are not there as they are; returns how many."""
+    changed = 0
+    for at in range(0, len(documents), BATCH):
+        drafts = {draft.id: draft for draft in map(plain, documents[at : at + BATCH])}
+        with step(base):
+            collection = lexicon.found(base, name)
+            fresh = _differing(base, collection, drafts)
+            _erase(base, collection, [document.id for document, _ in fresh])
+            for document, digest in fresh:
+                _write(base, collection, document, digest=digest)
+        changed += len(fresh)
+    return changed
+
+
+def remove(base: sqlite3.Connection, name: str, ids: Sequence[str]) -> int:
+    """Take documents out; returns how many were there."""
+    removed = 0
+    for at in range(0, len(ids), BATCH):
+        with step(base):
+            removed += _erase(base, lexicon.found(base, name), ids[at : at + BATCH])
+    return removed
+
+
+def mark(base: sqlite3.Connection, name: str, marks: Mapping[str, str]) -> None:
+    """Keep marks beside the documents; an empty one is forgotten."""
+    with step(base):
+        number = lexicon.found(base, name).number
+        rows = [(number, key, value) for key, value in marks.items()]
+        base.executemany("insert or replace into mark values (?, ?, ?)", rows)
+        base.execute("delete from mark where collection = ? and value = ''", (number,))
+
+
+def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int) -> int:
+    """Give vectors to documents that have none; returns how many got theirs."""
+    collection = lexicon.find(base, name)
+    if collection is None:
+        return 0
+    if collection.embedder != embedder.name:
+        _renew(base, collection, embedder)
+    found: list[tuple[int, bytes, bytes]] = base.execute(
+        "select number, digest, body from document where collection = ? and not embedded"
+        " order by number desc limit ?",
+        (collection.number, limit),
+    ).fetchall()
+    if not found:
+        return 0
+    data = embedder.encode([unpack(body).spoken for _, _, body in found])
+    rows = vectors.rows_of(data, size=embedder.size)
+    with step(base):
+        for (number, digest, _), row in zip(found, rows, strict=True):
+            unchanged = base.execute(
+                "update document set embedded = 1 where number = ? and digest = ?",
+                (number, digest),
+            ).rowcount
+            if unchanged:
+                vectors.write(base, collection.number, [number], rows=row[None, :])
+        vectors.settle(base, collection.number, size=embedder.size)
+    return len(found)
+
+
+def plain(document: Document) -> Document:
+    """A document without half characters, which no file can hold."""
+    try:
+        pack(document)
+    except UnicodeEncodeError:
+        whole = {
+            name: getattr(document, name).encode("utf-8", "replace").decode()
+            for name in ("id", "text", "group", "who", "title")
+        }
+        return msgspec.structs.replace(document, **whole)
+    return document
+
+
+def _differing(
+    base: sqlite3.Connection, collection: Collection, drafts: Mapping[str, Document]
+) -> list[tuple[Document, bytes]]:
+    places = ",".join("?" * len(drafts))
+    known: dict[str, bytes] = dict(
+        base.execute(
+            f"select id, digest from document where collection = ? and id in ({places})",  # noqa: S608  question marks
+            (collection.number, *drafts),
+        )
+    )
+    digests = {id: blake2b(pack(draft), digest_size=16).digest() for id, draft in drafts.items()}
+    return [(draft, digests[id]) for id, draft in drafts.items() if known.get(id) != digests[id]]
+
+
+def _write(
+    base: sqlite3.Connection, collection: Collection, document: Document, *, digest: bytes
+) -> None:
+    found = [*words(document.title) * 2, *words(document.text)]
+    text = " ".join(found)
+    number = base.execute(
+        "insert into document (collection, id, digest, band, place, embedded, body, words)"
+        " values (?, ?, ?, ?, ?, 0, ?, ?)",
+        (
+            *(collection.number, document.id, digest, document.group, document.order),
+            *(pack(document), text),
+        ),
+    ).lastrowid
+    assert number is not None
+    lexicon.write(base, collection, number, words=text)
+    _count(base, collection, documents=1, words=len(found))
+
+
+def _erase(base: sqlite3.Connection, collection: Collection, ids: Iterable[str]) -> int:
+    erased = 0
+    for id in ids:
+        row: tuple[int, str] | None = base.execute(
+            "select number, words from document where collection = ? and id = ?",
+            (collection.number, id),
+        ).fetchone()
+        if row is None:
+            continue
+        number, text = row
+        lexicon.erase(base, collection, number, words=text)
+        base.execute("delete from vector where document = ?", (number,))
+        base.execute("delete from document where number = ?", (number,))
+        _count(base, collection, documents=-1, words=-len(text.split()))
+        erased += 1
+    return erased
+
+
+def _count(base: sqlite3.Connection, collection: Collection, *, documents: int, words: int) -> None:
+    base.execute(
+        "update collection set documents = documents + ?, words = words + ? where number = ?",
+        (documents, words, collection.number),
+    )
+
+
+def _renew(base: sqlite3.Connection, collection: Collection, embedder: Embedder) -> None:
+    """Forget vectors of another embedder."""
+    with step(base):
+        number = (collection.number,)
+        base.execute("delete from vector where collection = ?", number)
+        base.execute("update document set embedded = 0 where collection = ?", number)
+        base.execute(
+            "update collection set embedder = ?, centres = x'' where number = ?",
+            (embedder.name, *number),
+        )
