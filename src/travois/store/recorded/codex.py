@@ -1,0 +1,106 @@
+"""Sessions of Codex: lines in the order in which they were said, some of them taken back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from travois.kernel.blocks import Call
+from travois.store.recorded.spoken import (
+    WHOLE,
+    Found,
+    Json,
+    Recorded,
+    Spoken,
+    asked,
+    cut,
+    encoded,
+    folder,
+    headline,
+    inner,
+    latest,
+    lines,
+    moment,
+    stamped,
+    string,
+    texts,
+)
+
+NAME, RESUME = "codex", "codex resume {id}"
+WHERE = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
+FAILED = re.compile(r'(?:exit code:? |exited with code |"exit_code": ?)[1-9]', re.IGNORECASE)
+CWD = re.compile(r"<cwd>(.+?)</cwd>|working directory: (\S+)")
+
+
+def find(environ: Mapping[str, str]) -> Iterator[Found]:
+    """All sessions, in no order."""
+    home = folder(environ, "CODEX_HOME", ".codex")
+    for path in (path for where in WHERE for path in home.glob(where)) if home else ():
+        if found := stamped(NAME, path):
+            yield found
+
+
+def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+    """A session; a thread that another one started has no turns of its own."""
+    turns: list[Spoken] = []
+    id = cwd = ""
+    for number, record in enumerate(lines(path)):
+        payload = inner(record, "payload") or record
+        if number == 0:
+            id, cwd = string(payload, "id"), string(payload, "cwd")
+            if inner(payload, "source"):
+                return Recorded(NAME, id, path, cwd, 0.0, "", ())
+        if string(payload, "type") == "thread_rolled_back":
+            _take_back(turns, payload.get("num_turns"))
+        if string(record, "type") != "event_msg":
+            turns += _spoken(payload, moment(record.get("timestamp")), longest)
+    cwd = cwd or next((_cwd(turn.text) for turn in turns if _cwd(turn.text)), "")
+    id = id or path.stem[-36:]
+    return Recorded(NAME, id, path, cwd, latest(turns), headline(turns), tuple(turns))
+
+
+def _take_back(turns: list[Spoken], number: object) -> None:
+    """Forget so many prompts of the user, and all that came of them."""
+    for _ in range(number if isinstance(number, int) else 0):
+        while turns and turns.pop().who != "user":
+            pass
+
+
+def _spoken(item: Json, at: float, longest: int) -> Iterator[Spoken]:
+    match string(item, "type"):
+        case "message":
+            text = cut(texts(item.get("content")), longest)
+            role = string(item, "role")
+            who = "model" if role == "assistant" else asked(text) if role == "user" else "note"
+            if text:
+                yield Spoken(who, text, at)
+        case "function_call":
+            yield _called(item, string(item, "arguments"), at)
+        case "custom_tool_call":
+            yield _called(item, encoded({"input": string(item, "input")}), at)
+        case "local_shell_call":
+            yield _called(item, encoded(inner(item, "action")), at)
+        case "function_call_output" | "custom_tool_call_output":
+            yield _answered(item, at, longest)
+        case _:
+            pass
+
+
+def _called(item: Json, args: str, at: float) -> Spoken:
+    name = string(item, "name") or "shell"
+    return Spoken("model", "", at, (Call(string(item, "call_id"), name, args),))
+
+
+def _answered(item: Json, at: float, longest: int) -> Spoken:
+    output = item.get("output")
+    whole = texts(output) or texts(inner(item, "output").get("content"))
+    failed = inner(item, "output").get("success") is False or FAILED.search(whole[:400])
+    text = cut(whole, longest)
+    return Spoken("tool", text, at, answers=string(item, "call_id"), error=bool(failed))
+
+
+def _cwd(text: str) -> str:
+    """Sessions of early versions tell their folder only to the model."""
+    found = CWD.search(text[:2000])
+    return (found[1] or found[2]).strip() if found else ""

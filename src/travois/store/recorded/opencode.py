@@ -1,0 +1,141 @@
+"""Sessions of opencode: rows of a database, or in earlier versions a file for every part."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from travois.kernel.blocks import Call
+from travois.store.recorded.spoken import (
+    WHOLE,
+    Found,
+    Json,
+    Recorded,
+    Spoken,
+    asked,
+    cut,
+    decode,
+    encoded,
+    folder,
+    headline,
+    inner,
+    latest,
+    moment,
+    stamped,
+    string,
+)
+
+NAME, RESUME = "opencode", "opencode --session {id}"
+LISTING = """\
+select id, max(time_updated, coalesce(
+  (select max(time_updated) from message where session_id = session.id), 0))
+from session where parent_id is null"""
+MESSAGES = "select id, data from message where session_id = ? order by time_created, id"
+PARTS = "select data from part where message_id = ? order by id"
+Message = tuple[str, Json, Iterable[Json]]
+"""Its id, what it is, and its parts."""
+
+
+def find(environ: Mapping[str, str]) -> Iterator[Found]:
+    """All sessions, in no order. One of a database has a path below that of the database."""
+    share = folder(environ, "XDG_DATA_HOME", ".local", "share")
+    if share is None:
+        return
+    home = share / "opencode"
+    kept: set[str] = set()
+    for database in home.glob("opencode*.db"):
+        for id, stamp in _rows(database, LISTING):
+            kept.add(str(id))
+            yield Found(NAME, database / str(id), str(stamp))
+    for path in home.glob("storage/session/*/ses_*.json"):
+        said = home / "storage" / "message" / path.stem
+        if path.stem not in kept and (found := stamped(NAME, path)):
+            yield Found(NAME, path, f"{found.stamp} {_changed(said)}")
+
+
+def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+    """A session; one that another one started has no turns of its own."""
+    about, messages = _from_files(path) if path.suffix == ".json" else _from_database(path)
+    back = inner(about, "revert")
+    turns: list[Spoken] = []
+    for id, message, parts in messages:
+        if string(back, "messageID") and id >= string(back, "messageID"):
+            break
+        turns += _spoken(message, parts, longest)
+    if string(about, "parentID"):
+        turns = []
+    title, cwd = headline(turns, string(about, "title")), string(about, "directory")
+    return Recorded(NAME, path.stem, path, cwd, latest(turns), title, tuple(turns))
+
+
+def _spoken(message: Json, parts: Iterable[Json], longest: int) -> Iterator[Spoken]:
+    at, role = moment(inner(message, "time").get("created")), string(message, "role")
+    for part in parts:
+        text = cut(string(part, "text"), longest)
+        if string(part, "type") == "tool":
+            yield from _used(part, at, longest)
+        elif string(part, "type") == "text" and text:
+            harness = part.get("synthetic") is True
+            yield Spoken(
+                "model" if role != "user" else "note" if harness else asked(text), text, at
+            )
+
+
+def _used(part: Json, at: float, longest: int) -> Iterator[Spoken]:
+    state, id = inner(part, "state"), string(part, "callID")
+    yield Spoken("model", "", at, (Call(id, string(part, "tool"), encoded(inner(state, "input"))),))
+    error = string(state, "status") == "error"
+    text = cut(string(state, "error" if error else "output"), longest)
+    yield Spoken("tool", text, at, answers=id, error=error)
+
+
+def _from_database(path: Path) -> tuple[Json, Iterator[Message]]:
+    columns = "select title, directory, revert from session where id = ?"
+    rows = list(_rows(path.parent, columns, path.name))
+    title, directory, revert = rows[0] if rows else ("", "", None)
+    about: Json = {"title": title, "directory": directory, "revert": decode(str(revert)) or {}}
+    messages = (
+        (str(id), decode(str(data)) or {}, _parts(path.parent, str(id)))
+        for id, data in _rows(path.parent, MESSAGES, path.name)
+    )
+    return about, messages
+
+
+def _parts(database: Path, message: str) -> Iterator[Json]:
+    return (decode(str(data)) or {} for (data,) in _rows(database, PARTS, message))
+
+
+def _rows(database: Path, query: str, *values: str) -> Iterator[tuple[object, ...]]:
+    """Rows of a database that its owner may be writing to; none if it is not one of the kind."""
+    import sqlite3
+
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as opened:
+            yield from opened.execute(query, values)
+    except sqlite3.Error:
+        return
+
+
+def _from_files(path: Path) -> tuple[Json, Iterator[Message]]:
+    home = path.parents[2]
+    messages = (
+        (one.stem, _json(one), map(_json, sorted((home / "part" / one.stem).glob("*.json"))))
+        for one in sorted((home / "message" / path.stem).glob("*.json"))
+    )
+    return _json(path), messages
+
+
+def _json(path: Path) -> Json:
+    try:
+        return decode(path.read_bytes()) or {}
+    except OSError:
+        return {}
+
+
+def _changed(path: Path) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0

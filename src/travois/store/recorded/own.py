@@ -1,0 +1,80 @@
+"""Sessions of Travois itself, as far as they are their own: a fork without what it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from travois.kernel.blocks import calls, words
+from travois.kernel.facts import (
+    AnyFact,
+    Assistant,
+    Changed,
+    Entry,
+    Noted,
+    Opened,
+    Result,
+    Rewound,
+    User,
+)
+from travois.kernel.view import living
+from travois.store.home import locate
+from travois.store.log import NAME as LOG
+from travois.store.log import entries
+from travois.store.recorded.spoken import (
+    WHOLE,
+    Found,
+    Recorded,
+    Spoken,
+    cut,
+    headline,
+    latest,
+    stamped,
+)
+from travois.store.sessions import folders
+
+NAME, RESUME = "travois", "travois --resume {id}"
+BARE = Noted("said", "")
+"""Stands for what was said while it is found out what was rewound: logs may be large."""
+
+
+def find(environ: Mapping[str, str]) -> Iterator[Found]:
+    """All sessions, in no order."""
+    for folder in folders(locate(environ)):
+        if found := stamped(NAME, folder / LOG):
+            yield found
+
+
+def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+    """A session; what was compacted is in it, what was rewound is not."""
+    cwd = name = ""
+    bare: list[Entry] = []
+    said: dict[int, Spoken] = {}
+    for entry in entries(path, []):
+        match entry.fact:
+            case Opened(cwd=where):
+                cwd = where
+            case Changed(what="name", value=value):
+                name = value
+            case Rewound():
+                bare.append(entry)
+            case fact if spoken := _spoken(fact, entry.at, longest):
+                said[entry.seq] = spoken
+                bare.append(Entry(entry.seq, entry.at, BARE))
+            case _:
+                pass
+    turns = [said[entry.seq] for entry in living(bare)]
+    title = headline(turns, name)
+    return Recorded(NAME, path.parent.name, path, cwd, latest(turns), title, tuple(turns))
+
+
+def _spoken(fact: AnyFact, at: float, longest: int) -> Spoken | None:
+    match fact:
+        case User(content=content, origin=origin):
+            return Spoken("user" if origin == "human" else "note", cut(words(content), longest), at)
+        case Assistant(content=content):
+            return Spoken("model", cut(words(content), longest), at, calls(content))
+        case Result(call=call, content=content, error=error):
+            return Spoken("tool", cut(words(content), longest), at, answers=call, error=error)
+        case _:
+            return None
