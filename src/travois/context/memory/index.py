@@ -1,0 +1,120 @@
+"""The index of a memory folder: one line for each memory, on pages that are never too long.
+
+An index that would be too long becomes several, one for each topic; nothing is left out of them.
+
+Model sees: `MEMORY.md`, through whoever tells it.
+Tokens: at most 200 lines or 25,000 bytes.
+Cache: never moves the prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from urllib.parse import quote
+from zlib import crc32
+
+from travois.context.memory.memory import Memory
+from travois.context.memory.text import WIDTH, cut, slug
+
+INDEX, TOPICS, PINNED = "MEMORY.md", "topics", "pinned"
+LINES, BYTES = 200, 25_000
+"""How long a page may be."""
+PAGE, LEAST, OFTEN = 180, 80, 64
+"""A topic has at most so many memories; from `LEAST` on, one name in so many ends it."""
+LINK = re.compile(r"[-*] \[[^\]]*\]\((?:topics/|pinned/)?[^()/\s]+\.md\).*")
+
+
+def prose(pages: Mapping[str, str]) -> tuple[str, ...]:
+    """The lines that people wrote into an index, which are not ours to drop."""
+    found: list[str] = []
+    for page in sorted(pages, key=lambda page: (page != INDEX, page)):
+        lines = [line.rstrip() for line in pages[page].splitlines()]
+        kept = [line for line in lines if not LINK.fullmatch(line)]
+        while kept and not kept[-1]:
+            kept.pop()
+        found += kept
+    return tuple(found)
+
+
+def index(memories: Iterable[Memory], kept: Sequence[str] = ()) -> dict[str, str]:
+    """The pages of an index, by the path of each: from `MEMORY.md`, two links lead anywhere."""
+    known = sorted(memories, key=lambda memory: (memory.type, memory.name, memory.pinned))
+    lines = [_line(memory) for memory in sorted(known, key=lambda one: (one.name, one.pinned))]
+    whole = [*kept, *lines]
+    if _fits(whole):
+        return {INDEX: _page(whole)} if whole else {}
+    pages: dict[str, str] = {}
+    heads = [_topic(group, pages) for group in _groups(known)]
+    if not _fits([*kept, *heads]):
+        heads = [*_aside(kept, pages), *heads]
+        kept = ()
+    return {INDEX: _page([*kept, *heads]), **pages}
+
+
+def _line(memory: Memory) -> str:
+    place = f"{PINNED}/" if memory.pinned else ""
+    start = f"- [{_label(memory.name)}]({place}{quote(memory.name)}.md)"
+    room = WIDTH - len(start) - 2
+    return f"{start}: {cut(memory.description, room)}" if room > 1 else start
+
+
+def _label(name: str) -> str:
+    return re.sub(r"[\[\]\s]+", " ", name)
+
+
+def _topic(group: Sequence[Memory], pages: dict[str, str]) -> str:
+    """Write the page of a group; returns the line that leads to it."""
+    first, last = group[0], group[-1]
+    stem = slug(f"{first.type}-{first.name}")[:40].rstrip("-")
+    path = f"{TOPICS}/{stem}.md"
+    while path in pages:
+        path = f"{path.removesuffix('.md')}-.md"
+    pages[path] = _page([_line(memory) for memory in group])
+    start = f"- [{first.type}: {cut(_label(first.name), 24)} to {cut(_label(last.name), 24)}]"
+    words = Counter(word for one in group for word in set(slug(one.name).split("-")))
+    often = sorted(words, key=lambda word: (-words[word], word))
+    return cut(f"{start}({path}): {len(group)} memories: {', '.join(often[:12])}", WIDTH)
+
+
+def _groups(known: Sequence[Memory]) -> Iterator[list[Memory]]:
+    """Neighbours by type and name. A group ends at names that are fixed, not at places, so that
+    one memory more changes one group only."""
+    group, size = list[Memory](), 0
+    for memory in known:
+        more = len(_line(memory).encode()) + 1
+        full = len(group) >= PAGE or size + more > BYTES
+        if group and (full or memory.type != group[-1].type or _ends(group)):
+            yield group
+            group, size = [], 0
+        group.append(memory)
+        size += more
+    if group:
+        yield group
+
+
+def _ends(group: Sequence[Memory]) -> bool:
+    return len(group) >= LEAST and crc32(group[-1].name.encode(errors="replace")) % OFTEN == 0
+
+
+def _aside(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str]:
+    """What people wrote, on pages of its own."""
+    lines = [part for line in kept for part in (re.findall(".{1,6000}", line) or ("",))]
+    page: list[str] = []
+    for line in (*lines, None):
+        if line is None or not _fits([*page, line]):
+            path = f"{TOPICS}/notes-{sum('/notes-' in each for each in pages) + 1:03}.md"
+            pages[path] = _page(page)
+            yield f"- [notes]({path}): what people wrote here"
+            page = []
+        if line is not None:
+            page.append(line)
+
+
+def _fits(lines: Sequence[str]) -> bool:
+    return len(lines) <= LINES and len(_page(lines).encode(errors="replace")) <= BYTES
+
+
+def _page(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

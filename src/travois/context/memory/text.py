@@ -1,0 +1,257 @@
+"""Memories as the text of files: front matter as other agents write it, with ours added.
+
+Model sees: nothing of this module.
+Tokens: none.
+Cache: never moves the prefix.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.context import front
+from travois.context.memory.memory import Anchor, Author, Evidence, Memory, Scope, Type
+
+WIDTH = 150
+SHOWN = 24
+"""How many lines of a change are shown."""
+"""How long a description may be."""
+NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+LONGEST_NAME = 60
+MOST_EVIDENCE, LONGEST_WORDS = 20, 1000
+TIMES = ("modified", "created", "verified")
+KEYS = frozenset(
+    ("name", "description", "type", "author", "evidence", "anchors", "checksum", *TIMES)
+)
+PLAIN = re.compile(r"[A-Za-z0-9](?:[\w ,./()'+-]*[\w.)])?", re.ASCII)
+CHECKSUM = re.compile(r"^checksum:.*\n", re.MULTILINE)
+END_OF_TIME = 253_402_300_800.0
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A memory as its file has it, and what is wrong with the file."""
+
+    memory: Memory
+    flaws: tuple[str, ...] = ()
+
+
+def slug(text: str) -> str:
+    """A name made of a text; empty if nothing in it can be part of one."""
+    words = "-".join(re.findall(r"[a-z0-9]+", text.lower()))
+    return words[:LONGEST_NAME].rstrip("-")
+
+
+def tidy(memory: Memory) -> Memory:
+    """The memory as its file can hold it: one line of description, times to the millisecond."""
+    body = _clean(memory.body).strip("\r\n")
+    kept = memory.evidence[:1] + memory.evidence[1:][1 - MOST_EVIDENCE :]
+    return replace(
+        memory,
+        description=_description(memory.description, body, memory.name),
+        body=body,
+        created=_time(memory.created),
+        modified=_time(memory.modified),
+        verified=_time(memory.verified),
+        evidence=tuple(
+            replace(one, words=_clean(one.words)[:LONGEST_WORDS], session=_clean(one.session))
+            for one in kept
+        ),
+        anchors=tuple(replace(one, path=_clean(one.path)) for one in memory.anchors),
+    )
+
+
+def render(memory: Memory, before: str = "") -> str:
+    """The text of its file. Of the text that was there before, keys that we do not know stay."""
+    memory = tidy(memory)
+    lines = [
+        f"name: {_scalar(memory.name)}",
+        f"description: {_scalar(memory.description)}",
+        f"type: {memory.type}",
+        *_times(memory, "modified"),
+        f"author: {memory.author}",
+        *_times(memory, "created", "verified"),
+        *_listed("evidence", (msgspec.json.encode(one).decode() for one in memory.evidence)),
+        *_listed("anchors", (f"{one.sha256} {one.path}" for one in memory.anchors)),
+        *unknown(before),
+    ]
+    head, tail = "\n".join(("---", *lines, "")), f"---\n\n{memory.body}\n"
+    return f"{head}checksum: {_checksum(head + tail)}\n{tail}"
+
+
+def parse(name: str, text: str, *, scope: Scope = "project", pinned: bool = False) -> Page:
+    """What a file of this name says; what it does not say is taken to be a person's own note."""
+    found = front.read(text)
+    flaws = [why for line, why in found.flaws if line > 1 or text.startswith("---")]
+    value = _Values(found.values, flaws)
+    body = found.body.strip("\r\n")
+    memory = Memory(
+        name,
+        _description(value.text("description"), body, name),
+        value.type(),
+        body,
+        author=value.author(),
+        created=value.time("created"),
+        modified=value.time("modified"),
+        verified=value.time("verified"),
+        evidence=tuple(value.evidence()),
+        anchors=tuple(value.anchors()),
+        scope=scope,
+        pinned=pinned,
+    )
+    return Page(memory, tuple(flaws))
+
+
+def intact(text: str) -> bool:
+    """Whether a file is as it was written, and no hand has changed it since."""
+    found = front.read(text)
+    stated = found.values.get("checksum")
+    return stated == _checksum(CHECKSUM.sub("", text, count=1))
+
+
+def unknown(text: str) -> Iterator[str]:
+    """The lines of a text's front matter that are not ours, comments included."""
+    found = front.FRONT.match(text)
+    ours = False
+    for line in found[1].split("\n")[:-1] if found else ():
+        if key := front.KEY.fullmatch(line.rstrip()):
+            ours = key[1] in KEYS
+        elif line[:1] not in ("", " ", "\t", "-"):
+            ours = False
+        if not ours:
+            yield line
+
+
+class _Values(msgspec.Struct, frozen=True):
+    """What front matter says, read for what we need; what cannot be read is a flaw."""
+
+    values: Mapping[str, front.Value]
+    flaws: list[str]
+
+    def text(self, key: str) -> str:
+        value = self.values.get(key, "")
+        return value if isinstance(value, str) else ", ".join(value)
+
+    def items(self, key: str) -> tuple[str, ...]:
+        value = self.values.get(key, ())
+        return (value,) if isinstance(value, str) else value
+
+    def type(self) -> Type:
+        match self.text("type"):
+            case "user" | "feedback" | "project" | "reference" as known:
+                return known
+            case "":
+                return "project"
+            case other:
+                self.flaws.append(f"type {other!r} is none of user, feedback, project, reference")
+                return "project"
+
+    def author(self) -> Author:
+        match self.text("author"):
+            case "user" | "model" | "tool" as known:
+                return known
+            case "":
+                return "user"
+            case other:
+                self.flaws.append(f"author {other!r} is none of user, model, tool")
+                return "tool"
+
+    def time(self, key: str) -> float:
+        if not (text := self.text(key)):
+            return 0.0
+        try:
+            found = datetime.fromisoformat(text)
+            return _time((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+        except (ValueError, OverflowError):
+            self.flaws.append(f"{key} is no time such as 2026-01-31T12:00:00Z")
+            return 0.0
+
+    def evidence(self) -> Iterator[Evidence]:
+        for item in self.items("evidence"):
+            try:
+                yield msgspec.json.decode(item, type=Evidence)
+            except (msgspec.DecodeError, UnicodeEncodeError):
+                self.flaws.append("evidence has an item that cannot be read")
+
+    def anchors(self) -> Iterator[Anchor]:
+        for item in self.items("anchors"):
+            digest, _, path = item.partition(" ")
+            if path:
+                yield Anchor(path, digest)
+            else:
+                self.flaws.append("anchors has an item that is no `sha256 path`")
+
+
+def _description(text: str, body: str, name: str) -> str:
+    """One line that tells what it is about: as written, or what it begins with."""
+    for words in (text, body.lstrip("#\n\r ").partition("\n")[0]):
+        line = " ".join(_clean(words).split())
+        if line not in front.NOTHING:
+            return cut(line, WIDTH)
+    return name
+
+
+def _clean(text: str) -> str:
+    """A text without what no file of text can hold."""
+    return text.encode(errors="replace").decode().replace("\0", "")
+
+
+def cut(text: str, size: int) -> str:
+    """The beginning of a text that is too long, with a sign that it goes on."""
+    return text if len(text) <= size else text[: max(0, size - 1)].rstrip() + "…"
+
+
+def _time(at: float) -> float:
+    return round(at, 3) if 0.0005 < at < END_OF_TIME - 1 else 0.0
+
+
+def _times(memory: Memory, *keys: Literal["modified", "created", "verified"]) -> Iterator[str]:
+    for key in keys:
+        if at := getattr(memory, key):
+            stamp = datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
+            yield f"{key}: {stamp.isoformat(timespec='milliseconds')}Z"
+
+
+def _scalar(text: str) -> str:
+    plain = PLAIN.fullmatch(text) and text not in front.NOTHING
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _listed(key: str, items: Iterable[str]) -> Iterator[str]:
+    lines = ["  - '" + item.replace("'", "''") + "'" for item in items]
+    if lines:
+        yield f"{key}:"
+        yield from lines
+
+
+def _checksum(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()[:16]
+
+
+def changes(before: Memory | None, after: Memory | None) -> str:
+    """What became of a memory, as a short unified diff for the eye."""
+    from difflib import unified_diff
+
+    old, new = _shown(before), _shown(after)
+    name = next(one.name for one in (after, before) if one is not None)
+    start, end = (f"{name}.md" if one else "/dev/null" for one in (before, after))
+    lines = list(unified_diff(old, new, start, end, n=0, lineterm=""))
+    lines = [line for line in lines if not line.startswith("@@")]
+    more = [f"… {len(lines) - SHOWN} lines more"] if len(lines) > SHOWN + 1 else []
+    return "\n".join((*lines[: SHOWN if more else None], *more))
+
+
+def _shown(memory: Memory | None) -> list[str]:
+    if memory is None:
+        return []
+    pinned = ", pinned" if memory.pinned else ""
+    head = f"{memory.description} ({memory.type}, said by {memory.author}{pinned})"
+    body = memory.body.splitlines() if memory.body.strip() != memory.description else []
+    return [cut(line, WIDTH * 2) for line in (head, *body)]
