@@ -23,6 +23,7 @@ from travois.app.options import Options
 from travois.context.compact import Cut, starting, up_to
 from travois.engine.compaction import compact
 from travois.engine.loop import turn
+from travois.engine.mentions import mentioned
 from travois.engine.modes import enter
 from travois.engine.ports import Event, Model, Person
 from travois.kernel.blocks import Shown, Text, words
@@ -31,7 +32,7 @@ from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.kernel.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
 from travois.kernel.view import View
-from travois.policy.judge import ALIASES, MODES
+from travois.policy.judge import ALIASES, MODES, Mode
 
 SUMMARY = 8
 """The part of a window that what was established before a prompt may need beside it."""
@@ -122,6 +123,7 @@ class Session:
         agent = self.crew.agent
         if content:
             _fits(agent.session.view, User(content), self.crew.model)
+            agent.inbox.extend(await mentioned(agent, words(content)))
             agent.inbox.append(User(content))
         done = anyio.Event()
         with agent.session.watch() as events:
@@ -169,11 +171,12 @@ class Session:
 
     def enter(self, mode: str) -> None:
         """Go on in another permission mode; bypass only where the settings began with it."""
-        name = ALIASES.get(mode, mode)
-        found = next((known for known in MODES if known == name), None)
-        held = self.crew.agent.guard.mode
-        if found is None or (found == "bypass" and held != "bypass"):
-            why = "there is none of that name" if found is None else "it holds from the start"
+        modes: dict[str, Mode] = {known: known for known in MODES}
+        found = modes.get(ALIASES.get(mode, mode))
+        if found is None or (found == "bypass" and self.crew.agent.guard.mode != "bypass"):
+            why = (
+                "it holds from the start, or not at all" if found else "there is none of that name"
+            )
             fix = f"Choose one of: {', '.join(one for one in MODES if one != 'bypass')}."
             raise Fault(f"The mode cannot become {mode}", why=why, fix=fix)
         enter(self.crew.agent, found)

@@ -78,6 +78,16 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
     return Ruling(decided, walls(agent, wanted))
 
 
+def granted(agent: Agent, ready: Ready) -> Ruling | None:
+    """The leave for a call that rules and mode let run; none for one that a person must see."""
+    wanted = use(agent, ready)
+    verdict = judge(agent.guard, wanted)
+    if verdict.effect != "allow" or _unwalled(agent, wanted):
+        return None
+    decided = Decided(ready.call.id, "allow", verdict.because, by=verdict.by)
+    return Ruling(decided, walls(agent, wanted))
+
+
 def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
     """What rules and mode say; a hook may ask all the same, or grant what only the mode asks."""
     verdict = judge(agent.guard, wanted)

@@ -115,7 +115,7 @@ async def _appealed(agent: Agent, ready: Ready, decided: Decided) -> bool:
 
 
 def _again(agent: Agent, call: Call) -> Ready | str:
-    found = _understand(agent, call)
+    found = understand(agent, call)
     return found.why if isinstance(found, Unfit) else found
 
 
@@ -123,7 +123,7 @@ def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
     """The longest run of calls from the front that may run together; a bad one is answered."""
     batch: list[Ready] = []
     for call in waiting[:ALONGSIDE]:
-        ready = _repeated(agent, call, after=batch) or _understand(agent, call)
+        ready = _repeated(agent, call, after=batch) or understand(agent, call)
         if isinstance(ready, Unfit):
             if not batch:
                 _reject(agent, ready)
@@ -142,7 +142,8 @@ def _repeated(agent: Agent, call: Call, *, after: Sequence[Ready]) -> Unfit | No
     return Unfit(call, why, by="loop") if why else None
 
 
-def _understand(agent: Agent, call: Call) -> Ready | Unfit:
+def understand(agent: Agent, call: Call) -> Ready | Unfit:
+    """What a call would do; or why it cannot be done."""
     tool = agent.tools.get(call.name)
     if tool is None:
         why = f"There is no tool {call.name!r}. The tools are: {', '.join(agent.tools)}."
@@ -181,7 +182,7 @@ def _schema_error(tool: AnyTool, error: Exception) -> str:
 async def _perform(agent: Agent, ready: Ready, ruling: Ruling) -> None:
     agent.session.emit(Running(ready.call.id, ready.call.name))
     began = anyio.current_time()
-    outcome = await (_try if ruling.trial else _carry_out)(agent, ready, ruling.cage)
+    outcome = await (_try if ruling.trial else carry_out)(agent, ready, ruling.cage)
     if agent.hooks is None:
         _record(agent, ready.call, outcome)
     else:
@@ -205,7 +206,7 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     """Run a call where it can change and reach nothing; ask about it only if that fails."""
     outcome = Outcome((Text(f"It did not end within {PATIENCE} s."),), error=True)
     with anyio.move_on_after(PATIENCE) as scope:
-        outcome = await _carry_out(agent, ready, cage)
+        outcome = await carry_out(agent, ready, cage)
     failure = words(outcome.content).strip()
     if not outcome.error:
         return _remarked(outcome, LOOKED)
@@ -221,14 +222,15 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
         return _remarked(outcome, f"{LOOKED} More was not permitted: {ruling.decided.because}")
     agent.session.sync()
     await keep(agent, [ready])
-    return await _carry_out(agent, ready, ruling.cage)
+    return await carry_out(agent, ready, ruling.cage)
 
 
 def _remarked(outcome: Outcome, remark: str) -> Outcome:
     return replace(outcome, content=(*outcome.content, Text(f"[{remark}]")))
 
 
-async def _carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
+async def carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
+    """Do what a call says, which may run; whatever goes wrong is its outcome."""
     env = CallEnv(agent, ready, cage)
     try:
         return await ready.tool.run(ready.args, env, ready.call.id)

@@ -1,0 +1,35 @@
+"""Calls that a person's words bring with them: a file that they mention, a command of a command."""
+
+from __future__ import annotations
+
+import msgspec
+
+from travois.engine.agent import Agent
+from travois.engine.consent import granted
+from travois.engine.dispatch import Unfit, carry_out, understand
+from travois.engine.tool import Outcome, Refusal
+from travois.kernel.blocks import Call, words
+from travois.kernel.facts import Noted
+
+RAN = "ran"
+
+
+async def unasked(agent: Agent, name: str, args: dict[str, str]) -> Outcome:
+    """What a call brings that may run without a question; raises `Refusal` if it may not.
+
+    It is on record, and no part of the conversation.
+    """
+    call = Call(f"unasked-{len(agent.session.record())}", name, msgspec.json.encode(args).decode())
+    ready = understand(agent, call)
+    if isinstance(ready, Unfit):
+        raise Refusal(ready.why)
+    ruling = granted(agent, ready)
+    if ruling is None:
+        raise Refusal(f"{ready.tool.summary(ready.args)} may not run without a question.")
+    agent.session.append(Noted(RAN, f"{name} {call.args}"))
+    outcome = await carry_out(agent, ready, ruling.cage)
+    if outcome.error:
+        raise Refusal(words(outcome.content).strip())
+    for change in outcome.changes:
+        agent.session.append(change)
+    return outcome

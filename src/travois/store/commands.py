@@ -1,0 +1,86 @@
+"""Where commands of the user's own lie: ours, and those that were written for other agents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from travois.context.custom import Custom, parse, parse_table
+from travois.policy.paths import inside
+from travois.store import foreign
+from travois.store.home import Home
+from travois.store.instructions import chain, exactly, plain_text
+
+PROJECT = (
+    ".travois/commands",
+    ".claude/commands",
+    ".opencode/command",
+    ".opencode/commands",
+    ".gemini/commands",
+    ".qwen/commands",
+)
+MOST, LONGEST = 300, 100_000
+"""How many files of one folder are read, and how many characters of each."""
+
+
+def commands(
+    home: Home, root: str, cwd: str, *, environ: Mapping[str, str] = os.environ
+) -> tuple[dict[str, Custom], tuple[str, ...]]:
+    """All commands by name, the nearest first, and what is wrong with the files of others."""
+    found, notices = dict[str, Custom](), list[str]()
+    for folder, held in (*_project(root, cwd), *((path, "") for path in _user(home, environ))):
+        for custom in _shelved(folder, held, notices):
+            found.setdefault(custom.name, custom)
+    return found, tuple(notices)
+
+
+def _project(root: str, cwd: str) -> Iterator[tuple[str, str]]:
+    for folder in reversed(chain(cwd, root)):
+        yield from ((os.path.join(folder, name), root) for name in PROJECT)
+
+
+def _user(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
+    yield str(home.path / "commands")
+    if theirs := foreign.user(environ):
+        yield str(theirs.parent / "commands")
+    person = environ.get("HOME", "")
+    if not person:
+        return
+    config = environ.get("XDG_CONFIG_HOME") or os.path.join(person, ".config")
+    yield from (os.path.join(config, "opencode", name) for name in ("command", "commands"))
+    yield os.path.join(environ.get("CODEX_HOME") or os.path.join(person, ".codex"), "prompts")
+    yield from (os.path.join(person, name, "commands") for name in (".gemini", ".qwen"))
+
+
+def _shelved(folder: str, held: str, notices: list[str]) -> Iterator[Custom]:
+    for path in _files(folder):
+        if held and not inside(os.path.realpath(path), os.path.realpath(held)):
+            notices.append(f"{path} is left out: it leads out of the project")
+            continue
+        try:
+            text = plain_text(os.path.realpath(path), opener=exactly)[:LONGEST]
+            yield _read(os.path.relpath(path, folder), text, path)
+        except (OSError, ValueError) as error:
+            notices.append(f"{path} is left out: {error}")
+
+
+def _files(folder: str) -> list[str]:
+    """The files of a folder that may be commands, by name."""
+    found = (
+        os.path.join(place, name)
+        for place, _, names in os.walk(folder)
+        for name in names
+        if name.endswith((".md", ".toml"))
+    )
+    return sorted(found)[:MOST]
+
+
+def _read(place: str, text: str, path: str) -> Custom:
+    """The command of a file; folders are part of its name."""
+    name = ":".join(Path(place).with_suffix("").parts).replace(" ", "-")
+    if not place.endswith(".toml"):
+        return parse(name, text, origin=path)
+    from tomllib import loads
+
+    return parse_table(name, loads(text), origin=path)

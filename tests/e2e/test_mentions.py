@@ -1,0 +1,30 @@
+"""Files that a person mentions."""
+
+from __future__ import annotations
+
+from tests.e2e.program import Program
+from travois import lab
+
+
+def test_a_mentioned_file_comes_with_the_prompt(program: Program) -> None:
+    (program.folder / "notes.txt").write_text("The word is heron.\n")
+    (program.folder / "with space.txt").write_text("The other is crane.\n")
+    with lab.server([{"say": "I see."}]) as api:
+        program.url = api.url
+        prompt = 'Look at @notes.txt and @"with space.txt", mail me@example.org, not @missing.txt.'
+        assert program.ask(prompt).out == "I see.\n"
+        said = api.requests(1)[0].body.decode()
+        assert "The word is heron." in said and "The other is crane." in said
+        assert said.index("heron") < said.index("Look at @notes.txt")
+        assert said.count("<mentioned file=") == 2
+        api.no_invalid()
+
+
+def test_a_file_that_may_not_be_read_stays_a_word(program: Program) -> None:
+    (program.folder / ".env").write_text("KEY=heron\n")
+    with lab.server([{"say": "I see."}]) as api:
+        program.url = api.url
+        done = program.ask("Look at @.env", "--disallowedTools", "Read(.env)")
+        assert done.out == "I see.\n"
+        assert "heron" not in api.requests(1)[0].body.decode()
+        api.no_invalid()

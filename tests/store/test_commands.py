@@ -1,0 +1,51 @@
+"""Finding commands of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from travois.store.commands import commands
+from travois.store.home import Home
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_nearest_counts_and_folders_are_part_of_the_name(tmp_path: Path) -> None:
+    root, person = tmp_path / "repo", tmp_path / "person"
+    put(root / ".claude/commands/fix.md", "Fix, says the repository.")
+    put(root / "sub/.travois/commands/fix.md", "Fix, says the folder.")
+    put(root / ".claude/commands/git/push.md", "Push.")
+    put(root / ".gemini/commands/plan.toml", 'prompt = "Plan {{args}}."')
+    put(person / ".claude/commands/fix.md", "Fix, says the user.")
+    put(person / ".codex/prompts/ship.md", "Ship.")
+    put(person / ".config/opencode/command/test.md", "Test $1.")
+    home = Home(tmp_path / "home")
+    put(home.path / "commands/own.md", "Own.")
+    found, notices = commands(home, str(root), str(root / "sub"), environ={"HOME": str(person)})
+    assert notices == ()
+    assert {name: one.body for name, one in found.items()} == {
+        "fix": "Fix, says the folder.",
+        "git:push": "Push.",
+        "plan": "Plan $ARGUMENTS.",
+        "ship": "Ship.",
+        "test": "Test $1.",
+        "own": "Own.",
+    }
+
+
+def test_flawed_files_are_told_and_left_out(tmp_path: Path) -> None:
+    root = tmp_path / "repo"
+    put(tmp_path / "secret.md", "secret")
+    folder = root / ".travois/commands"
+    put(folder / "good.md", "Good.")
+    put(folder / "bad.toml", "prompt = ")
+    (folder / "binary.md").write_bytes(b"\xff\xfe\x00")
+    (folder / "out.md").symlink_to(tmp_path / "secret.md")
+    found, notices = commands(Home(tmp_path / "home"), str(root), str(root), environ={})
+    assert list(found) == ["good"]
+    assert [notice.partition(" is left out: ")[0] for notice in notices] == [
+        str(folder / name) for name in ("bad.toml", "binary.md", "out.md")
+    ]
