@@ -1,0 +1,71 @@
+"""A draft: what somebody thinks worth remembering, with the words that it rests on.
+
+Model sees: the request for drafts, with the memories that are nearest to the conversation.
+Tokens: the request about 600, each of at most 20 memories below 100.
+Cache: never moves the prefix; the request stands after the conversation and is forgotten with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from travois.context.memory.memory import Memory, Scope, Type
+from travois.context.sources import plain
+
+MOST = 10
+"""Drafts of one reply beyond this are no longer durable knowledge."""
+NEAREST = 20
+WIDE = 300
+LONGEST = 2_000
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """One thing to remember, before it was weighed."""
+
+    text: str
+    type: Type = "project"
+    words: str = ""
+    """Exactly as they stand in the conversation."""
+    name: str = ""
+    why: str = ""
+    scope: Scope | None = None
+    replaces: str = ""
+    """The name of a memory that no longer holds because of this."""
+
+
+def request(instructions: str, known: Iterable[Memory]) -> str:
+    """What the model is asked for after a turn."""
+    lines = [f"- {m.name} ({m.type}): {plain(_line(m))}" for m in known][:NEAREST]
+    return instructions.strip().replace("{known}", "\n".join(lines) or "(none)")
+
+
+def drafts(reply: str) -> tuple[Draft, ...]:
+    """The drafts in a model's reply; what is not one is left out, whatever else it says."""
+    start, end = reply.find("["), reply.rfind("]")
+    try:
+        listed = msgspec.json.decode(reply[start : end + 1], type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return ()
+    found = (_draft(raw) for raw in listed)
+    return tuple(draft for draft in found if draft is not None)[:MOST]
+
+
+def slug(text: str) -> str:
+    """A name out of the first words of a text."""
+    words = re.findall(r"[a-z0-9]+", text.casefold())
+    return "-".join(words[:6])[:60].strip("-") or "memory"
+
+
+def _draft(raw: msgspec.Raw) -> Draft | None:
+    try:
+        draft = msgspec.json.decode(raw, type=Draft)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return draft if draft.text.strip() and len(draft.text) <= LONGEST else None
+
+
+def _line(memory: Memory) -> str:
+    return (memory.description or memory.body)[:WIDE]

@@ -1,0 +1,316 @@
+"""What may become a memory: every draft is held against what was really said, and by whom.
+
+A wish rests on a person's own words or waits for their word. A fact rests on what somebody said.
+What is secret, invented, passing, or known already is refused.
+
+Model sees: nothing of this module.
+Tokens: none.
+Cache: never moves the prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.context.memory import wording
+from travois.context.memory.drafts import Draft, slug
+from travois.context.memory.heard import Heard, Voice, spoken
+from travois.context.memory.likeness import content, covered, denies, likeness, same
+from travois.context.memory.memory import Author, Evidence, Memory, Put
+
+SHORTEST = 6
+WORDS = 400
+"""How many characters the words may have that a memory rests on."""
+LINE = 150
+SUPPORT = 0.6
+"""What part of a memory somebody must have said."""
+OWN = 0.25
+"""What part of a wish the person themselves must have said."""
+TOPIC, OPPOSED = 0.3, 0.5
+"""How like an older memory is that a later word does away with."""
+KEPT = 5
+"""How many words a memory rests on at most: the first and the last."""
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """It may be kept."""
+
+    change: Put
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Only a person can say whether it is to be kept."""
+
+    change: Put
+    why: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """It is not kept. The reason repeats nothing of it."""
+
+    why: str
+
+
+Weighed = Accepted | Held | Refused
+
+
+class Ground(msgspec.Struct, frozen=True, dict=True):
+    """What drafts are held against."""
+
+    session: str
+    said: tuple[Heard, ...]
+    secret: Callable[[str], str]
+    """The kind of secret that a text holds; empty if none."""
+    known: tuple[Memory, ...] = ()
+    rules: tuple[str, ...] = ()
+    """The texts of instruction files."""
+    since: int = 0
+    """Entries up to this one were looked at before."""
+    now: float = 0.0
+
+    @cached_property
+    def all(self) -> str:
+        """Everything that was said, to look for names in."""
+        return "\n".join(one.text for one in self.said).casefold()
+
+    @cached_property
+    def about(self) -> dict[Voice, frozenset[str]]:
+        """The words of each voice."""
+        voices: tuple[Voice, ...] = ("user", "model", "act", "tool", "ours")
+        return {voice: content("\n".join(self.by(voice))) for voice in voices}
+
+    @cached_property
+    def told(self) -> tuple[str, ...]:
+        """Each line of our own: what is remembered or written in instruction files."""
+        texts = (*self.by("ours"), *self.rules)
+        return tuple(line for text in texts for line in (*text.splitlines(), *spoken(text)))
+
+    @cached_property
+    def foreign(self) -> tuple[str, ...]:
+        """Each sentence that a tool, a page or a paste brought."""
+        return tuple(line for text in self.by("tool") for line in spoken(text))
+
+    def by(self, voice: Voice) -> Iterator[str]:
+        """What this voice said."""
+        return (one.text for one in self.said if one.voice == voice)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where the words of a draft were said."""
+
+    by: Heard
+    words: str
+    """As they stand there."""
+    sentence: str
+    """With what stands around them."""
+
+
+def weigh_all(found: Iterable[Draft], ground: Ground) -> list[Weighed]:
+    """Weigh drafts in turn: what one brings is known to the next."""
+    verdicts: list[Weighed] = []
+    for draft in found:
+        verdict = weigh(draft, ground)
+        verdicts.append(verdict)
+        if isinstance(verdict, Accepted):
+            put = verdict.change.memory
+            others = (m for m in ground.known if (m.name, m.scope) != (put.name, put.scope))
+            ground = replace(ground, known=(*others, put))
+    return verdicts
+
+
+def weigh(draft: Draft, ground: Ground) -> Weighed:
+    """Whether this may be kept, must wait for a person, or is refused."""
+    for text in (draft.text, draft.words, draft.name, draft.why):
+        if kind := ground.secret(text):
+            return Refused(f"it holds a secret ({kind})")
+    place = found(draft.words, ground)
+    if isinstance(place, Refused):
+        return place
+    draft = replace(draft, why=_reason(draft.why, ground))
+    if why := _unfit(draft, place, ground):
+        return Refused(why)
+    memory = _memory(draft, place, ground)
+    if why := _unproven(draft, place, ground):
+        return Held(Put(memory), why)
+    return _settled(draft, memory, ground, sentence=place.sentence)
+
+
+def found(words: str, ground: Ground) -> Place | Refused:
+    """Where these words were said last, by whoever counts most."""
+    pattern = _pattern(words)
+    if pattern is None or len(words) > WORDS:
+        return Refused("it rests on no words")
+    places = [(one, hit) for one in ground.said if (hit := pattern.search(one.text))]
+    voices = {one.voice for one, _ in places}
+    if "ours" in voices:
+        return Refused("it repeats what was told from memory or from instructions")
+    for voice in ("user", "tool", "model"):
+        if voice in voices:
+            one, hit = next(p for p in reversed(places) if p[0].voice == voice)
+            if one.seq <= ground.since:
+                return Refused("what it rests on was looked at before")
+            return Place(one, hit[0], _around(one.text, hit))
+    return Refused("the words that it rests on were never said")
+
+
+def _pattern(words: str) -> re.Pattern[str] | None:
+    """These words with any white space between them."""
+    parts = words.strip(" \t\n\"'`.,;:!").split()
+    if len(" ".join(parts)) < SHORTEST:
+        return None
+    return re.compile(r"\s+".join(map(re.escape, parts)), re.IGNORECASE)
+
+
+def _around(text: str, hit: re.Match[str]) -> str:
+    start = max(text.rfind(mark, 0, hit.start()) for mark in ("\n", ". ", "! ", "? ")) + 1
+    ends = [at for mark in ("\n", ". ", "! ", "? ") if (at := text.find(mark, hit.end() - 1)) >= 0]
+    return text[start : min(ends) + 1 if ends else len(text)].strip()
+
+
+def _unfit(draft: Draft, place: Place, ground: Ground) -> str:
+    """Why a draft is not worth keeping, whoever said it; empty if it may be."""
+    by, explicit = place.by, wording.explicit(place.sentence)
+    if not content(draft.text):
+        return "it says nothing"
+    if by.files:
+        return "the files of the project say it"
+    if any(_restated(draft.text, line) for line in ground.told):
+        return "it repeats what was told from memory or from instructions"
+    if wording.withdrawn(place.sentence):
+        return "it was not meant to last"
+    if by.voice == "user" and wording.asks(place.sentence):
+        return "it was a question"
+    owned = explicit and by.voice == "user"
+    if not owned and (why := wording.passing(draft.text, said=by.voice == "user")):
+        return why
+    if invented(draft, ground):
+        return "it names what nobody spoke of"
+    if covered(draft.text, _supporting(place, ground)) < SUPPORT:
+        return "it says more than was said"
+    return ""
+
+
+def _restated(text: str, line: str) -> bool:
+    about = content(text)
+    fits = len(about) > 1 and covered(text, content(line)) >= OWN + SUPPORT
+    return fits and denies(text) == denies(line)
+
+
+def invented(draft: Draft, ground: Ground) -> bool:
+    """Whether a draft names something, or counts it, that occurs nowhere."""
+    return any(name not in ground.all for name in wording.names(f"{draft.text}\n{draft.why}"))
+
+
+def _supporting(place: Place, ground: Ground) -> frozenset[str]:
+    """The words that may stand behind a draft of this voice."""
+    about = ground.about
+    own = about["user"] | about["model"] | about["act"]
+    return own | content(place.by.text) if place.by.voice == "tool" else own
+
+
+def _unproven(draft: Draft, place: Place, ground: Ground) -> str:
+    """Why only a person can say whether this holds; empty if it rests on what it should."""
+    told = max(ground.foreign, key=lambda line: covered(draft.text, content(line)), default="")
+    by_tool = covered(draft.text, content(told)) if told else 0.0
+    by_user = covered(draft.text, ground.about["user"])
+    if place.by.voice != "user":
+        wish = draft.type in ("user", "feedback") or wording.wishes(draft.text)
+        steers = wording.steers(place.sentence) or (by_tool >= SUPPORT and wording.steers(told))
+        return "the user did not say it" if wish or steers else ""
+    if by_tool > by_user and by_tool >= SUPPORT and not _plain(draft, told):
+        return "it says what a tool or a page said, not the user"
+    meant = wording.points(place.sentence)
+    return "" if meant or by_user >= OWN else "it goes beyond what the user said"
+
+
+def _plain(draft: Draft, told: str) -> bool:
+    """Whether it only states what somebody else stated."""
+    wish = draft.type in ("user", "feedback") or wording.wishes(draft.text)
+    return not wish and not wording.steers(told)
+
+
+def _reason(why: str, ground: Ground) -> str:
+    """The reason that was given, if it was given."""
+    about = ground.about
+    said = about["user"] | about["model"]
+    names = all(name in ground.all for name in wording.names(why))
+    return why.strip() if why and names and covered(why, said) >= SUPPORT else ""
+
+
+def _settled(draft: Draft, memory: Memory, ground: Ground, *, sentence: str) -> Weighed:
+    """What becomes of a draft beside what is known: news, more of the same, or another opinion."""
+    by_user = memory.author == "user"
+    for old in ground.known:
+        if same(memory.body, old.body or old.description):
+            return _merged(old, memory) if by_user else Refused("it is known already")
+    opposed = [old for old in ground.known if _opposes(draft, old, sentence)]
+    if not opposed:
+        return Accepted(Put(memory))
+    old = max(opposed, key=lambda one: likeness(draft.text, one.body or one.description))
+    put = replace(
+        memory, name=old.name, scope=old.scope, type=old.type, created=old.created or memory.created
+    )
+    if old.pinned or not by_user:
+        return Held(Put(put), f"{old.name} says otherwise" + (", and is pinned" * old.pinned))
+    return Accepted(Put(put))
+
+
+def _merged(old: Memory, memory: Memory) -> Weighed:
+    if old.pinned:
+        return Refused("a pinned memory says it")
+    held = tuple(one for one in old.evidence if one not in memory.evidence)
+    evidence = (*held[:1], *(*held[1:], *memory.evidence)[-(KEPT - 1) :])
+    author: Author = "user"
+    return Accepted(
+        Put(
+            replace(
+                old,
+                evidence=evidence,
+                verified=memory.verified,
+                modified=memory.modified,
+                author=author,
+            )
+        )
+    )
+
+
+def _opposes(draft: Draft, old: Memory, sentence: str) -> bool:
+    """Whether both cannot hold, as far as words tell or the draft says."""
+    text = old.body or old.description
+    alike = likeness(draft.text, text)
+    if draft.replaces == old.name:
+        return bool(content(draft.text) & content(text))
+    if denies(draft.text) != denies(text) and alike >= OPPOSED:
+        return True
+    return wording.turns(sentence) and alike >= TOPIC
+
+
+def _memory(draft: Draft, place: Place, ground: Ground) -> Memory:
+    by, text = place.by, draft.text.strip()
+    author: Author = "user" if by.voice == "user" else "tool" if by.voice == "tool" else "model"
+    scope = draft.scope or ("user" if draft.type == "user" else "project")
+    line = " ".join(text.split())
+    return Memory(
+        name=_free(slug(draft.name or text), ground.known),
+        description=line if len(line) <= LINE else f"{line[: LINE - 1].rstrip()}…",
+        type=draft.type,
+        body=f"{text}\n\nWhy: {draft.why}" if draft.why else text,
+        author=author,
+        created=ground.now,
+        modified=ground.now,
+        verified=ground.now,
+        evidence=(Evidence(ground.session, by.seq, author, place.words, by.at),),
+        scope=scope if author == "user" else "project",
+    )
+
+
+def _free(name: str, known: tuple[Memory, ...]) -> str:
+    taken, number = {memory.name for memory in known}, 1
+    while (free := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return free

@@ -1,0 +1,178 @@
+"""Who said what in a session: a person themselves, the model, a tool, or we.
+
+Model sees: nothing of this module.
+Tokens: none.
+Cache: never moves the prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Literal
+
+import msgspec
+
+from travois.context.ledger.said import sentences
+from travois.kernel.blocks import Call, Text, calls, words
+from travois.kernel.facts import Assistant, Compacted, Entry, Result, User
+
+Voice = Literal["user", "model", "act", "tool", "ours"]
+"""Whose words they are; what only passed through a person's keyboard is a tool's."""
+GAP = "\n\x00\n"
+OWN = ("Remember",)
+"""Tools whose results are our own words."""
+READING = (
+    "Read",
+    "Grep",
+    "Glob",
+    "Recall",
+    "GitStatus",
+    "GitDiff",
+    "GitLog",
+    "GitShow",
+    "GitBlame",
+)
+LOOKING = re.compile(r"(?:cat|git|ls|head|tail|grep|rg|find|sed|tree|wc|less|awk|stat|gh)\b")
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+TAG = re.compile(r"\s*<(/?)([a-zA-Z][\w-]*)[^<>]*>")
+SPEAKER = re.compile(
+    r"(?i)\s*\[?(?:system|assistant|user|human|ai|admin|tool|note to ai)\b[^:]{0,20}:"
+)
+INTRODUCED = re.compile(
+    r"(?i)\b(?:says?|said|wrote|writes|reads?|output|log|logs|trace|error|page|e-?mail|mail|"
+    r"message|"
+    r"file|content|contents|readme|issue|ticket|comment|pasted?|slack|docs?|following|below|"
+    r"response|report|snippet|text)\b[^:]*:\s*$"
+)
+WISHED = re.compile(r"(?i)\b(?:remember|note|keep in mind|prefer\w*|rules?|conventions?)\b")
+QUOTED = re.compile(r'"[^"\n]{15,}"|“[^”\n]{15,}”|«[^»\n]{15,}»')
+LONG, LINES = 600, 10
+"""A paragraph of more characters or lines than this was not typed."""
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """Some words, whose they are, and the entry that holds them."""
+
+    seq: int
+    voice: Voice
+    text: str
+    at: float = 0.0
+    files: bool = False
+    """Whether they only repeat what the workspace holds: anybody can look there again."""
+
+
+def heard(entries: Iterable[Entry]) -> tuple[Heard, ...]:
+    """All that was said, in the order of the log."""
+    asked: dict[str, Call] = {}
+    found: list[Heard] = []
+    for entry in entries:
+        if isinstance(entry.fact, Assistant):
+            asked.update((call.id, call) for call in calls(entry.fact.content))
+        found += (
+            Heard(entry.seq, voice, text, entry.at, files=_looks(entry, asked))
+            for voice, text in _voices(entry, asked)
+            if text.strip()
+        )
+    return tuple(found)
+
+
+def typed(text: str) -> tuple[str, str]:
+    """What of a message a person wrote themselves, and what they only passed on.
+
+    What was left out between two parts is marked, so that no words are found across it.
+    """
+    own: list[str] = []
+    passed: list[str] = []
+    for part, foreign in _parts(text):
+        (passed if foreign or _pasted(part) else own).append(part)
+    written = GAP.join(own)
+    passed += QUOTED.findall(written)
+    return QUOTED.sub(GAP, written).strip(), GAP.join(passed).strip()
+
+
+def _voices(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[Voice, str]]:
+    match entry.fact:
+        case User(origin="human", content=content):
+            texts = [block.text for block in content if isinstance(block, Text)]
+            own, passed = typed(texts[-1]) if texts else ("", "")
+            yield "user", own
+            yield "tool", GAP.join((*texts[:-1], passed))
+        case User(origin="note", content=content):
+            yield "ours", words(content)
+        case User(content=content):
+            yield "tool", words(content)
+        case Assistant(content=content):
+            yield "model", words(content)
+            yield "act", GAP.join(call.args for call in calls(content))
+        case Result(call=call, content=content):
+            own = call in asked and asked[call].name in OWN
+            yield "ours" if own else "tool", words(content)
+        case Compacted(summary=summary):
+            yield "ours", words(summary)
+        case _:
+            pass
+
+
+def _looks(entry: Entry, asked: dict[str, Call]) -> bool:
+    if not isinstance(entry.fact, Result) or entry.fact.call not in asked:
+        return False
+    call = asked[entry.fact.call]
+    if call.name != "Bash":
+        return call.name in READING
+    command = re.search(r'"command"\s*:\s*"\s*', call.args)
+    return command is not None and bool(LOOKING.match(call.args, command.end()))
+
+
+def _parts(text: str) -> Iterator[tuple[str, bool]]:
+    """Each part of a paragraph, and whether it is marked as another's: code, a quote, a tag."""
+    for foreign, lines in groupby(_lines(text), key=lambda line: line[1]):
+        for part in re.split(r"\n[ \t]*\n", "\n".join(line for line, _ in lines)):
+            if part.strip():
+                yield part, foreign
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether it is another's; after words that introduce a paste, all are."""
+    fence, inside, rest = "", "", False
+    for line in text.split("\n"):
+        marked, tag = FENCE.match(line), TAG.match(line)
+        foreign = bool(fence or inside or rest or marked or tag or _foreign(line))
+        yield line, foreign
+        fence, inside = _fenced(fence, marked, line), _within(inside, tag, line)
+        rest = not (fence or inside) and (rest or (not foreign and _introduces(line)))
+
+
+def _introduces(line: str) -> bool:
+    return bool(INTRODUCED.search(line)) and not WISHED.search(line)
+
+
+def _foreign(line: str) -> bool:
+    return line.lstrip().startswith(">") or bool(SPEAKER.match(line))
+
+
+def _fenced(fence: str, found: re.Match[str] | None, line: str) -> str:
+    if found and not fence:
+        return found[1]
+    return "" if found and found[1].startswith(fence) and line.strip() == found[1] else fence
+
+
+def _within(inside: str, tag: re.Match[str] | None, line: str) -> str:
+    """The tag whose end has not come."""
+    if inside:
+        return "" if f"</{inside}" in line else inside
+    return tag[2] if tag and not tag[1] and f"</{tag[2]}" not in line else ""
+
+
+def _pasted(paragraph: str) -> bool:
+    """Whether nobody would have typed this: too long, or mostly not words."""
+    if len(paragraph) > LONG or paragraph.count("\n") >= LINES:
+        return True
+    letters = sum(c.isalpha() or c.isspace() for c in paragraph)
+    return len(paragraph) > 80 and letters < 0.7 * len(paragraph)
+
+
+def spoken(text: str) -> tuple[str, ...]:
+    """The sentences of a text."""
+    return tuple(sentences(text))

@@ -1,0 +1,106 @@
+"""How much two texts say the same, by their words: no model, no index.
+
+Model sees: nothing of this module.
+Tokens: none.
+Cache: never moves the prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+WORD = re.compile(r"[^\W_]+(?:[._/@#+'’-]+[^\W_]+)*[+#]*", re.UNICODE)
+ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ed", "es", "s", "ly")
+TELLING_NOTHING = """a about after again all also an and any are as at be been before being both but
+by can could did do does during each else ever every for from had has have he her here his how i if
+in into is it its itself just let like may me might more most my no nor now of off on once one only
+or other our out over own per please really same shall she should so some still such than that the
+their them then there these they this those through thing to too under until up upon us use very via
+was we were what when where whether which while who whom whose will with within would yes you your
+user always never not don't doesn't won't can't isn't dont cannot avoid without stop instead remember
+note want prefer project repository repo team work make sure keep mind memory code must ask"""
+FILLER = frozenset(TELLING_NOTHING.split())
+"""Words that tell nothing about what a text is about."""
+CONCEPTS = {
+    word: group.split()[0]
+    for group in (
+        "short brief concise terse succinct",
+        "answer reply response respond message output explanation",
+        "german deutsch",
+        "test pytest testing spec",
+        "comment comments docstring annotation",
+        "commit commits committing",
+        "indent indentation indenting",
+        "begin start launch",
+        "delete remove drop erase",
+        "create add introduce",
+        "change modify edit alter touch",
+        "folder directory dir",
+        "error failure crash",
+        "deploy deployment release ship rollout",
+        "staging stage",
+        "database db postgres postgresql",
+        "friday fridays",
+        "bullet bullets list lists",
+        "dependency dependencies package packages library libraries",
+        "push pushing",
+        "name naming called",
+    )
+    for word in group.split()
+}
+"""Words that mean the same where work is spoken of, by the one that stands for them."""
+DENIAL = re.compile(
+    r"(?i)\b(?:no|not|never|avoid|without|stop|don['’]?t|doesn['’]?t|isn['’]?t|aren['’]?t|"
+    r"won['’]?t|"
+    r"can['’]?t|mustn['’]?t|shouldn['’]?t|cannot|neither|nor|forbidden|hates?|dislikes?)\b"
+)
+ALIKE = 0.7
+HELD = 0.85
+"""What part of their words two texts share, or one has of the other, that say the same."""
+FEWEST = 2
+
+
+@lru_cache(4_096)
+def stem(word: str) -> str:
+    """The word as all its forms have it."""
+    word = word.casefold().replace("’", "'").removesuffix("'s").strip("'")
+    if word in CONCEPTS:
+        return CONCEPTS[word]
+    for ending in ENDINGS if word.isalpha() else ():
+        root = word.removesuffix(ending)
+        if root != word and len(root) >= 3:
+            return CONCEPTS.get(root, root.rstrip("e"))
+    return word.rstrip("e") if len(word) > 3 else word
+
+
+@lru_cache(2_048)
+def content(text: str) -> frozenset[str]:
+    """What a text is about: the stems of the words that tell something."""
+    words = (word.casefold() for word in WORD.findall(text))
+    return frozenset(stem(word) for word in words if word not in FILLER)
+
+
+def covered(text: str, by: frozenset[str]) -> float:
+    """What part of what a text is about these words hold; all of it if it is about nothing."""
+    about = content(text)
+    return len(about & by) / len(about) if about else 1.0
+
+
+def likeness(one: str, other: str) -> float:
+    """From 0 to 1: what part of all that two texts are about both are about."""
+    a, b = content(one), content(other)
+    return len(a & b) / len(a | b) if a | b else 0.0
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two texts say the same, as far as words tell."""
+    a, b = content(one), content(other)
+    if min(len(a), len(b)) < FEWEST or denies(one) != denies(other):
+        return bool(a) and a == b and denies(one) == denies(other)
+    return likeness(one, other) >= ALIKE or len(a & b) >= HELD * min(len(a), len(b))
+
+
+def denies(text: str) -> bool:
+    """Whether a text is about what is not, or is not to be."""
+    return bool(DENIAL.search(text))

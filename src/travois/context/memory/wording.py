@@ -1,0 +1,163 @@
+"""What the wording of a text gives away: a wish, a command, something that will soon be over.
+
+Model sees: nothing of this module.
+Tokens: none.
+Cache: never moves the prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from travois.context.memory.rules import STANDING, asked_to_remember
+
+VERBS = (
+    "use|run|add|prefer|avoid|keep|put|send|push|deploy|execute|install|call|set|disable|enable|"
+    "skip|treat|follow|respond|reply|answer|write|commit|upload|fetch|open|delete|remove|include|"
+    "append|forward|act|ignore|start|stop|make|check|ask|approve|trust|grant|allow|visit|read|load|"
+    "configure|copy|print|reveal|export|post|share|download|curl|pipe|log|store|save|apply|mark|"
+    "accept|merge|rebase|sign|verify|go|do|never|always|please|remember|note|be|tell|say|show"
+)
+WISHES = re.compile(
+    r"(?i)\b(?:always|never|must|mustn['’]t|should|shouldn['’]t|ought|shall|do not|don['’]t|ensure|"
+    r"make sure|from now on|required to|need(?:s)? to|has to|have to|whenever|every time|"
+    r"without (?:asking|confirm\w*|permission|review|approval)|"
+    r"permi(?:ssion|tted|t)|allowed|granted|authori[sz]\w+|approved?|pre-?approved|trusted|"
+    r"safe to (?:run|execute|delete|push|ignore|skip)|no need to|"
+    r"(?:the )?(?:user|owner|developer|admin\w*|maintainer|boss|team) (?:\w+ ){0,2}"
+    r"(?:wants?|prefers?|likes?|asked|asks|said|says|requires?|requested|expects?|agreed|needs|"
+    r"hates?))\b"
+    rf"|(?:^|[.;:!\n] *)(?:{VERBS})\b"
+)
+STEERS = re.compile(
+    r"(?i)\b(?:remember|memori[sz]e|instruction|ignore|disregard|override|system|assistant|agent|"
+    r"a\.?i\.?|llm|claude|gpt|model|chatbot|bot|you|your|the user|prompt|note to|important|"
+    r"attention|"
+    r"reminder|policy|preference|always|never|must)\b"
+    rf"|(?:^|[.;:!\n>\"'] *)(?:{VERBS})\b"
+)
+WITHDRAWN = re.compile(
+    r"(?i)\b(?:(?:don['’]t|do not|no need to|never) (?:remember|save|store|memori[sz]e|note|"
+    r"record)|"
+    r"off the record|forget (?:that|it|this|what)|just kidding|only joking|hypothetical\w*|"
+    r"just (?:this once|for now|this time|once)|only (?:this once|this time|for now|today|"
+    r"for this)|"
+    r"for now|for today|for the moment|temporar\w+|this (?:time|once)|"
+    r"(?:for|in|on) this (?:task|pr|change|session|one|branch|commit|ticket|test|file|function))\b"
+)
+PASSING = re.compile(
+    r"(?i)\b(?:today|yesterday|tonight|right now|just now|at the moment|"
+    r"this (?:session|conversation|turn|task|pr|commit|branch|morning|afternoon|ticket)|for now|"
+    r"so far|next steps?|to-?do|in progress|wip|lines? \d+|HEAD|the last commit|"
+    r"(?:wants?|asked|asks|requested|needs?|would like) (?:me |us |you |the (?:assistant|agent) )?"
+    r"(?:to|for|that) (?:be )?(?:a |the )?(?:fix\w*|add\w*|implement\w*|writ\w+|creat\w+|"
+    r"refactor\w*|"
+    r"renam\w+|updat\w+|chang\w+|run|check|look|see|know|remov\w+|delet\w+|mov\w+|debug|"
+    r"investigat\w+|"
+    r"review\w*|explain|find|help|summar\w+|explanation|convert|port|upgrad\w+|read|list|show))\b"
+    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
+)
+DONE = (
+    "fixed|added|removed|renamed|implemented|updated|refactored|created|moved|changed|replaced|"
+    "resolved|merged|committed|pushed|deleted|wrote|written|bumped|migrated|extracted|split|cleaned|"
+    "reviewed|explained|converted|installed|completed|finished|tested|verified|corrected|patched"
+)
+FINISHED = re.compile(
+    rf"(?i)^(?:i|we|the (?:assistant|agent|user))?\s*(?:have |has |had |just |"
+    rf"successfully )*(?:{DONE})\b"
+    rf"|\b(?:was|were|has been|have been|is now|are now|got|now|i|we|we['’]ve|i['’]ve) (?:just |"
+    rf"successfully )?(?:{DONE})\b"
+    r"|\b(?:all|\d+) (?:\w+ )?(?:tests?|checks?|files?|errors?|warnings?|failures?)\b"
+    r"|\btests? (?:now )?(?:pass(?:es|ed)?|fail(?:s|ed)?|are green|succeed\w*)\b"
+    r"|\bthe (?:\w+ )?(?:bug|issue|error|problem|failure|crash|fix) (?:was|is|came|in|occurs|"
+    r"happens)\b"
+    r"|\b(?:root cause|stack ?trace|traceback)\b"
+)
+CODED = re.compile(
+    r"(?i)\b(?:function|method|class|module|variable|constant|field|endpoint|route|component|"
+    r"file)s?"
+    r" [`\"']?[\w./()-]+[`\"']? (?:is|are|lives?|takes?|returns?|has|calls?|does|handles?|defines?|"
+    r"contains?|accepts?|uses?|imports?|inherits?|reads?|writes?)\b"
+    r"|\b(?:is|are) (?:defined|implemented|located|declared|imported|exported|stored) in\b"
+    r"|[`\"']?\w+\(\)[`\"']? (?:is|lives|takes|returns|calls|does|handles|uses|raises)\b"
+)
+SPOT = re.compile(
+    r"(?i)(?<![\w@])(?:\.{0,2}/)?[\w-]+(?:/[\w.-]+)*\.(?:py|ts|tsx|js|jsx|go|rs|c|h|cpp|java|rb|"
+    r"md|json|"
+    r"ya?ml|toml|sh|sql|css|html)\b|\b\w+\(\)|\bthis (?:one|file|function|test|line|case|bug|"
+    r"error)\b"
+    r"|\bthat (?:one|file|function|test|line|case|bug|error)\b|\bthe (?:other|second|first|"
+    r"last) one\b"
+)
+NAMES = re.compile(
+    r"`[^`\n]{2,}`|https?://[^\s)>\"'`]+|(?<!\w)--?[a-z][\w-]+"
+    r"|(?<![\w/])~?\.{0,2}/[\w./@-]{2,}|\b[\w-]+(?:/[\w.@-]+)+|\b\w+\.[a-z]{2,5}\b"
+    r"|\b[A-Za-z]+_\w+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z]{2,}[A-Z0-9]*\b"
+    r"|\bv?\d+(?:[.:]\d+)+\b|\b\d{2,}\b|(?<=[a-z0-9,;] )[A-Z][a-z]{2,}\b"
+)
+TURNS = re.compile(
+    r"(?i)\b(?:instead|no longer|not any ?more|anymore|changed my mind|actually|switch(?:ed|"
+    r"ing)? to|"
+    r"moved? to|from now on|rather than|scrap that|on second thought|used to|going forward|"
+    r"replaces?|new (?:rule|convention|policy)|correction)\b|^no\b"
+)
+POINTS = re.compile(
+    r"(?i)\b(?:remember|note|save|keep|memori[sz]e|store) (?:that|this|it|all of (?:that|this))"
+    r"(?: (?:please|for (?:later|next time|the future|me)|too|as well|down))*\W*$"
+)
+HANDY = re.compile(r"(?i)^(?:can|could|would|will) (?:you|we)\b")
+
+
+def wishes(text: str) -> bool:
+    """Whether a text says what somebody is to do, may do, or wants."""
+    return bool(WISHES.search(text))
+
+
+def steers(text: str) -> bool:
+    """Whether a text that a tool brought speaks to its reader, and does not only state."""
+    return bool(STEERS.search(text))
+
+
+def explicit(sentence: str) -> bool:
+    """Whether a person asks for this to be remembered."""
+    return asked_to_remember(sentence)
+
+
+def points(sentence: str) -> bool:
+    """Whether a person asks to remember what was said before."""
+    return bool(POINTS.search(sentence))
+
+
+def withdrawn(sentence: str) -> bool:
+    """Whether whoever said this takes it back, or means it for the moment."""
+    return bool(WITHDRAWN.search(sentence))
+
+
+def asks(sentence: str) -> bool:
+    """Whether this only asks."""
+    return sentence.rstrip().endswith("?") and not HANDY.match(sentence)
+
+
+def turns(sentence: str) -> bool:
+    """Whether this says that something is otherwise than before."""
+    return bool(TURNS.search(sentence))
+
+
+def passing(text: str, *, said: bool) -> str:
+    """Why this will soon be of no use; empty if it may last. `said` is whether a person did."""
+    if PASSING.search(text):
+        return "it is passing detail of a task"
+    if said:
+        spot = SPOT.search(text) and not STANDING.search(text)
+        return "it is about one place in the code" if spot else ""
+    if FINISHED.search(text):
+        return "it tells what was done"
+    return "the code says it" if CODED.search(text) else ""
+
+
+def names(text: str) -> Iterator[str]:
+    """What a text names or counts exactly: paths, numbers, addresses, names of code and people."""
+    for found in NAMES.findall(text):
+        name = found.strip("`.,;:").casefold()
+        yield name.removesuffix("s") if name.isalpha() else name

@@ -1,0 +1,64 @@
+"""What must not be kept for longer than a session: texts that seem to hold a secret.
+
+Stricter than `secrets`: a memory that was not kept costs little, a password that was costs much.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+from travois.policy.secrets import find
+
+TOLD = re.compile(
+    r"(?i)\b(?:pass(?:word|wd|phrase|code)?|pwd|pin|otp|secret|token|(?:api|access|private|signing|"
+    r"encryption|deploy|license)[ _-]?keys?|credentials?|client[ _-]?secret|recovery code|"
+    r"connection string|seed phrase)s?\b[^.\n]{0,40}?(?:\bis\b|\bare\b|[:=]|→|->|\bwas\b)\s*"
+    r"[\"'`(]*(?!in\b|on\b|at\b|the\b|an?\b|stored|kept|set\b|from\b|read\b|not\b|never\b|rotated|"
+    r"expired|required|optional|missing|invalid|wrong|managed|injected|called|named|handled|shared|"
+    r"under\b|via\b|by\b|to\b|only\b|always\b|found|defined|needed|encrypted|hashed|checked|valid)"
+    r"(\S{3,})"
+)
+SAID = re.compile(
+    r"(?i)\b(?:password|passwd|passphrase|passcode|pin|token|secret)\s+"
+    r"(?:[\"'`]\S{3,}[\"'`]|(?=\S*\d)(?=\S*[a-z])\S{5,})"
+)
+BEARER = re.compile(r"(?i)\b(?:bearer|basic|authorization:?)\s+[\w.~+/=-]{12,}")
+RUN = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
+CARD = re.compile(r"\b\d(?:[ -]?\d){12,18}\b")
+ID = re.compile(r"\b\d{3}-\d{2}-\d{4}\b|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}\b")
+PLAIN = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|[a-z]+(?:[-_/][a-z0-9]+)*|[A-Z]+(?:_[A-Z0-9]+)*")
+"""Digests of commits and files, and names: long, and no secrets."""
+VARIED = 3.6
+"""Bits for each character from which on a long run of them was made by chance."""
+
+
+def leak(text: str) -> str:
+    """The kind of secret that a text seems to hold; empty if none."""
+    if found := find(text):
+        return found[0].kind
+    if TOLD.search(text) or SAID.search(text):
+        return "password or key"
+    if BEARER.search(text):
+        return "authorization header"
+    if ID.search(text) or any(_card(one[0]) for one in CARD.finditer(text)):
+        return "personal number"
+    return "random value" if any(_random(one[0]) for one in RUN.finditer(text)) else ""
+
+
+def _card(digits: str) -> bool:
+    """Whether digits have the check sum of a card's number."""
+    values = [int(c) for c in reversed(digits) if c.isdigit()]
+    doubled = (v if i % 2 == 0 else v * 2 - 9 * (v > 4) for i, v in enumerate(values))
+    return len(values) >= 13 and sum(doubled) % 10 == 0
+
+
+def _random(run: str) -> bool:
+    if PLAIN.fullmatch(run) or not any(c.isdigit() for c in run):
+        return False
+    kinds = sum(any(test(c) for c in run) for test in (str.isdigit, str.islower, str.isupper))
+    if kinds < 2 or run.count("-") + run.count("_") + run.count("/") > len(run) // 6:
+        return False
+    counts = Counter(run).values()
+    return -sum(n / len(run) * math.log2(n / len(run)) for n in counts) >= VARIED
