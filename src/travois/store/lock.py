@@ -108,13 +108,15 @@ def _claim(path: Path) -> Path:
 def _living(claim: Path) -> Holder | None:
     """The holder that a claim names, unless it is known to be gone."""
     other = _read(claim)
-    if other is None:
-        return None
+    return other if other is not None and alive(other) else None
+
+
+def alive(other: Holder) -> bool:
+    """Whether a process is not known to be gone; another one of its number is not it."""
     me = myself()
     if other.host != me.host:
-        return other  # nothing can be known of a process elsewhere
-    alive = other.boot == me.boot and _running(other.pid) and _started(other.pid) == other.started
-    return other if alive else None
+        return True  # nothing can be known of a process elsewhere
+    return other.boot == me.boot and _running(other.pid) and _started(other.pid) == other.started
 
 
 def _running(pid: int) -> bool:

@@ -1,0 +1,121 @@
+"""Dates that stay true: `yesterday` as the day that it was when somebody said it.
+
+Model sees: the day, in the text of a memory.
+Tokens: none of its own.
+Cache: never moves the prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import day_name
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+
+from msgspec.structs import replace
+
+from travois.context.memory.memory import Memory
+
+DAYS = tuple(name.lower() for name in day_name)
+PARTS = ("morning", "afternoon", "evening")
+SHIFTS = {
+    "yesterday": -1,
+    "last night": -1,
+    "today": 0,
+    "tonight": 0,
+    "tomorrow": 1,
+    **{f"yesterday {part}": -1 for part in PARTS},
+    **{f"this {part}": 0 for part in PARTS},
+}
+COUNTED = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+NUMBERS = {"a": 1, "an": 1, **{word: number for number, word in enumerate(COUNTED, 1)}}
+PHRASE = (
+    rf"(?:{'|'.join(sorted(SHIFTS, key=len, reverse=True))})"
+    rf"|(?:\d{{1,3}}|{'|'.join(NUMBERS)}) (?:day|week|month|year)s? ago"
+    rf"|(?:last|this|next) (?:week|month|year|{'|'.join(DAYS)})"
+)
+TOLD = re.compile(
+    r"```.*?```|`[^`]*`|\"[^\"\n]*\"|“[^”]*”"
+    rf"|(?P<before>\b(?:on|by|until|till|since|from|before|after|of)\s+)?(?<![\w./-])(?P<phrase>{PHRASE})\b"
+    r"(?!['’]s|-|[./]\w)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A time told from the day of speaking; what is quoted is passed over."""
+HABIT = re.compile(
+    r"\b(?:always|never|every|each|when|whenever|if|daily|weekly|should|must|use)\b", re.IGNORECASE
+)
+"""In a sentence with such a word, `today` is whichever day it is then."""
+SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*[.!?\n]*")
+
+
+def day(at: float) -> date:
+    """The day of a time where we are."""
+    return datetime.fromtimestamp(at, UTC).astimezone().date()
+
+
+def dated(memory: Memory) -> Memory:
+    """The same memory with the days that it speaks of, as far as its evidence tells them.
+
+    How somebody wants things done is left as it was said.
+    """
+    if memory.type == "feedback" or memory.pinned:
+        return memory
+
+    def said(phrase: str) -> date | None:
+        times = (e.at for e in memory.evidence if e.at and phrase.lower() in e.words.lower())
+        return next((day(at) for at in times), None)
+
+    description, body = absolute(memory.description, said), absolute(memory.body, said)
+    return replace(memory, description=description, body=body)
+
+
+def absolute(text: str, said: Callable[[str], date | None]) -> str:
+    """The text with a date for each time that it tells from the day on which it was `said`."""
+
+    def told(found: re.Match[str]) -> str:
+        phrase = found["phrase"]
+        base = said(phrase) if phrase else None
+        if base is None:
+            return found[0]
+        when = _when(phrase.lower(), base, before=(found["before"] or "").rstrip())
+        return when[0].upper() + when[1:] if found[0][0].isupper() else when
+
+    parts = SENTENCE.findall(text)
+    return "".join(part if HABIT.search(part) else TOLD.sub(told, part) for part in parts)
+
+
+def _when(phrase: str, base: date, *, before: str) -> str:
+    """When that is, with the little word that it needs."""
+    if phrase in SHIFTS:
+        return f"{before or 'on'} {base + timedelta(SHIFTS[phrase])}"
+    if phrase.endswith(" ago"):
+        count, unit, _ = phrase.split()
+        number = NUMBERS.get(count) or int(count)
+        return _moved(base, unit.rstrip("s"), -number, before)
+    which, unit = phrase.split()
+    if unit in DAYS:
+        return _weekday(base, which, DAYS.index(unit), before)
+    shift = {"last": -1, "this": 0, "next": 1}[which]
+    if unit == "week":
+        monday = base + timedelta(7 * shift - base.weekday())
+        return f"{before or 'in'} the week of {monday}"
+    return _moved(base, unit, shift, before)
+
+
+def _moved(base: date, unit: str, number: int, before: str) -> str:
+    """So many days, weeks, months or years from a day; a month has no day, a year no month."""
+    if unit in ("day", "week"):
+        return f"{before or 'on'} {base + timedelta(number * (7 if unit == 'week' else 1))}"
+    if unit == "year":
+        return f"{before or 'in'} {base.year + number}"
+    months = base.year * 12 + base.month - 1 + number
+    return f"{before or 'in'} {months // 12}-{months % 12 + 1:02}"
+
+
+def _weekday(base: date, which: str, number: int, before: str) -> str:
+    """The last or this one by its date; of the next one, people mean two different things."""
+    if which == "next":
+        return f"{before or 'on'} the {DAYS[number].capitalize()} after {base}"
+    ahead = (number - base.weekday()) % 7
+    shift = ahead if which == "this" else ahead - 7
+    return f"{before or 'on'} {base + timedelta(shift)}"

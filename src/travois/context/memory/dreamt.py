@@ -1,0 +1,272 @@
+"""What a model may do to memories at night: it is shown a topic, and what it proposes is judged.
+
+Model sees: a conversation of its own: the topics one after the other, each alone.
+Tokens: each topic at most a quarter of the window, and never more than 20,000.
+Cache: the head is the same for all topics; no other conversation's prefix moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.context.memory import wording
+from travois.context.memory.dates import day
+from travois.context.memory.dream import Memories, Step, double, exact, joined, key, said, text
+from travois.context.memory.likeness import content, covered, denies
+from travois.context.memory.memory import Evidence, Memory
+from travois.kernel.tokens import estimate
+
+LARGEST = 20_000
+"""How many tokens a topic may have."""
+EACH, LONGEST = 3, 600
+"""How many passages are shown for one memory, and how many characters of each."""
+SHARED = 2
+"""How many words a passage and a memory that it is about have in common."""
+MOST = 50
+"""Operations of one reply beyond this are no longer a tidying up."""
+KEEPS = 0.6
+"""What part of its words a memory must have from those that it takes the place of."""
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """Something that the user said, in their own words."""
+
+    session: str
+    seq: int
+    at: float
+    text: str
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """Memories that are looked at together, and what else is known of them."""
+
+    memories: tuple[Memory, ...]
+    passages: Mapping[str, Passage]
+    """By the names under which they are shown."""
+    drifted: Mapping[str, tuple[str, ...]]
+    """The files of a memory that are no longer what they were."""
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One thing that a model proposes."""
+
+    do: Literal["merge", "rewrite", "drop"]
+    names: tuple[str, ...]
+    description: str = ""
+    body: str = ""
+    passage: str = ""
+    words: str = ""
+    why: str = ""
+
+
+def topics(
+    memories: Iterable[Memory],
+    passages: Sequence[Passage],
+    drifted: Mapping[str, tuple[str, ...]],
+    *,
+    tokens: int,
+) -> Iterator[Topic]:
+    """Memories in parts that fit into a window, by kind and name; pinned ones are nobody's task."""
+    room = min(tokens, LARGEST)
+    batch: list[Memory] = []
+    size = 0
+    about = [(passage, content(passage.text)) for passage in passages]
+    for memory in sorted(memories, key=lambda m: (m.scope, m.type, m.name)):
+        cost = estimate(_shown(memory, ())) + EACH * LONGEST // 3
+        if memory.pinned or cost > room:
+            continue
+        if batch and size + cost > room:
+            yield _topic(batch, about, drifted)
+            batch, size = [], 0
+        batch.append(memory)
+        size += cost
+    if batch:
+        yield _topic(batch, about, drifted)
+
+
+def told(topic: Topic) -> str:
+    """A topic as the model is told of it: a line of JSON for each memory and each passage."""
+    lines = [_shown(memory, topic.drifted.get(key(memory), ())) for memory in topic.memories]
+    if topic.passages:
+        lines += ["", "What the user has said since:", ""]
+        lines += (_quoted(name, passage) for name, passage in topic.passages.items())
+    return "\n".join(lines)
+
+
+def operations(reply: str) -> tuple[list[Operation], list[str]]:
+    """The operations in a model's reply, and what in it is none."""
+    start, end = reply.find("["), reply.rfind("]")
+    try:
+        listed = msgspec.json.decode(reply[start : end + 1], type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return [], ["the reply was no list of operations"]
+    found: list[Operation] = []
+    flaws: list[str] = []
+    for raw in listed[:MOST]:
+        try:
+            found.append(msgspec.json.decode(raw, type=Operation))
+        except (msgspec.DecodeError, RecursionError) as flaw:
+            flaws.append(f"an operation could not be read: {flaw}")
+    return found, flaws
+
+
+def judged(
+    operation: Operation, memories: Memories, topic: Topic, *, read: str = "", now: float = 0.0
+) -> Step | str:
+    """What an operation comes to, or why it is refused; `read` is what files have shown."""
+    known = {key(memory) for memory in topic.memories}
+    found = [memories[name] for name in dict.fromkeys(operation.names) if name in memories]
+    if not found or len(found) < len(operation.names) or not known.issuperset(operation.names):
+        return "it names a memory that is not there"
+    if any(memory.pinned for memory in found):
+        return "a pinned memory is changed by people alone"
+    evidence = _evidence(operation, topic)
+    if operation.words and evidence is None:
+        return "the words that it rests on were not said there"
+    match operation.do:
+        case "drop":
+            return _drop(operation, found, evidence, topic=topic)
+        case "merge":
+            return _merge(operation, found, evidence, now=now)
+        case "rewrite":
+            drifted = bool(topic.drifted.get(operation.names[0]))
+            return _rewrite(operation, found, evidence, read=read if drifted else "", now=now)
+
+
+def _evidence(operation: Operation, topic: Topic) -> Evidence | None:
+    passage = topic.passages.get(operation.passage)
+    words = " ".join(operation.words.split())
+    if passage is None or not words or words not in " ".join(passage.text.split()):
+        return None
+    return Evidence(passage.session, passage.seq, "user", operation.words, passage.at)
+
+
+def _drop(
+    operation: Operation, found: list[Memory], evidence: Evidence | None, *, topic: Topic
+) -> Step | str:
+    gone, name = found[0], key(found[0])
+    if len(found) == 2:
+        if not double(gone, found[1]):
+            return f"{key(found[1])} does not say all that {name} says"
+        why = f"{name} says what {key(found[1])} says"
+        return Step(why, (joined(found[1], gone),), (name,))
+    why = f"{name} no longer holds: {operation.why}"
+    if evidence is not None and evidence.at > said(gone):
+        clear = _about(gone, evidence.words) and _changes(gone, evidence.words)
+        return Step(why, drop=(name,), held=not clear)
+    if gone.author != "user" and topic.drifted.get(name):
+        return Step(why, drop=(name,))
+    return "nothing that the user has said since shows that it no longer holds"
+
+
+def _merge(
+    operation: Operation, found: list[Memory], evidence: Evidence | None, *, now: float
+) -> Step | str:
+    first = found[0]
+    if len(found) < 2:
+        return "there is nothing to merge it with"
+    if len({(memory.scope, memory.type, memory.author) for memory in found}) > 1:
+        return "they differ in scope, in type, or in whose words they are"
+    if flaw := _flaw(operation, found, evidence):
+        return flaw
+    more = () if evidence is None else (evidence,)
+    one = joined(first, *found[1:])
+    one = replace(one, evidence=(*one.evidence, *more), modified=now)
+    one = replace(one, description=operation.description, body=operation.body)
+    names = ", ".join(map(key, found))
+    return Step(f"{names} are one: {operation.why}", (one,), tuple(map(key, found[1:])))
+
+
+def _rewrite(
+    operation: Operation, found: list[Memory], evidence: Evidence | None, *, read: str, now: float
+) -> Step | str:
+    memory = found[0]
+    if len(found) > 1:
+        return "only one memory is rewritten at a time; several are merged"
+    if flaw := _flaw(operation, found, evidence, read=read if memory.author != "user" else ""):
+        return flaw
+    more = () if evidence is None else (evidence,)
+    fresh = replace(
+        memory,
+        description=operation.description,
+        body=operation.body,
+        evidence=(*memory.evidence, *more),
+        modified=now,
+    )
+    return Step(f"{key(memory)} is rewritten: {operation.why}", (fresh,))
+
+
+def _flaw(
+    operation: Operation, found: list[Memory], evidence: Evidence | None, *, read: str = ""
+) -> str:
+    """What is wrong with a text that is to take the place of others; empty if nothing is."""
+    after = f"{operation.description}\n{operation.body}"
+    before = "\n".join(map(text, found))
+    words = evidence.words if evidence else ""
+    if not operation.description.strip():
+        return "it has no description"
+    allowed = f"{before}\n{words}\n{read}"
+    if strange := sorted(exact(after) - exact(allowed)):
+        return f"nobody said {', '.join(strange[:3])}"
+    if covered(after, content(allowed)) < KEEPS:
+        return "most of it was said by nobody"
+    if wording.wishes(after) and not wording.wishes(f"{before}\n{words}"):
+        return "it makes a wish of what was none"
+    if words or read:
+        return ""
+    if lost := sorted(exact(before) - exact(after)):
+        return f"it leaves out {', '.join(lost[:3])}"
+    if any(covered(text(memory), content(after)) < KEEPS for memory in found):
+        return "it leaves out most of what was there"
+    if denies(after) != denies(before):
+        return "it turns a no into a yes, or a yes into a no"
+    return ""
+
+
+def _about(memory: Memory, words: str) -> bool:
+    """Whether words are about the same thing as a memory."""
+    return len(content(words) & content(text(memory))) >= SHARED
+
+
+def _changes(memory: Memory, words: str) -> bool:
+    """Whether words about the same thing say that it is otherwise."""
+    return wording.turns(words) or denies(words) != denies(text(memory))
+
+
+def _topic(
+    batch: Sequence[Memory],
+    about: Sequence[tuple[Passage, frozenset[str]]],
+    drifted: Mapping[str, tuple[str, ...]],
+) -> Topic:
+    """These memories with the newest passages that are about each of them."""
+    chosen: dict[Passage, None] = {}
+    for memory in batch:
+        mine, since = content(text(memory)), said(memory)
+        near = [(len(mine & words), p.at, p) for p, words in about if p.at > since]
+        best = sorted((found for found in near if found[0] >= SHARED), key=lambda n: n[:2])
+        chosen |= dict.fromkeys(passage for *_, passage in best[-EACH:])
+    ordered = sorted(chosen, key=lambda passage: passage.at)
+    named = {f"p{number}": passage for number, passage in enumerate(ordered, 1)}
+    return Topic(tuple(batch), named, {key(m): drifted[key(m)] for m in batch if key(m) in drifted})
+
+
+def _shown(memory: Memory, drifted: tuple[str, ...]) -> str:
+    line = {
+        "name": key(memory),
+        "type": memory.type,
+        "author": memory.author,
+        "said": str(day(said(memory))) if said(memory) else "",
+        "description": memory.description,
+        "body": memory.body,
+    }
+    changed = {"files changed since": drifted} if drifted else {}
+    return msgspec.json.encode(line | changed).decode()
+
+
+def _quoted(name: str, passage: Passage) -> str:
+    line = {"passage": name, "on": str(day(passage.at)), "words": passage.text[:LONGEST]}
+    return msgspec.json.encode(line).decode()
