@@ -176,6 +176,13 @@ class Mail(Part, frozen=True):
     """Whether a bell wakes it when mail comes; in a team, one always does."""
 
 
+class Search(Part, frozen=True):
+    """What `travois search` looks through."""
+
+    agents: bool = True
+    """Whether sessions that other agents recorded on this machine are found, too."""
+
+
 class Settings(Part, frozen=True):
     """All settings; zero means that there is no limit, empty that nothing was chosen."""
 
@@ -198,6 +205,7 @@ class Settings(Part, frozen=True):
     sandbox: Sandbox = Sandbox()
     context: Context = Context()
     mail: Mail = Mail()
+    search: Search = Search()
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""
     disable_all_hooks: bool = False

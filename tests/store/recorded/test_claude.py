@@ -23,7 +23,7 @@ def test_sessions_lie_in_the_folder_that_the_environment_names(tmp_path: Path) -
     put(tmp_path / "projects" / "-w" / "abc" / "subagents" / "agent-2.jsonl", claude(TALK))
     put(tmp_path / "projects" / "-w" / "empty.jsonl", ())
     stat = path.stat()
-    found = [Found("claude", path, f"{stat.st_size} {stat.st_mtime_ns}")]
+    found = [Found("claude", path, f"{stat.st_size} {stat.st_mtime_ns}", stat.st_mtime)]
     assert list(find({"CLAUDE_CONFIG_DIR": str(tmp_path)})) == found
     default = put(tmp_path / "h" / ".claude" / "projects" / "-w" / "b.jsonl", claude(TALK))
     assert [one.path for one in find({"HOME": str(tmp_path / "h")})] == [default]

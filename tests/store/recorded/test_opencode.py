@@ -26,7 +26,7 @@ def test_both_forms_of_a_session_say_the_same(tmp_path: Path) -> None:
 def test_sessions_of_a_database_are_found_once_and_without_their_children(tmp_path: Path) -> None:
     opencode_files(tmp_path, TALK)
     path = opencode_database(tmp_path, TALK)
-    assert list(find({"XDG_DATA_HOME": str(tmp_path)})) == [Found("opencode", path, "7")]
+    assert list(find({"XDG_DATA_HOME": str(tmp_path)})) == [Found("opencode", path, "7", 0.007)]
 
 
 def test_a_word_more_changes_the_stamp_of_files(tmp_path: Path) -> None:

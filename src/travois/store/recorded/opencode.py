@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from travois.kernel.blocks import Call
 from travois.store.recorded.spoken import (
     WHOLE,
@@ -48,11 +50,11 @@ def find(environ: Mapping[str, str]) -> Iterator[Found]:
     for database in home.glob("opencode*.db"):
         for id, stamp in _rows(database, LISTING):
             kept.add(str(id))
-            yield Found(NAME, database / str(id), str(stamp))
+            yield Found(NAME, database / str(id), str(stamp), moment(stamp))
     for path in home.glob("storage/session/*/ses_*.json"):
         said = home / "storage" / "message" / path.stem
         if path.stem not in kept and (found := stamped(NAME, path)):
-            yield Found(NAME, path, f"{found.stamp} {_changed(said)}")
+            yield replace(found, stamp=f"{found.stamp} {_changed(said)}")
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:

@@ -32,6 +32,8 @@ class Found(msgspec.Struct, frozen=True):
     agent: str
     path: Path
     stamp: str
+    at: float = 0.0
+    """When it last changed."""
 
 
 class Spoken(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +74,8 @@ def stamped(agent: str, path: Path) -> Found | None:
         stat = path.stat()
     except OSError:
         return None
-    return Found(agent, path, f"{stat.st_size} {stat.st_mtime_ns}") if stat.st_size else None
+    stamp = f"{stat.st_size} {stat.st_mtime_ns}"
+    return Found(agent, path, stamp, stat.st_mtime) if stat.st_size else None
 
 
 def lines(path: Path) -> Iterator[Json]:
