@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,16 @@ from travois.kernel.faults import Fault
 from travois.store.home import Home
 from travois.store.log import NAME, Log
 from travois.store.project import Project
-from travois.store.sessions import CACHE, Summary, find, folders, newest, summaries, summarise
+from travois.store.sessions import (
+    CACHE,
+    ROSTER,
+    Summary,
+    find,
+    folders,
+    newest,
+    summaries,
+    summarise,
+)
 
 
 @pytest.fixture
@@ -194,3 +204,24 @@ def test_a_thousand_sessions_are_listed(home: Home) -> None:
     found = summaries(home)
     assert len(found) == 1001
     assert {summary.turns for summary in found} == {2}
+
+
+def test_logs_that_have_not_changed_are_not_opened_again(home: Home) -> None:
+    kept, grown = session(home, "kept"), session(home, "grown", project="q")
+    told = summaries(home)
+    stat = (kept / NAME).stat()
+    (kept / NAME).write_bytes(b"x" * stat.st_size)
+    os.utime(kept / NAME, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with Log.open(grown, clock=clock()) as log:
+        log.append(Changed("name", "Grown"))
+    again = {summary.id: summary for summary in summaries(home)}
+    assert again["kept"] in told
+    assert again["grown"].name == "Grown"
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b'{"p/s": 1}'])
+def test_a_spoilt_list_of_sessions_is_made_again(home: Home, junk: bytes) -> None:
+    session(home, "s")
+    told = summaries(home)
+    (home.path / ROSTER).write_bytes(junk)
+    assert summaries(home) == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from travois.store.home import Home
 from travois.store.log import NAME
 from travois.store.project import Project
 
-CACHE = "summary.json"
+CACHE, ROSTER = "summary.json", "roster.json"
 WORTH_CACHING = 1 << 14
 BLOCK = 1 << 20
 PROMPT = 200
@@ -50,19 +51,57 @@ class Summary(msgspec.Struct, frozen=True):
         return self.name or self.first_prompt or "(nothing said yet)"
 
 
+class Glance(msgspec.Struct, frozen=True, array_like=True):
+    """A summary, and the moment of the log that it is about."""
+
+    stamp: int
+    summary: Summary
+
+
 def summaries(home: Home, keys: Iterable[str] | None = None) -> list[Summary]:
-    """The sessions of these projects (all, if none are given), the newest first."""
-    found = [summarise(folder) for folder in folders(home, keys)]
+    """The sessions of these projects (all, if none are given), the newest first.
+
+    Logs that have not changed since they were last told of are not opened.
+    """
+    known, fresh = _roster(home), dict[str, Glance]()
+    for place, stat in _logs(home, keys):
+        held = known.get(place)
+        if held is None or (held.stamp, held.summary.size) != (stat.st_mtime_ns, stat.st_size):
+            held = Glance(stat.st_mtime_ns, summarise(home.sessions / place))
+        fresh[place] = held
+    if any(known.get(place) is not glance for place, glance in fresh.items()):
+        _keep(home, {**known, **fresh} if keys is not None else fresh)
+    found = (glance.summary for glance in fresh.values())
     return sorted(found, key=lambda summary: (summary.updated, summary.id), reverse=True)
+
+
+def _roster(home: Home) -> dict[str, Glance]:
+    """What was told of all sessions before; it can always be told again."""
+    try:
+        return msgspec.json.decode((home.path / ROSTER).read_bytes(), type=dict[str, Glance])
+    except (OSError, ValueError):
+        return {}
+
+
+def _keep(home: Home, roster: dict[str, Glance]) -> None:
+    with suppress(OSError):
+        disk.replace(home.path / ROSTER, msgspec.json.encode(roster), sync="whenever")
 
 
 def folders(home: Home, keys: Iterable[str] | None = None) -> Iterator[Path]:
     """The folders of these projects' sessions, in no order; those without a word are left out."""
-    wanted = _names(home.sessions) if keys is None else dict.fromkeys(keys)
-    for key in wanted:
-        for name in _names(home.sessions / key):
-            if _begun(home.session(key, name)):
-                yield home.session(key, name)
+    return (home.sessions / place for place, _ in _logs(home, keys))
+
+
+def _logs(home: Home, keys: Iterable[str] | None) -> Iterator[tuple[str, os.stat_result]]:
+    """Where below the sessions' folder one lies that has something to tell, with its log's stat."""
+    top = str(home.sessions)
+    for key in _names(top) if keys is None else dict.fromkeys(keys):
+        for name in _names(f"{top}/{key}"):
+            with suppress(OSError):
+                stat = os.stat(f"{top}/{key}/{name}/{NAME}")
+                if stat.st_size:
+                    yield f"{key}/{name}", stat
 
 
 def find(home: Home, text: str, *, project: Project | None = None) -> Summary:
@@ -191,20 +230,13 @@ def _entry(text: bytes) -> Entry | None:
         return None
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: str) -> list[str]:
     try:
-        return [path.name for path in folder.iterdir()]
+        return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise disk.fault("Sessions cannot be listed", error, path=folder) from error
-
-
-def _begun(folder: Path) -> bool:
-    try:
-        return (folder / NAME).stat().st_size > 0
-    except OSError:
-        return False
+        raise disk.fault("Sessions cannot be listed", error, path=Path(folder)) from error
 
 
 def _called(among: list[Path], text: str) -> list[Path]:
