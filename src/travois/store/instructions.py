@@ -255,6 +255,11 @@ def _meant(name: str, folder: str) -> Iterator[str]:
 
 def plain_text(path: str, *, opener: Opener = os.open) -> str:
     """What a plain file says; raises OSError with the reason if it is none that we can show."""
+    return plain_bytes(path, opener=opener).decode("utf-8-sig", errors="replace")
+
+
+def plain_bytes(path: str, *, opener: Opener = os.open) -> bytes:
+    """The same as it lies on the disk."""
     with open(path, "rb", opener=lambda path, flags: opener(path, flags | os.O_NONBLOCK)) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
@@ -264,7 +269,7 @@ def plain_text(path: str, *, opener: Opener = os.open) -> str:
         data = file.read(LARGEST)
     if b"\0" in data:
         raise OSError("it is not text")
-    return data.decode("utf-8-sig", errors="replace")
+    return data
 
 
 def exactly(path: str, flags: int) -> int:

@@ -62,13 +62,13 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     """Lies in `pinned/`: agents may not change it."""
 
 
-class Put(msgspec.Struct, frozen=True):
+class Put(msgspec.Struct, frozen=True, tag="put"):
     """A memory is to be there as it is here, in place of one of its name and scope."""
 
     memory: Memory
 
 
-class Drop(msgspec.Struct, frozen=True):
+class Drop(msgspec.Struct, frozen=True, tag="drop"):
     """A memory is to be there no longer."""
 
     name: str

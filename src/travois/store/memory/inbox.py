@@ -1,0 +1,88 @@
+"""Changes that wait for a person's word: one file each, in the folder that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, assert_never
+
+import msgspec
+
+from travois.context.memory.memory import Change, Drop, Proposal, Put, Scope
+from travois.kernel.faults import Fault
+from travois.store.instructions import plain_bytes
+from travois.store.memory.archive import Archive
+
+WAITING, REJECTED = "inbox", "rejected"
+
+
+class Inbox:
+    """The proposals of all scopes. The same one is never there twice."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def put(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
+        """Lay changes in, but for those that were rejected; returns the ids of the others."""
+        ids: list[str] = []
+        with self._archive.past.locked():
+            for change in changes:
+                id, folder = _id(change), self._archive.folders.get(_scope(change))
+                if folder is None or (folder.path / REJECTED / f"{id}.json").exists():
+                    continue
+                ids.append(id)
+                if not (folder.path / WAITING / f"{id}.json").exists():
+                    paper = Proposal(id, change, why, self._archive.past.clock())
+                    folder.write(f"{WAITING}/{id}.json", msgspec.json.encode(paper))
+        return tuple(ids)
+
+    def all(self) -> list[Proposal]:
+        """Those that can be read, the oldest first."""
+        found = [paper for path in self._papers() if (paper := _read(path))]
+        return sorted(found, key=lambda paper: (paper.at, paper.id))
+
+    def get(self, id: str) -> Proposal:
+        """The proposal of this id, or of the only one that begins so."""
+        found = [paper for paper in self.all() if id and paper.id.startswith(id)]
+        if len(found) == 1:
+            return found[0]
+        fix = "`travois memory inbox` lists what waits."
+        raise Fault(f"{'Several proposals are' if found else 'No proposal is'} {id!r}", fix=fix)
+
+    def close(self, proposal: Proposal, *, word: Literal["accepted", "rejected"]) -> None:
+        """Take a proposal out; one that was rejected stays known, so that it does not come back."""
+        with self._archive.past.locked():
+            folder = self._archive.folders[_scope(proposal.change)]
+            if word == "rejected":
+                folder.write(f"{REJECTED}/{proposal.id}.json", msgspec.json.encode(proposal))
+            folder.write(f"{WAITING}/{proposal.id}.json", None)
+
+    def _papers(self) -> Iterator[Path]:
+        for folder in self._archive.folders.values():
+            place = folder.path / WAITING
+            if place.is_dir() and not place.is_symlink():
+                yield from place.glob("[!.]*.json")
+
+
+def _read(path: Path) -> Proposal | None:
+    try:
+        return msgspec.json.decode(plain_bytes(str(path)), type=Proposal)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _id(change: Change) -> str:
+    """The same for changes that a person would take for the same."""
+    match change:
+        case Put(memory):
+            said = ("put", memory.scope, memory.name, memory.description, memory.body)
+        case Drop(name, scope):
+            said = ("drop", scope, name)
+        case _:
+            assert_never(change)
+    return sha256("\0".join(said).encode(errors="replace")).hexdigest()[:8]
+
+
+def _scope(change: Change) -> Scope:
+    return change.memory.scope if isinstance(change, Put) else change.scope

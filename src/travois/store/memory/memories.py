@@ -1,0 +1,215 @@
+"""The memories of this project, this user and this team, as folders on disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from travois.context.memory.index import INDEX
+from travois.context.memory.memory import (
+    Anchor,
+    Change,
+    Consent,
+    Drop,
+    Memory,
+    Proposal,
+    Put,
+    Scope,
+)
+from travois.context.memory.text import tidy
+from travois.context.memory.wording import names
+from travois.engine.memories import Applied
+from travois.kernel.faults import Fault
+from travois.store.home import Home
+from travois.store.instructions import plain_bytes
+from travois.store.memory.archive import Archive
+from travois.store.memory.finding import Finder
+from travois.store.memory.folder import Folder
+from travois.store.memory.history import History, Transaction
+from travois.store.memory.inbox import Inbox
+from travois.store.project import Project
+
+if TYPE_CHECKING:
+    from travois.store.search.index import Index
+
+
+def open_memories(
+    home: Home,
+    project: Project,
+    *,
+    consent: Mapping[Scope, Consent],
+    index: Index | None,
+    trusted: bool,
+    directory: str = "",
+    clock: Callable[[], float] = time.time,
+) -> FolderMemories:
+    """The memories that count in a project; nothing is made yet."""
+    root = home.path / "memory"
+    key = f"projects/{project.key}"
+    own = Path(directory).expanduser().absolute() if directory else root / key
+    folders: dict[Scope, Folder] = {
+        "project": Folder(str(own) if directory else key, own, scope="project"),
+        "user": Folder("user", root / "user", scope="user"),
+    }
+    link = root / key / "team"
+    if trusted and link.is_dir() and os.path.realpath(link) == os.readlink(link):
+        folders["team"] = Folder(f"{key}/team", link, scope="team")
+    archive = Archive(History(root, clock=clock), folders)
+    return FolderMemories(archive, consent=consent, root=project.root, index=index)
+
+
+class FolderMemories:
+    """What lies in the folders of the scopes."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        *,
+        consent: Mapping[Scope, Consent],
+        root: str,
+        index: Index | None = None,
+    ) -> None:
+        self._archive = archive
+        self._consent = consent
+        self._root = root
+        self._finder = Finder(index)
+        self._inbox = Inbox(archive)
+
+    def all(self) -> tuple[Memory, ...]:
+        """Every memory that can be read, as it is on the disk at the moment."""
+        return self._archive.read()
+
+    def get(self, name: str, scope: Scope | None = None) -> Memory:
+        """The memory of this name, of the nearest scope that has it."""
+        from difflib import get_close_matches
+
+        known = [one for one in self.all() if scope in (None, one.scope)]
+        for memory in known:
+            if memory.name == name:
+                return memory
+        near = get_close_matches(name, {one.name for one in known}, n=3, cutoff=0.5)
+        fix = f"Near it: {', '.join(near)}." if near else "`travois memory` lists what there is."
+        raise Fault(f"There is no memory {name!r}", fix=fix)
+
+    def consent(self, scope: Scope) -> Consent:
+        """What becomes of a proposal in this scope; nothing where there is no folder for it."""
+        return self._consent.get(scope, "off") if scope in self._archive.folders else "off"
+
+    def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
+        """Those that have most to do with a text, the best first; none that have nothing."""
+        return self._finder.search(self.all(), text, limit=limit, now=self._archive.past.clock())
+
+    def index(self) -> str:
+        """The index of each folder that has memories, under its path."""
+        self.all()
+        pages = {one.path: one.pages().get(INDEX) for one in self._archive.folders.values()}
+        return "\n".join(f"{path / INDEX}:\n{text}" for path, text in pages.items() if text)
+
+    def folders(self) -> dict[Scope, Path]:
+        """Where the memories of each scope lie."""
+        return {scope: folder.path for scope, folder in self._archive.folders.items()}
+
+    def apply(self, changes: Sequence[Change], *, why: str, session: str = "") -> Applied:
+        """Make changes in one step, on record; pinned memories and secrets are refused."""
+        off = [change for change in changes if self.consent(_scope(change)) == "off"]
+        rest = [change for change in changes if change not in off]
+        done = self._archive.make(rest, why=why, session=session, by="agent")
+        barred = tuple(f"memory is off for {_scope(change)}" for change in off)
+        return replace(done, refused=(*barred, *done.refused))
+
+    def add(self, memory: Memory) -> Applied:
+        """Keep a person's own words; theirs alone may be pinned."""
+        return self._own(Put(memory), why="added by hand")
+
+    def forget(self, name: str, scope: Scope | None = None) -> Applied:
+        """Drop a memory on a person's word, pinned or not."""
+        return self._own(Drop(name, self.get(name, scope).scope), why="forgotten")
+
+    def edited(self) -> Applied:
+        """Take into the history, and into the index, what people did to the files themselves."""
+        archive = self._archive
+        with archive.past.locked():
+            made = archive.take_in()
+            for folder in archive.folders.values():
+                if folder.path.is_dir():
+                    folder.reindex()
+        return Applied(made.id, archive.diff(made)) if made else Applied("", "")
+
+    def history(self, limit: int = 20) -> list[Transaction]:
+        """What was changed in these folders, the latest first."""
+        return self._archive.history()[:limit]
+
+    def undo(self, id: str = "") -> Applied:
+        """Put back what was there before some changes; the latest of ours if none is named."""
+        return self._archive.undo(id)
+
+    def propose(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
+        """Lay changes in the inbox, unless they were rejected before; returns their ids."""
+        return self._inbox.put(changes, why=why)
+
+    def inbox(self) -> list[Proposal]:
+        """What waits for a person's word, the oldest first."""
+        return self._inbox.all()
+
+    def accept(self, id: str) -> Applied:
+        """Make a change that was proposed."""
+        meant = self._inbox.get(id)
+        done = self._own(meant.change, why="accepted")
+        self._inbox.close(meant, word="accepted")
+        return done
+
+    def reject(self, id: str) -> None:
+        """Do not make a change that was proposed, and never propose it again."""
+        self._inbox.close(self._inbox.get(id), word="rejected")
+
+    def stale(self, memory: Memory) -> tuple[str, ...]:
+        """The files that it speaks of and that are no longer as they were."""
+        return tuple(one.path for one in memory.anchors if self._digest(one.path) != one.sha256)
+
+    def anchor(self, path: str) -> Anchor | None:
+        """A file as it is at the moment; None if it cannot be read."""
+        found = self._digest(path)
+        return Anchor(path, found) if found else None
+
+    def reverify(self, memory: Memory) -> Memory | None:
+        """Renew a memory whose files changed if all that it names still stands in them."""
+        if not self.stale(memory):
+            return memory
+        texts = [self._bytes(one.path) or b"" for one in memory.anchors]
+        there = b"\n".join(texts).decode(errors="replace").casefold()
+        said = "\n".join((memory.body, *(one.words for one in memory.evidence)))
+        paths = "\n".join(one.path for one in memory.anchors).casefold()
+        cited = [name for name in names(said) if name not in paths]
+        if not cited or not all(texts) or not all(name in there for name in cited):
+            return None
+        anchors = tuple(Anchor(one.path, self._digest(one.path)) for one in memory.anchors)
+        renewed = replace(memory, anchors=anchors, verified=self._archive.past.clock())
+        by = "person" if memory.pinned else "agent"
+        done = self._archive.make((Put(renewed),), why="verified", by=by)
+        return tidy(renewed) if done.id else None
+
+    def _bytes(self, path: str) -> bytes | None:
+        try:
+            return plain_bytes(os.path.join(self._root, path))
+        except OSError:
+            return None
+
+    def _digest(self, path: str) -> str:
+        data = self._bytes(path)
+        return "" if data is None else sha256(data).hexdigest()
+
+    def _own(self, change: Change, *, why: str) -> Applied:
+        done = self._archive.make((change,), why=why, by="person")
+        if done.refused:
+            raise Fault("The memory was not changed", why="; ".join(done.refused))
+        return done
+
+
+def _scope(change: Change) -> Scope:
+    return change.memory.scope if isinstance(change, Put) else change.scope
