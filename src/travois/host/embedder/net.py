@@ -1,0 +1,157 @@
+"""The forward pass of the model, for many texts at once and without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix: TypeAlias = NDArray[np.float32]
+SIZE, HEADS, LAYERS = 384, 12, 6
+WIDTH = SIZE // HEADS
+
+
+class Linear(msgspec.Struct, frozen=True):
+    """Weights and what is added."""
+
+    weight: Matrix
+    bias: Matrix
+
+    def __call__(self, rows: Matrix) -> Matrix:
+        found: Matrix = rows @ self.weight
+        found += self.bias
+        return found
+
+
+class Norm(msgspec.Struct, frozen=True):
+    """Brings each row to a mean and a spread of its own learning."""
+
+    weight: Matrix
+    bias: Matrix
+
+    def __call__(self, rows: Matrix) -> Matrix:
+        rows -= rows.mean(axis=1, keepdims=True)
+        spread = np.einsum("ij,ij->i", rows, rows) / np.float32(SIZE)
+        rows *= (1 / np.sqrt(spread + np.float32(1e-12)))[:, None]
+        rows *= self.weight
+        rows += self.bias
+        return rows
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """One of the layers: who looks at whom, then what comes of it."""
+
+    looks: Linear
+    """What each piece asks, what it answers to, and what it tells, side by side."""
+    heard: Linear
+    heard_norm: Norm
+    wide: Linear
+    narrow: Linear
+    norm: Norm
+
+    def __call__(self, rows: Matrix, runs: Sequence[Run]) -> Matrix:
+        rows = self.heard_norm(rows + self.heard(_attend(self.looks(rows), runs)))
+        return self.norm(rows + self.narrow(_gelu(self.wide(rows))))
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Texts of equal length that lie one after the other."""
+
+    start: int
+    count: int
+    length: int
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.start + self.count * self.length)
+
+
+class Net:
+    """The model, from its tensors."""
+
+    def __init__(self, tensors: dict[str, Matrix]) -> None:
+        self._pieces = tensors["embeddings.word_embeddings.weight"]
+        self._places: Matrix = (
+            tensors["embeddings.position_embeddings.weight"]
+            + tensors["embeddings.token_type_embeddings.weight"][0]
+        )
+        self._norm = _norm(tensors, "embeddings.LayerNorm")
+        self._layers = [_layer(tensors, f"encoder.layer.{number}.") for number in range(LAYERS)]
+
+    def __call__(self, texts: Sequence[Sequence[int]]) -> Matrix:
+        """A row of unit length for each text; the texts come ordered by length."""
+        runs = _runs(texts)
+        rows = self._norm(
+            self._pieces[np.concatenate([np.asarray(text) for text in texts])]
+            + np.concatenate([self._places[: len(text)] for text in texts])
+        )
+        for layer in self._layers:
+            rows = layer(rows, runs)
+        means = [rows[run.rows].reshape(run.count, run.length, SIZE).mean(axis=1) for run in runs]
+        found: Matrix = np.concatenate(means)
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def _runs(texts: Sequence[Sequence[int]]) -> list[Run]:
+    runs: list[Run] = []
+    start = 0
+    for length, same in groupby(map(len, texts)):
+        runs.append(Run(start, len(list(same)), length))
+        start += runs[-1].count * length
+    return runs
+
+
+def _attend(looks: Matrix, runs: Sequence[Run]) -> Matrix:
+    """What each piece hears from the pieces of its own text."""
+    heard: Matrix = np.empty((len(looks), SIZE), np.float32)
+    for run in runs:
+        shape = (run.count, run.length, 3, HEADS, WIDTH)
+        asks, keys, tells = looks[run.rows].reshape(shape).transpose(2, 0, 3, 1, 4)
+        weights: Matrix = asks @ keys.swapaxes(-1, -2)
+        weights -= weights.max(axis=-1, keepdims=True)
+        np.exp(weights, out=weights)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        heard[run.rows] = (weights @ tells).transpose(0, 2, 1, 3).reshape(-1, SIZE)
+    return heard
+
+
+def _gelu(rows: Matrix) -> Matrix:
+    bent = rows * rows
+    bent *= np.float32(0.044715 * 0.7978845608)
+    bent += np.float32(0.7978845608)
+    bent *= rows
+    np.tanh(bent, out=bent)
+    bent += np.float32(1)
+    bent *= rows
+    bent *= np.float32(0.5)
+    return bent
+
+
+def _layer(tensors: dict[str, Matrix], lead: str) -> Layer:
+    asks, keys, tells = (
+        _linear(tensors, f"{lead}attention.self.{name}") for name in ("query", "key", "value")
+    )
+    scale = np.float32(WIDTH**-0.5)
+    return Layer(
+        looks=Linear(
+            np.hstack((asks.weight * scale, keys.weight, tells.weight)),
+            np.hstack((asks.bias * scale, keys.bias, tells.bias)),
+        ),
+        heard=_linear(tensors, f"{lead}attention.output.dense"),
+        heard_norm=_norm(tensors, f"{lead}attention.output.LayerNorm"),
+        wide=_linear(tensors, f"{lead}intermediate.dense"),
+        narrow=_linear(tensors, f"{lead}output.dense"),
+        norm=_norm(tensors, f"{lead}output.LayerNorm"),
+    )
+
+
+def _linear(tensors: dict[str, Matrix], name: str) -> Linear:
+    return Linear(tensors[f"{name}.weight"].T, tensors[f"{name}.bias"])
+
+
+def _norm(tensors: dict[str, Matrix], name: str) -> Norm:
+    return Norm(tensors[f"{name}.weight"], tensors[f"{name}.bias"])

@@ -1,0 +1,79 @@
+"""Texts as the word pieces of an uncased BERT vocabulary."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from unicodedata import category, normalize
+
+UNKNOWN, START, END = 100, 101, 102
+LONGEST = 8192
+"""How many characters of a text are looked at, which is far more than what fits."""
+WORD = 100
+"""Longer words are unknown."""
+IDEOGRAPHS = (
+    *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF)),
+    *((0x20000, 0x2A6DF), (0x2A700, 0x2CEAF), (0x2F800, 0x2FA1F)),
+)
+
+
+class WordPiece:
+    """A vocabulary, and the way to say a text in it."""
+
+    def __init__(self, pieces: list[str]) -> None:
+        self._numbers = {piece: number for number, piece in enumerate(pieces)}
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def encode(self, text: str, *, limit: int) -> list[int]:
+        """The numbers of its pieces between a start and an end, at most `limit` of them."""
+        numbers = [START]
+        for word in spaced(text[:LONGEST]).split():
+            numbers += self._word(word)
+            if len(numbers) >= limit:
+                break
+        return [*numbers[: limit - 1], END]
+
+    def _word(self, word: str) -> tuple[int, ...]:
+        if (number := self._numbers.get(word)) is not None:
+            return (number,)
+        if (known := self._known.get(word)) is None:
+            if len(self._known) > 50_000:
+                self._known.clear()
+            known = self._known[word] = self._divide(word)
+        return known
+
+    def _divide(self, word: str) -> tuple[int, ...]:
+        """The longest pieces from left to right, or the unknown piece if one has no name."""
+        if len(word) > WORD:
+            return (UNKNOWN,)
+        found: list[int] = []
+        start = 0
+        while start < len(word):
+            ends = range(len(word), start, -1)
+            lead = "##" if start else ""
+            end = next((end for end in ends if lead + word[start:end] in self._numbers), 0)
+            if not end:
+                return (UNKNOWN,)
+            found.append(self._numbers[lead + word[start:end]])
+            start = end
+        return tuple(found)
+
+
+def spaced(text: str) -> str:
+    """A text in lower case without accents, with spaces around all that stands for itself."""
+    return "".join(map(_fold, normalize("NFD", text)))
+
+
+@lru_cache(maxsize=8192)
+def _fold(char: str) -> str:
+    kind = category(char)
+    if char in "\t\n\r" or char.isspace():
+        return " "
+    if kind == "Mn" or kind[0] == "C" or char == "\ufffd":
+        return ""
+    if kind[0] == "P" or (char.isascii() and not char.isalnum()) or _ideograph(char):
+        return f" {char.lower()} "
+    return char.lower()
+
+
+def _ideograph(char: str) -> bool:
+    return any(first <= ord(char) <= last for first, last in IDEOGRAPHS)
