@@ -177,7 +177,8 @@ def _shown(match: Match, text: str) -> str:
     head = f"{day}  {session.agent}  {_short(session.cwd)}"
     lines = [styled(head, "dim"), "  " + styled(_fitted(title, WIDTH - 2), "bold")]
     wanted = frozenset(words(text))
-    for passage in match.passages:
+    telling = [one for one in match.passages if one.text != session.title] or match.passages
+    for passage in telling:
         lines += _excerpt(passage, wanted)
     cd = f"cd {quote(session.cwd)} && " if session.agent != OWN and session.cwd else ""
     return "\n".join([*lines, "  " + styled(clean(f"{cd}{session.resume}", lines="show"), "cyan")])
