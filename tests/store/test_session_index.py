@@ -173,3 +173,15 @@ def test_rewound_words_are_not_found_and_a_copy_of_a_session_counts_once(
     index.refresh(always)
     assert found(index, "zeppelins") == ["s1"]
     assert found(index, "airships") == []
+
+
+def test_a_few_wanted_sessions_are_found_among_many_that_say_the_same(
+    index: SessionIndex, tmp_path: Path
+) -> None:
+    for number in range(300):
+        session(tmp_path, f"s{number}", "zeppelins")
+    session(tmp_path, "wanted", "a longer talk that at its end comes to speak of zeppelins, too")
+    index.refresh(always)
+    only = index.search("zeppelins", limit=5, now=0.0, wanted=lambda one: one.id == "wanted")
+    assert [match.session.id for match in only] == ["wanted"]
+    assert index.search("zeppelins", limit=5, now=0.0, wanted=lambda one: False) == []

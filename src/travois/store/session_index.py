@@ -123,11 +123,15 @@ class SessionIndex:
         return {path: decode(value) for path, value in self._index.marks(COLLECTION).items()}
 
     def search(
-        self, text: str, *, limit: int, now: float, wanted: Callable[[Known], bool] = lambda _: True
+        self, text: str, *, limit: int, now: float, wanted: Callable[[Known], bool] | None = None
     ) -> list[Match]:
         """The wanted sessions that have most to do with a text, the best first."""
-        known = {one.group: one for one in self.known().values() if wanted(one)}
-        query, candidates = self._index.candidates(COLLECTION, text, now=now)
+        all_known = self.known().values()
+        known = {one.group: one for one in all_known if wanted is None or wanted(one)}
+        if not known:
+            return []
+        groups = known if wanted else ()
+        query, candidates = self._index.candidates(COLLECTION, text, now=now, groups=groups)
         telling = [one for one in candidates if one.document.group in known]
         documents = {one.document.id: one.document for one in telling if one.lexical}
         best: dict[str, list[Document]] = {}

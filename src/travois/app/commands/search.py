@@ -70,13 +70,15 @@ def run_search(args: Namespace) -> int:
     agents = tuple(AGENTS) if settings.search.agents else (OWN,)
     index = SessionIndex(home, os.environ, agents=agents)
     try:
-        return _search(index, text, args=args, wanted=_wanted(args, home, project))
+        narrow = args.here or args.agent
+        wanted = _wanted(args, home, project) if narrow else None
+        return _search(index, text, args=args, wanted=wanted)
     finally:
         index.close()
 
 
 def _search(
-    index: SessionIndex, text: str, *, args: Namespace, wanted: Callable[[Known], bool]
+    index: SessionIndex, text: str, *, args: Namespace, wanted: Callable[[Known], bool] | None
 ) -> int:
     if args.rebuild:
         index.forget()

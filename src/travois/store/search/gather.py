@@ -24,7 +24,13 @@ Rows = dict[int, tuple[Document, str]]
 
 
 def candidates(
-    base: sqlite3.Connection, name: str, text: str, *, embedder: Embedder | None, now: float
+    base: sqlite3.Connection,
+    name: str,
+    text: str,
+    *,
+    embedder: Embedder | None,
+    now: float,
+    within: str = lexicon.EVERYWHERE,
 ) -> Found:
     """The query as it is understood, and the documents that may answer it."""
     text = text if len(text) <= LONGEST else text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
@@ -35,7 +41,7 @@ def candidates(
     counted = lexicon.counts(base, collection, terms)
     length = collection.words / collection.documents
     query = Query(text, terms, lexicon.rarity(collection, counted), now, length)
-    by_words = lexicon.nearest(base, collection, counted, limit=WIDTH)
+    by_words = lexicon.nearest(base, collection, counted, limit=WIDTH, within=within)
     meaning = _meaning(collection, text, embedder=embedder)
     cosines = vectors.near(base, collection.number, meaning) if meaning is not None else {}
     by_meaning = nlargest(WIDTH, cosines, key=lambda number: (cosines[number], -number))

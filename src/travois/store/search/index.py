@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from travois.store.search import gather, lexicon, rank, writing
 from travois.store.search.document import Document, Embedder, Hit
 from travois.store.search.file import File
@@ -72,10 +74,18 @@ class Index:
         """The groups that have most to do with a text, the best first."""
         return rank.groups(*self.candidates(collection, text, now=now))[:limit]
 
-    def candidates(self, collection: str, text: str, *, now: float) -> gather.Found:
-        """The query as it is understood, and all that may answer it."""
+    def candidates(
+        self, collection: str, text: str, *, now: float, groups: Iterable[str] = ()
+    ) -> gather.Found:
+        """The query as it is understood, and all that may answer it.
+
+        If groups are given, what is found by its words is of these.
+        """
+        embedder, within = self._embedder, msgspec.json.encode(list(groups)).decode()
         return self._file.run(
-            lambda base: gather.candidates(base, collection, text, embedder=self._embedder, now=now)
+            lambda base: gather.candidates(
+                base, collection, text, embedder=embedder, now=now, within=within
+            )
         )
 
     def ids(self, collection: str, *, group: str | None = None) -> frozenset[str]:

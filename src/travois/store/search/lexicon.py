@@ -14,6 +14,9 @@ TERMS = 256
 """How many different words of a query are looked at."""
 FEW = 32
 """How many of them, the rarest, count."""
+EVERYWHERE = "[]"
+MEMBERS = """\
+select number from document where collection = ?3 and band in (select value from json_each(?2))"""
 TOKENS = "ascii tokenchars '!#$%&()*+,-./:;<=>?@[\\]^_`{|}~'"
 """The words come divided: only spaces divide them."""
 
@@ -100,9 +103,17 @@ def counts(
 
 
 def nearest(
-    base: sqlite3.Connection, collection: Collection, counted: dict[str, float], *, limit: int
+    base: sqlite3.Connection,
+    collection: Collection,
+    counted: dict[str, float],
+    *,
+    limit: int,
+    within: str = EVERYWHERE,
 ) -> list[int]:
-    """The documents that have most of the rare words, or the latest that have a common one."""
+    """The documents that have most of the rare words, or the latest that have a common one.
+
+    `within` is a JSON list of the groups that alone count; an empty one means all.
+    """
     chosen: list[str] = []
     room = float(POSTINGS)
     for word, count in counted.items():
@@ -115,9 +126,9 @@ def nearest(
     if not wanted:
         return []
     rows = base.execute(
-        f"select rowid from {collection.table} where {collection.table} match ?"  # noqa: S608
-        f" order by {order} limit ?",
-        (wanted, limit),
+        f"select rowid from {collection.table} where {collection.table} match ?1"  # noqa: S608
+        f" and (?2 = '{EVERYWHERE}' or +rowid in ({MEMBERS})) order by {order} limit ?4",
+        (wanted, within, collection.number, limit),
     )
     return [number for (number,) in rows]
 
