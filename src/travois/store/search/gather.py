@@ -5,12 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
+from typing import TYPE_CHECKING
 
-from travois.store.search import lexicon, vectors
+from travois.store.search import lexicon
 from travois.store.search.document import Candidate, Document, Embedder, Query
 from travois.store.search.lexicon import Collection
 from travois.store.search.words import words
 from travois.store.search.writing import unpack
+
+if TYPE_CHECKING:
+    from travois.store.search.vectors import Sense
 
 WIDTH = 200
 """How many candidates come from the words, and how many from the meaning."""
@@ -42,25 +46,27 @@ def candidates(
     length = collection.words / collection.documents
     query = Query(text, terms, lexicon.rarity(collection, counted), now, length)
     by_words = lexicon.nearest(base, collection, counted, limit=WIDTH, within=within)
-    meaning = _meaning(collection, text, embedder=embedder)
-    cosines = vectors.near(base, collection.number, meaning) if meaning is not None else {}
+    sense = _sense(base, collection, text, embedder=embedder)
+    cosines = sense.near() if sense else {}
     by_meaning = nlargest(WIDTH, cosines, key=lambda number: (cosines[number], -number))
     rows = _rows(base, dict.fromkeys((*by_words, *by_meaning)))
     best = dict.fromkeys((*by_words[:AROUND], *by_meaning[:AROUND]))
     rows |= _neighbours(base, collection, [rows[number][0] for number in best if number in rows])
-    if meaning is not None:
-        unknown = [number for number in rows if number not in cosines]
-        cosines |= vectors.of(base, unknown, query=meaning)
+    if sense:
+        cosines |= sense.of([number for number in rows if number not in cosines])
     return query, [_weighed(query, *rows[n], cosine=cosines.get(n)) for n in sorted(rows)]
 
 
-def _meaning(
-    collection: Collection, text: str, *, embedder: Embedder | None
-) -> vectors.Matrix | None:
-    """The vector of a query, if there are any to compare it with."""
+def _sense(
+    base: sqlite3.Connection, collection: Collection, text: str, *, embedder: Embedder | None
+) -> Sense | None:
+    """The meaning of a query, if there is any to compare it with."""
     if embedder is None or collection.embedder != embedder.name or not text.strip():
         return None
-    return vectors.rows_of(embedder.encode([text]), size=embedder.size)[0]
+    row = embedder.encode([text])
+    from travois.store.search.vectors import Sense
+
+    return Sense(base, collection.number, row)
 
 
 def _rows(base: sqlite3.Connection, numbers: Iterable[int]) -> Rows:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Matrix = NDArray[np.float32]
+Matrix: TypeAlias = NDArray[np.float32]
 
 FLAT = 6144
 """Up to how many vectors all are compared; of a larger collection, about as many."""
@@ -21,69 +20,57 @@ ROUNDS = 6
 
 
 def write(
-    base: sqlite3.Connection, collection: int, numbers: Sequence[int], *, rows: Matrix
+    base: sqlite3.Connection, collection: int, vectors: dict[int, bytes], *, size: int
 ) -> None:
     """Keep the vectors of documents, each in the cell whose centre is nearest."""
-    import numpy as np
-
-    cells = np.zeros(len(rows), int)
-    if len(centres := _centres(base, collection, size=rows.shape[1])):
-        cells = nearest(rows, centres)
+    rows = np.frombuffer(b"".join(vectors.values()), np.float32).reshape(-1, size)
+    centres = _centres(base, collection, size=size)
+    cells = _nearest(rows, centres).tolist() if len(centres) else [0] * len(rows)
     largest = np.abs(rows).max(axis=1, keepdims=True)
     scaled: Matrix = rows * (127 / np.maximum(largest, 1e-9))
-    codes = np.rint(scaled).astype(np.int8)
-    base.executemany(
-        "insert or replace into vector values (?, ?, ?, ?)",
-        (
-            (collection, cell, number, code.tobytes())
-            for cell, number, code in zip(cells.tolist(), numbers, codes, strict=True)
-        ),
-    )
+    for cell, number, codes in zip(cells, vectors, np.rint(scaled).astype(np.int8), strict=True):
+        kept = (collection, cell, number, codes.tobytes())
+        base.execute("insert or replace into vector values (?, ?, ?, ?)", kept)
+    _settle(base, collection, len(centres), size=size)
 
 
-def erase(base: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    """Forget the vectors of documents."""
-    base.executemany("delete from vector where document = ?", ((number,) for number in numbers))
+class Sense:
+    """The meaning of a query, beside which the documents of a collection are held."""
+
+    def __init__(self, base: sqlite3.Connection, collection: int, row: bytes) -> None:
+        self._base = base
+        self._collection = collection
+        self._row: Matrix = np.frombuffer(row, np.float32)
+
+    def near(self) -> dict[int, float]:
+        """How near those are that lie in the cells around it."""
+        centres = _centres(self._base, self._collection, size=len(self._row))
+        cells = [0]
+        if len(centres):
+            order = np.argsort(-(centres @ self._row), kind="stable")
+            cells = order[: FLAT // CELL].tolist()
+        return self._cosines("collection = ? and cell in", [self._collection], cells)
+
+    def of(self, numbers: Sequence[int]) -> dict[int, float]:
+        """How near these documents are, as far as that is known."""
+        return self._cosines("document in", [], numbers)
+
+    def _cosines(self, where: str, values: Sequence[int], among: Sequence[int]) -> dict[int, float]:
+        found: list[tuple[int, bytes]] = self._base.execute(
+            f"select document, codes from vector where {where} ({','.join('?' * len(among))})",  # noqa: S608
+            (*values, *among),
+        ).fetchall()
+        rows = _unit(b"".join(codes for _, codes in found), len(self._row))
+        numbers = (number for number, _ in found)
+        return dict(zip(numbers, (rows @ self._row).tolist(), strict=True))
 
 
-def near(base: sqlite3.Connection, collection: int, query: Matrix) -> dict[int, float]:
-    """The nearness of the documents in the cells around a query."""
-    import numpy as np
-
-    centres = _centres(base, collection, size=len(query))
-    cells = [0]
-    if len(centres):
-        cells = np.argsort(-(centres @ query), kind="stable")[: FLAT // CELL].tolist()
-    places = ",".join("?" * len(cells))
-    return _cosines(
-        base.execute(
-            f"select document, codes from vector where collection = ? and cell in ({places})",  # noqa: S608  question marks
-            (collection, *cells),
-        ).fetchall(),
-        query,
-    )
-
-
-def of(base: sqlite3.Connection, numbers: Sequence[int], *, query: Matrix) -> dict[int, float]:
-    """The nearness of these documents, as far as it is known."""
-    places = ",".join("?" * len(numbers))
-    return _cosines(
-        base.execute(
-            f"select document, codes from vector where document in ({places})",  # noqa: S608
-            numbers,
-        ).fetchall(),
-        query,
-    )
-
-
-def settle(base: sqlite3.Connection, collection: int, *, size: int) -> None:
+def _settle(base: sqlite3.Connection, collection: int, cells: int, *, size: int) -> None:
     """Divide a collection into cells, when it has outgrown those that it has."""
-    import numpy as np
-
     count: int = base.execute(
         "select count(*) from vector where collection = ?", (collection,)
     ).fetchone()[0]
-    if count <= max(FLAT, 2 * CELL * len(_centres(base, collection, size=size))):
+    if count <= max(FLAT, 2 * CELL * cells):
         return
     found: list[tuple[int, bytes]] = base.execute(
         "select document, codes from vector where collection = ? order by document", (collection,)
@@ -95,22 +82,13 @@ def settle(base: sqlite3.Connection, collection: int, *, size: int) -> None:
         (centres.astype(np.float32).tobytes(), collection),
     )
     base.execute("delete from vector where collection = ?", (collection,))
-    cells = nearest(rows, centres)
-    for cell, (number, codes) in sorted(zip(cells.tolist(), found, strict=True)):
+    placed = zip(_nearest(rows, centres).tolist(), found, strict=True)
+    for cell, (number, codes) in sorted(placed):
         base.execute("insert into vector values (?, ?, ?, ?)", (collection, cell, number, codes))
 
 
-def rows_of(data: bytes, *, size: int) -> Matrix:
-    """The rows that an embedder made."""
-    import numpy as np
-
-    return np.frombuffer(data, np.float32).reshape(-1, size)
-
-
-def nearest(rows: Matrix, centres: Matrix) -> NDArray[np.int64]:
+def _nearest(rows: Matrix, centres: Matrix) -> NDArray[np.int64]:
     """The number of the centre that is nearest to each row."""
-    import numpy as np
-
     parts = [
         np.argmax(rows[at : at + 4096] @ centres.T, axis=1) for at in range(0, len(rows), 4096)
     ]
@@ -119,12 +97,10 @@ def nearest(rows: Matrix, centres: Matrix) -> NDArray[np.int64]:
 
 def _middles(rows: Matrix, count: int) -> Matrix:
     """The centres of so many cells. The same for the same rows."""
-    import numpy as np
-
     sample = rows[:: max(1, len(rows) // (32 * count))]
     centres = sample[:: max(1, len(sample) // count)][:count]
     for _ in range(ROUNDS):
-        cells = nearest(sample, centres)
+        cells = _nearest(sample, centres)
         sums = np.zeros_like(centres)
         np.add.at(sums, cells, sample)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
@@ -132,18 +108,8 @@ def _middles(rows: Matrix, count: int) -> Matrix:
     return centres
 
 
-def _cosines(found: Sequence[tuple[int, bytes]], query: Matrix) -> dict[int, float]:
-    if not found:
-        return {}
-    rows = _unit(b"".join(codes for _, codes in found), len(query))
-    numbers = (number for number, _ in found)
-    return dict(zip(numbers, (rows @ query).tolist(), strict=True))
-
-
 def _unit(codes: bytes, size: int) -> Matrix:
     """Codes as vectors of unit length."""
-    import numpy as np
-
     rows = np.frombuffer(codes, np.int8).reshape(-1, size).astype(np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     return rows / np.maximum(lengths, 1e-9)[:, None]
@@ -151,4 +117,4 @@ def _unit(codes: bytes, size: int) -> Matrix:
 
 def _centres(base: sqlite3.Connection, collection: int, *, size: int) -> Matrix:
     row = base.execute("select centres from collection where number = ?", (collection,)).fetchone()
-    return rows_of(row[0], size=size)
+    return np.frombuffer(row[0], np.float32).reshape(-1, size)

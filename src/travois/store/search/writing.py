@@ -9,13 +9,14 @@ from hashlib import blake2b
 
 import msgspec
 
-from travois.store.search import lexicon, vectors
+from travois.store.search import lexicon
 from travois.store.search.document import Document, Embedder
 from travois.store.search.lexicon import Collection
 from travois.store.search.words import words
 
 BATCH = 500
 """How many documents are written in one step, so that other processes get their turn."""
+EMBEDDED = "update document set embedded = 1 where number = ? and digest = ? and not embedded"
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder(Document).decode
@@ -82,16 +83,16 @@ def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int
     if not found:
         return 0
     data = embedder.encode([unpack(body).spoken for _, _, body in found])
-    rows = vectors.rows_of(data, size=embedder.size)
+    from travois.store.search import vectors
+
+    width = len(data) // len(found)
     with step(base):
-        for (number, digest, _), row in zip(found, rows, strict=True):
-            unchanged = base.execute(
-                "update document set embedded = 1 where number = ? and digest = ?",
-                (number, digest),
-            ).rowcount
-            if unchanged:
-                vectors.write(base, collection.number, [number], rows=row[None, :])
-        vectors.settle(base, collection.number, size=embedder.size)
+        rows = {
+            number: data[at * width : (at + 1) * width]
+            for at, (number, digest, _) in enumerate(found)
+            if base.execute(EMBEDDED, (number, digest)).rowcount
+        }
+        vectors.write(base, collection.number, rows, size=embedder.size)
     return len(found)
 
 
