@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -21,6 +21,7 @@ Kind = Literal["tools", "system", "instructions", "summary", "messages", "result
 State = Literal["read", "written", "not cached", "not yet sent", "cold"]
 KINDS: tuple[Kind, ...] = ("system", "tools", "instructions", "summary", "messages", "results")
 SHOWN = 60
+NOTHING: Mapping[str, str] = {}
 
 
 class Portion(msgspec.Struct, frozen=True):
@@ -59,20 +60,21 @@ class Window(msgspec.Struct, frozen=True):
 
 def look(view: View, entries: Iterable[Entry], *, cache: Cache, now: float) -> Window:
     """What the next request would hold."""
-    head, body = list(_head(view.epoch)) if view.epoch else [], list(_body(view, entries))
+    first, body = list(head(view.epoch)) if view.epoch else [], list(_body(view, entries))
     last = view.items[view.counted] if view.counted >= 0 else None
     usage = last.fact.usage if last and isinstance(last.fact, Assistant) else Usage()
     told = sum(index <= view.counted for index, _ in body) if usage.context else 0
-    known = [*head, *(one for _, one in body[:told])] if told else []
-    later = [one for _, one in body[told:]] if told else [*head, *(one for _, one in body)]
+    known = [*first, *(one for _, one in body[:told])] if told else []
+    later = [one for _, one in body[told:]] if told else [*first, *(one for _, one in body)]
     guessed = sum(one.tokens for one in known)
     scale = usage.context / guessed if guessed else ratio(view)
-    sized = (*_scaled(known, scale), *_scaled(later, ratio(view)))
+    sizes = (*_sized(known, scale), *_sized(later, ratio(view)))
+    sized = tuple(replace(o, tokens=n) for o, n in zip((*known, *later), sizes, strict=True))
     alive = cache.left(now) > 0
     return Window(_cached(sized, usage if told else Usage(), alive=alive), usage.context, scale)
 
 
-def _head(epoch: Epoch) -> Iterator[Portion]:
+def head(epoch: Epoch) -> Iterator[Portion]:
     """In the order in which providers cache it."""
     for tool in epoch.tools:
         size = estimate(tool.name + tool.description + tool.schema)
@@ -91,22 +93,33 @@ def _body(view: View, entries: Iterable[Entry]) -> Iterator[tuple[int, Portion]]
         for call in calls(item.fact.content)
     }
     for index, item in enumerate(view.items):
-        fact = item.fact
-        if isinstance(fact, Result):
-            size = fact_tokens(fact)
-            size = min(size, 2 * PER_RESULT) if fact.call in view.cleared else size
-            why = shaped.get(fact.call, "what a tool answered")
-            yield index, Portion("results", asked.get(fact.call, fact.call), size, why, item.seq)
-        elif isinstance(fact, Assistant):
-            said = words(fact.content) or ", ".join(call.name for call in calls(fact.content))
-            source = f"reply: {_short(said)}"
-            why = "what the model said"
-            yield index, Portion("messages", source, fact_tokens(fact), why, item.seq)
-        else:
-            yield from ((index, _said(block, item, shaped)) for block in fact.content)
+        for one in portions(item, cleared=view.cleared, shaped=shaped, asked=asked):
+            yield index, one
 
 
-def _said(block: AnyBlock, item: Item, shaped: dict[str, str]) -> Portion:
+def portions(
+    item: Item,
+    *,
+    cleared: Collection[str] = (),
+    shaped: Mapping[str, str] = NOTHING,
+    asked: Mapping[str, str] = NOTHING,
+) -> Iterator[Portion]:
+    """The blocks of one item, as we estimate them; `shaped` and `asked` tell of calls by id."""
+    fact = item.fact
+    if isinstance(fact, Result):
+        size = fact_tokens(fact)
+        size = min(size, 2 * PER_RESULT) if fact.call in cleared else size
+        why = shaped.get(fact.call, "what a tool answered")
+        yield Portion("results", asked.get(fact.call, fact.call), size, why, item.seq)
+    elif isinstance(fact, Assistant):
+        said = words(fact.content) or ", ".join(call.name for call in calls(fact.content))
+        source = f"reply: {_short(said)}"
+        yield Portion("messages", source, fact_tokens(fact), "what the model said", item.seq)
+    else:
+        yield from (_said(block, item, shaped) for block in fact.content)
+
+
+def _said(block: AnyBlock, item: Item, shaped: Mapping[str, str]) -> Portion:
     """A block that a person said, or the harness."""
     text, size = words((block,)), block_tokens(block)
     human = getattr(item.fact, "origin", "") == "human"
@@ -136,14 +149,17 @@ def _shaped(entry: Entry) -> Iterator[tuple[str, str]]:
             return
 
 
-def _scaled(portions: list[Portion], scale: float) -> Iterator[Portion]:
-    """The same sizes in the provider's measure; their sum is rounded only once."""
+def _sized(portions: list[Portion], scale: float) -> Iterator[int]:
+    return scaled((one.tokens for one in portions), scale)
+
+
+def scaled(sizes: Iterable[int], scale: float) -> Iterator[int]:
+    """The same sizes in another measure; their sum is rounded only once."""
     exact, told = 0.0, 0
-    for one in portions:
-        exact += one.tokens * scale
-        tokens = round(exact) - told
-        told += tokens
-        yield replace(one, tokens=tokens)
+    for size in sizes:
+        exact += size * scale
+        yield round(exact) - told
+        told = round(exact)
 
 
 def _cached(portions: tuple[Portion, ...], usage: Usage, *, alive: bool) -> tuple[Portion, ...]:

@@ -96,7 +96,7 @@ def run_agents(args: Namespace) -> int:
 
 def put(id: str, text: str, *, sender: str) -> int:
     """Leave word for an agent of the last session here, which hears it at its next step."""
-    folder = _agent(_session(""), id)
+    folder = agent_folder(_session(""), id)
     Mailbox(folder / "mail").put(sender, text)
     say(f"{id} hears of it at its next step.")
     return 0
@@ -123,7 +123,7 @@ def show_one(id: str, session: str, *, json: bool) -> int:
     from travois.app.commands.transcript import parts
 
     skipped: list[Skipped] = []
-    told = entries(_agent(_session(session), id) / NAME, skipped)
+    told = entries(agent_folder(_session(session), id) / NAME, skipped)
     if json:
         for entry in told:
             say(msgspec.json.encode(entry).decode())
@@ -223,7 +223,7 @@ def _session(text: str) -> Path:
     return home.session(found.project, found.id)
 
 
-def _agent(folder: Path, id: str) -> Path:
+def agent_folder(folder: Path, id: str) -> Path:
     """The folder of an agent of this session, however deep."""
     waiting = _children(folder)
     while waiting:

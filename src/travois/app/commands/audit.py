@@ -17,7 +17,7 @@ from travois.store.blobs import Blobs
 from travois.store.log import Skipped, history
 from travois.store.sessions import find
 from travois.wire.encode import Encoder
-from travois.wire.pieces import PrefixBreak
+from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
 
 Fetch = Callable[[str], bytes]
@@ -69,7 +69,7 @@ def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
     view, encoder, past = View(), Encoder(fetch), list[Entry]()
     for entry in entries:
         if isinstance(entry.fact, Sent):
-            yield Checked(entry.seq, _difference(view, entry.fact, encoder))
+            yield Checked(entry.seq, _problem(view, entry.fact, encoder))
         past.append(entry)
         if isinstance(entry.fact, Rewound | Restored):
             view = project(past)
@@ -82,19 +82,28 @@ def check_cold(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
     past: list[Entry] = []
     for entry in entries:
         if isinstance(entry.fact, Sent):
-            yield Checked(entry.seq, _difference(project(past), entry.fact, Encoder(fetch)))
+            yield Checked(entry.seq, _problem(project(past), entry.fact, Encoder(fetch)))
         past.append(entry)
 
 
-def _difference(view: View, sent: Sent, encoder: Encoder) -> str:
-    """In what the derived request differs from the one that was sent."""
+def _problem(view: View, sent: Sent, encoder: Encoder) -> str:
+    """Why a request could not be derived again, or in what it differs from the one sent."""
     if why := unsendable(view):
         return f"could not have been sent: {why}"
     try:
-        request = rationed(encoder.request(view), sent.output)
+        return difference(derived(view, sent, encoder), sent)
     except PrefixBreak as error:
         return str(error)
-    derived = replace(
+
+
+def derived(view: View, sent: Sent, encoder: Encoder) -> Request:
+    """The request for this view, of which the log says how long a reply it asked for."""
+    return rationed(encoder.request(view), sent.output)
+
+
+def difference(request: Request, sent: Sent) -> str:
+    """In what a derived request differs from the one that was sent."""
+    again = replace(
         sent,
         pieces=request.pieces,
         chain=request.chain,
@@ -104,5 +113,5 @@ def _difference(view: View, sent: Sent, encoder: Encoder) -> str:
     return ", ".join(
         f"{name} {was!r} was sent, {now!r} derived"
         for name in sent.__struct_fields__
-        if (was := getattr(sent, name)) != (now := getattr(derived, name))
+        if (was := getattr(sent, name)) != (now := getattr(again, name))
     )

@@ -1,0 +1,361 @@
+"""What the page asks of a story: all of it at a glance, and any part of it in full."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.app.commands.audit import derived, difference
+from travois.app.commands.cost import Kind, bill
+from travois.app.commands.transcript import Part, parts
+from travois.app.receipts import Receipt, receipts
+from travois.app.web.story import LAYERS, Step, Story, layer
+from travois.app.window import portions
+from travois.kernel.audit import Miss
+from travois.kernel.blocks import Call, calls
+from travois.kernel.facts import (
+    Asked,
+    Assistant,
+    Compacted,
+    Decided,
+    Entry,
+    Hooked,
+    Spawned,
+    ToolSpec,
+)
+from travois.kernel.faults import Fault
+from travois.kernel.legal import unsendable
+from travois.kernel.models import Usage
+from travois.kernel.view import Item
+from travois.wire.encode import Encoder
+
+Fetch = Callable[[str], bytes]
+CUT = 2_000
+"""How many characters of a text are sent before more are asked for."""
+FOUND = 200
+WINDOW = 100
+"""How far back the call of a result is looked for."""
+ASIDE = re.compile(rb',"cache_control":\{[^}]*\}|(?<="max_tokens":)\d+')
+"""Cache markers, and how long a reply may be: they are no part of what a provider caches."""
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """A session at a glance; steps before `first` were told before."""
+
+    first: int
+    layers: tuple[str, ...]
+    steps: list[Step]
+    entries: int
+    dollars: float
+    usage: Usage
+    kinds: dict[str, Kind]
+    misses: tuple[Miss, ...]
+    expected: list[bool]
+    """Of each miss, whether something asked for it."""
+    compactions: list[Receipt]
+    agents: int
+    damaged: int
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One item as the model saw it."""
+
+    index: int
+    entry: int
+    layer: str
+    tokens: int
+    parts: list[Part]
+    """Long texts are cut."""
+    lengths: list[int]
+    """How long they are in full."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What the model saw in one request: some of its items, and how it was derived."""
+
+    step: Step
+    lines: list[Line]
+    answer: Line | None
+    """What the model answered."""
+    gone: int
+    """How many items of the request before it are no longer there."""
+    system: int
+    tools: int
+    shared: int
+    """How many bytes it begins with that the request before it began with, markers aside."""
+    problem: str
+    """In what the derived request differs from the one that was sent; empty if in nothing."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The frozen head of a request."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+
+
+class Bytes(msgspec.Struct, frozen=True):
+    """A part of a request's body."""
+
+    start: int
+    text: str
+    size: int
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A decision on a call, a question to a person, or a hook that ran."""
+
+    entry: int
+    at: float
+    kind: str
+    by: str
+    what: str
+    why: str
+    step: int
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A place in the log that holds the words looked for."""
+
+    entry: int
+    at: float
+    kind: str
+    title: str
+    text: str
+    step: int
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What one compaction took away, and what stands for it."""
+
+    receipt: Receipt
+    dropped: list[Line]
+    kept: int
+    summary: tuple[str, ...]
+
+
+def overview(story: Story, *, first: int, damaged: int) -> Overview:
+    """All of it at a glance."""
+    total = bill(story.entries)
+    misses = total.cache.misses
+    own = story.entries[story.own :]
+    return Overview(
+        first=first,
+        layers=LAYERS,
+        steps=story.steps[first:],
+        entries=story.entries[-1].seq if story.entries else 0,
+        dollars=total.dollars,
+        usage=total.usage,
+        kinds=total.kinds,
+        misses=misses,
+        expected=[miss.expected for miss in misses],
+        compactions=receipts(story.entries),
+        agents=sum(isinstance(entry.fact, Spawned) for entry in own),
+        damaged=damaged,
+    )
+
+
+def seen(story: Story, index: int, *, first: int, last: int, fetch: Fetch) -> Seen:
+    """One request; of its items those from `first` (below zero: what is fresh) to `last`."""
+    step = _step(story, index)
+    view = story.seen(index)
+    first = step.common if first < 0 else first
+    before = story.steps[index - 1].items if index else 0
+    body, problem = _body(story, index, fetch)
+    epoch = view.epoch
+    return Seen(
+        step=step,
+        lines=lines(view.items, first, last),
+        answer=_line(step.items, reply, {}) if (reply := answered(story, index)) else None,
+        gone=before - step.common,
+        system=len(epoch.system) if epoch else 0,
+        tools=len(epoch.tools) if epoch else 0,
+        shared=_shared(_body(story, index - 1, fetch)[0], body) if index else 0,
+        problem=problem,
+    )
+
+
+def lines(items: list[Item], first: int, last: int) -> list[Line]:
+    """Some items as they are shown; results under the names of their tools."""
+    near = (item.fact for item in items[max(0, first - WINDOW) : last])
+    names = {c.id: c.name for f in near if isinstance(f, Assistant) for c in calls(f.content)}
+    return [_line(index, item, names) for index, item in enumerate(items[first:last], first)]
+
+
+def items(story: Story, index: int) -> list[Item]:
+    """All items of one request, and the reply to it."""
+    _step(story, index)
+    reply = answered(story, index)
+    return [*story.seen(index).items, *([reply] if reply else [])]
+
+
+def dropped(story: Story, entry: int) -> list[Item]:
+    """All items that a compaction took away."""
+    if entry not in story.cuts:
+        raise Fault(f"There is no compaction at entry {entry}")
+    return [*story.cuts[entry].dropped]
+
+
+def answered(story: Story, index: int) -> Item | None:
+    """The reply to one request, as it will be an item of the next."""
+    number = story.steps[index].reply
+    at = bisect_left(story.entries, number, key=lambda entry: entry.seq) if number else -1
+    fact = story.entries[at].fact if at >= 0 else None
+    return Item(number, fact) if isinstance(fact, Assistant) else None
+
+
+def whole(item: Item, part: int) -> str:
+    """A text that was cut, in full."""
+    found = _parts(item)
+    if not 0 <= part < len(found):
+        raise Fault("There is no such part")
+    return found[part].text
+
+
+def head(story: Story, index: int) -> Head:
+    """System text and tools of one request."""
+    _step(story, index)
+    epoch = story.seen(index).epoch
+    return Head(epoch.system, epoch.tools) if epoch else Head("", ())
+
+
+def raw(story: Story, index: int, *, start: int, size: int, fetch: Fetch) -> Bytes:
+    """Some of the bytes of a request, from the beginning of a character on."""
+    _step(story, index)
+    body, _ = _body(story, index, fetch)
+    while 0 < start < len(body) and body[start] & 0xC0 == 0x80:
+        start -= 1
+    end = min(start + size, len(body))
+    while end < len(body) and body[end] & 0xC0 == 0x80:
+        end += 1
+    return Bytes(start, body[start:end].decode("utf-8", "replace"), len(body))
+
+
+def choices(story: Story) -> list[Choice]:
+    """Every decision, question and hook, in order."""
+    asked: dict[str, Call] = {}
+    found: list[Choice] = []
+    for entry in story.entries[story.own :]:
+        fact = entry.fact
+        if isinstance(fact, Assistant):
+            asked |= {call.id: call for call in calls(fact.content)}
+        elif isinstance(fact, Decided | Asked | Hooked):
+            found.append(_choice(story, entry, asked.get(fact.call)))
+    return found
+
+
+def search(story: Story, text: str) -> list[Hit]:
+    """Where all of these words stand in one text, the newest first."""
+    wanted = text.casefold().split()
+    own = story.entries[story.own :] if wanted else []
+    found = (
+        part
+        for part in parts(own)
+        if all(word in f"{part.title}\n{part.text}".casefold() for word in wanted)
+    )
+    return [_hit(story, part, wanted[0]) for part in reversed([*found][-FOUND:])]
+
+
+def diff(story: Story, entry: int) -> Diff:
+    """What a compaction took away, and what stands for it."""
+    receipt = next((one for one in receipts(story.entries) if one.entry == entry), None)
+    gone = dropped(story, entry)
+    fact = next((one.fact for one in story.entries if one.seq == entry), None)
+    if receipt is None or not isinstance(fact, Compacted):
+        raise Fault(f"There is no compaction at entry {entry}")
+    summary = tuple(part for block in fact.summary if (part := getattr(block, "text", "")))
+    return Diff(receipt, lines(gone, 0, len(gone)), story.cuts[entry].kept, summary)
+
+
+def span(story: Story, entry: int, number: int, *, home: Path) -> str:
+    """What was set aside, as its file has it; only files of our own home are read."""
+    receipt = diff(story, entry).receipt
+    if not 0 <= number < len(receipt.spans):
+        raise Fault("There is no such span")
+    path = Path(receipt.spans[number].file).resolve()
+    if not path.is_relative_to(home.resolve()) or not path.is_file():
+        raise Fault(f"{path} is not kept by Travois")
+    return path.read_text("utf-8", errors="replace")
+
+
+def _step(story: Story, index: int) -> Step:
+    if not 0 <= index < len(story.steps):
+        raise Fault(f"There is no request {index}")
+    return story.steps[index]
+
+
+def _line(index: int, item: Item, names: Mapping[str, str]) -> Line:
+    sizes = list(portions(item))
+    kind = layer(item, sizes[0].kind) if sizes else "notes"
+    found = _parts(item)
+    cut = [
+        replace(part, title=names.get(part.title, part.title), text=part.text[:CUT])
+        for part in found
+    ]
+    lengths = [len(part.text) for part in found]
+    return Line(index, item.seq, kind, sum(one.tokens for one in sizes), cut, lengths)
+
+
+def _parts(item: Item) -> list[Part]:
+    return list(parts([Entry(item.seq, 0.0, item.fact)]))
+
+
+def _body(story: Story, index: int, fetch: Fetch) -> tuple[bytes, str]:
+    """The request as it is derived again, and in what it differs from the one that was sent."""
+    view, sent = story.seen(index), story.sent(index)
+    if why := unsendable(view):
+        return b"", f"could not have been sent: {why}"
+    try:
+        request = derived(view, sent, Encoder(fetch))
+    except KeyError as error:
+        return b"", f"an image or document is missing: {error}"
+    return request.body, difference(request, sent)
+
+
+def _shared(old: bytes, new: bytes) -> int:
+    """How long the common beginning of two bodies is in the second one, markers aside."""
+    bare, other = ASIDE.sub(b"", old), ASIDE.sub(b"", new)
+    low, high = 0, min(len(bare), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if bare[:middle] == other[:middle] else (low, middle - 1)
+    for part in ASIDE.finditer(new):
+        if part.start() > low:
+            break
+        low += len(part.group())
+    return low
+
+
+def _choice(story: Story, entry: Entry, call: Call | None) -> Choice:
+    what = f"{call.name} {call.args}"[:CUT] if call else ""
+    step = _at(story, entry.seq)
+    match entry.fact:
+        case Decided() as fact:
+            return Choice(entry.seq, entry.at, fact.verdict, fact.by, what, fact.because, step)
+        case Asked() as fact:
+            return Choice(entry.seq, entry.at, "asked", "person", what, fact.question[:CUT], step)
+        case Hooked() as fact:
+            why = f"{fact.command}: {fact.outcome}"[:CUT]
+            return Choice(entry.seq, entry.at, "hook", fact.event, what, why, step)
+        case _:
+            raise AssertionError(entry.fact)
+
+
+def _hit(story: Story, part: Part, word: str) -> Hit:
+    """A part with the neighbourhood of a word on one line."""
+    at = max(0, part.text.casefold().find(word))
+    near = " ".join(part.text[max(0, at - 80) : at + 160].split())
+    replied = part.kind in ("model", "thinking", "call")
+    where = _at(story, part.seq, replied=replied)
+    return Hit(part.seq, part.at, part.kind, part.title, near, where)
+
+
+def _at(story: Story, seq: int, *, replied: bool = False) -> int:
+    """The request in which the model first saw an entry; for a reply, the one that it answers."""
+    after = bisect_right(story.steps, seq, key=lambda step: step.entry) - replied
+    return max(0, min(after, len(story.steps) - 1))

@@ -1,0 +1,376 @@
+// The page. All that comes from a log is put into text nodes only; nothing here makes markup of text.
+
+import { plot, short, dollars, used, USED } from "./plot.js";
+
+const $ = (id) => document.getElementById(id);
+const main = $("main"), find = $("find"), tip = $("tip");
+const TABS = ["requests", "cache", "compactions", "decisions", "agents", "search"];
+const ROW = 32, MOST = 300;
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
+let at = {}, story = null, sessions = null, stream = null, mark = null, list = null, due = 0, asked = 0;
+
+// --- small things -------------------------------------------------------------------------------
+
+// Characters that nobody could see are shown as what they are.
+const clean = (text) => String(text).replace(UNSEEN, (c) => (c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `\u27e8${c.codePointAt(0).toString(16)}\u27e9`));
+
+function h(name, attributes, ...inside) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...inside.flat().filter((one) => one !== null && one !== undefined && one !== false).map((one) => (one instanceof Node ? one : clean(one))));
+  return made;
+}
+
+async function ask(question, query = {}) {
+  const told = await fetch(`api/${question}?${new URLSearchParams(query)}`);
+  if (!told.ok) throw new Error(await told.text());
+  return told.json();
+}
+
+const about = (more) => ({ session: at.session, ...(at.agent ? { agent: at.agent } : {}), ...more });
+const count = (n) => n.toLocaleString("en");
+const many = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)}%` : "–");
+const lasted = (s) => (s >= 90 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : `${s.toFixed(1)} s`);
+const day = (t) => new Date(t * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
+const clock = (t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const link = (more) => `#${new URLSearchParams(about(more))}`;
+const go = (more) => { location.hash = link({ ...(at.tab ? { tab: at.tab } : {}), ...(at.step ? { step: at.step } : {}), ...more }); };
+const press = (run) => ({ onclick: run, onkeydown: (event) => { if (event.key === "Enter") run(event); } });
+
+function table(caption, heads, rows) {
+  const cell = (name, one, n) => h(name, { class: heads[n]?.startsWith(">") ? "n" : heads[n]?.startsWith("*") ? "wide" : null }, one);
+  return h("div", { class: "card section-table" }, h("table", {}, h("caption", {}, caption),
+    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { class: head.startsWith(">") ? "n" : null, scope: "col" }, head.replace(/^[>*]/, ""))))),
+    h("tbody", {}, rows.map(([run, ...cells]) => h("tr", run ? { tabindex: 0, ...press(run) } : {}, cells.map((one, n) => cell("td", one, n)))))));
+}
+
+// --- the list of sessions -----------------------------------------------------------------------
+
+async function showSessions() {
+  story = null;
+  document.title = "Sessions · Travois";
+  find.placeholder = "Filter  /";
+  $("crumbs").replaceChildren();
+  $("live").textContent = "";
+  sessions = await ask("sessions");
+  listSessions();
+}
+
+function listSessions() {
+  const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = sessions.filter(({ title, summary }) => { const text = `${title} ${summary.id} ${summary.cwd}`.toLowerCase(); return words.every((word) => text.includes(word)); });
+  const rows = found.slice(0, MOST).map(({ title, summary, live }) => [
+    () => { find.value = ""; location.hash = `#${new URLSearchParams({ session: summary.id })}`; },
+    [live && h("span", { class: "tag good" }, "live"), live && " ", h("span", { class: "clamp" }, title), summary.trouble && h("div", { class: "fail" }, summary.trouble)],
+    summary.cwd, day(summary.updated), count(summary.turns), short(summary.size),
+  ]);
+  const more = found.length > MOST ? ` The first ${MOST} are shown; type to narrow them down.` : "";
+  main.replaceChildren(h("h1", {}, "Sessions"), h("p", { class: "quiet" }, `${count(found.length)} of ${count(sessions.length)}.${more}`),
+    rows.length ? table("", ["*Title", "Folder", "Last used", ">Turns", ">Bytes"], rows) : h("p", { class: "empty" }, sessions.length ? "No session matches." : "There are no sessions yet."));
+}
+
+// --- one session --------------------------------------------------------------------------------
+
+async function load(first = 0) {
+  const [listed, told] = await ask("overview", about({ first }));
+  const steps = first ? [...story.steps.slice(0, first), ...told.steps] : told.steps;
+  story = { ...told, listed, steps, byReply: new Map(steps.map((step) => [step.reply, step.index])) };
+}
+
+async function showSession() {
+  find.placeholder = "Search this session  /";
+  await load();
+  if (stream) stream.close();
+  stream = new EventSource(`live?${new URLSearchParams(about())}`);
+  stream.onmessage = grown;
+  frame();
+}
+
+// The log has grown: only what is not known yet is asked for, at most once a second.
+async function grown() {
+  const wait = due - Date.now();
+  if (wait > 0) { clearTimeout(grown.timer); grown.timer = setTimeout(grown, wait); return; }
+  due = Date.now() + 1000;
+  const before = story, open = story.steps.findIndex((step) => !step.reply && !step.failed);
+  const last = at.step === undefined || Number(at.step) === before.steps.length;
+  const known = before.entries;
+  await load(open < 0 ? Math.max(0, before.steps.length - 1) : open);
+  if (story.entries === known && story.listed.live === before.listed.live) return;
+  frame({ quiet: !(last && story.steps.length > before.steps.length) && TABS.indexOf(at.tab || "requests") < 1 });
+}
+
+function frame({ quiet = false } = {}) {
+  const { listed, steps, usage, misses, expected } = story;
+  const title = at.agent ? `Agent ${at.agent}` : listed.title;
+  document.title = `${title} · Travois`;
+  $("crumbs").replaceChildren(h("a", { href: `#${new URLSearchParams({ session: at.session })}` }, listed.title.slice(0, 60)), at.agent ? h("span", {}, at.agent) : "");
+  $("live").textContent = listed.live ? "live" : "";
+  const asks = misses.length - expected.filter(Boolean).length, prompt = (usage.input || 0) + (usage.read || 0) + (usage.write || 0) + (usage.write_1h || 0);
+  const figures = [
+    ["Cost", dollars(story.dollars)], ["Requests", count(steps.length)], ["Turns", count(steps.at(-1)?.turn || 0)],
+    ["From cache", percent(usage.read || 0, prompt)],
+    ["Cache misses", count(misses.length), misses.length ? (asks ? `${asks} unexpected` : "all expected") : ""],
+    ["Compactions", count(story.compactions.length)], ["Largest request", short(Math.max(0, ...steps.map((one) => one.tokens))), "tokens"],
+  ];
+  const top = h("section", { id: "top" },
+    h("h1", { class: "clamp", title: clean(title) }, title),
+    h("div", { class: "quiet" }, [listed.summary.cwd, listed.summary.id, steps.length ? `${day(steps[0].at)} – ${clock(steps.at(-1).at)}` : "", story.damaged ? `${many(story.damaged, "damaged line")} left out` : ""].filter(Boolean).join(" · ")),
+    h("dl", { class: "figures" }, figures.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, more ? h("small", {}, ` ${more}`) : "")))),
+    steps.length ? h("div", { class: "card plots" }, h("div", { id: "plot" }), h("ul", { class: "legend", id: "legend" })) : h("p", { class: "card empty" }, "No request was sent in this session yet."));
+  if (quiet && $("top")) $("top").replaceWith(top);
+  else main.replaceChildren(top, tabs(), h("section", { id: "panel", role: "tabpanel", "aria-label": at.tab || "requests" }));
+  draw();
+  if (quiet) { if (list) list.render(); return; }
+  show();
+}
+
+function draw() {
+  if (!story.steps.length) return;
+  mark = plot($("plot"), story, { hover, pick: (index) => go({ step: index + 1, tab: "requests" }) });
+  mark(chosen());
+  legend();
+}
+
+const chosen = () => Math.min(story.steps.length, Math.max(1, Number(at.step) || story.steps.length)) - 1;
+
+function legend() {
+  const step = story.steps[chosen()], amount = used(step);
+  const one = (name, value) => h("li", {}, h("span", { class: `dot ${name}` }), `${name} `, h("b", {}, count(value)));
+  $("legend").replaceChildren(...story.layers.map((name, n) => [name, step.sizes[n]]).filter(([name, value], n) => value || story.steps.some((s) => s.sizes[n])).map(([name, value]) => one(name, value)),
+    h("li", {}, "|"), ...USED.map((name) => one(name, amount[name])));
+}
+
+function hover(index, event) {
+  tip.hidden = index < 0;
+  if (index < 0) return;
+  const step = story.steps[index], row = (name, value) => h("div", {}, h("span", {}, h("span", { class: `dot ${name}` }), name), h("b", {}, count(value)));
+  tip.replaceChildren(h("b", {}, `Request ${index + 1}`), ` turn ${step.turn}, ${clock(step.at)}`,
+    ...story.layers.map((name, n) => step.sizes[n] && row(name, step.sizes[n])).filter(Boolean).reverse(),
+    h("div", {}, "total", h("b", {}, count(step.tokens))), h("div", {}, "from cache", h("b", {}, percent(used(step).read, step.tokens))), h("div", {}, "output", h("b", {}, count(step.usage.output || 0))), h("div", {}, "cost", h("b", {}, dollars(step.dollars))));
+  const right = event.clientX + 16 + tip.offsetWidth > innerWidth;
+  tip.style.left = `${right ? event.clientX - 16 - tip.offsetWidth : event.clientX + 16}px`;
+  tip.style.top = `${Math.max(8, Math.min(event.clientY, innerHeight - tip.offsetHeight - 8))}px`;
+}
+
+function tabs() {
+  const sizes = { requests: story.steps.length, cache: story.misses.length, compactions: story.compactions.length, agents: story.agents };
+  const one = (name) => h("button", { role: "tab", id: `tab-${name}`, "aria-selected": String(name === (at.tab || "requests")), onclick: () => go({ tab: name }) }, name[0].toUpperCase() + name.slice(1), sizes[name] ? ` ${count(sizes[name])}` : "");
+  return h("div", { role: "tablist", "aria-label": "Parts of the session" }, TABS.map(one));
+}
+
+async function show() {
+  const number = ++asked;
+  document.querySelectorAll("[role=tab]").forEach((tab) => tab.setAttribute("aria-selected", String(tab.id === `tab-${at.tab || "requests"}`)));
+  list = null;
+  const made = await PANELS[at.tab || "requests"]();
+  if (number === asked && made) $("panel").replaceChildren(...[made].flat());
+}
+
+const PANELS = {
+  requests() {
+    if (!story.steps.length) return [];
+    $("panel").replaceChildren(h("div", { class: "pair" },
+      h("div", { class: "card" }, h("div", { class: "heads", "aria-hidden": "true" }, ["#", "Time", "Tokens", "Cache", "Cost"].map((one) => h("span", {}, one))), h("div", { class: "list", role: "listbox", tabindex: 0, "aria-label": "Requests" }, h("div", { class: "rows" }))),
+      h("article", { class: "card detail", id: "detail", "aria-live": "polite" })));
+    list = requests(document.querySelector(".list"));
+    detail(chosen());
+    return null;
+  },
+
+  cache() {
+    const kinds = Object.entries(story.kinds).map(([name, kind]) => [null, name, count(kind.tokens), dollars(kind.dollars), percent(kind.dollars, story.dollars)]);
+    const rows = story.misses.map((miss, n) => {
+      const index = story.byReply.get(miss.seq);
+      return [index === undefined ? null : () => go({ step: index + 1, tab: "requests" }), index === undefined ? "–" : count(index + 1), h("span", { class: story.expected[n] ? "tag" : "tag bad" }, story.expected[n] ? "expected" : "unexpected"), miss.cause, miss.detail, count(miss.tokens), dollars(miss.dollars)];
+    });
+    return h("div", {}, rows.length ? table("Replies that read less from the cache than they could have", [">Request", "", "Cause", "*Detail", ">Sent again", ">Cost more"], rows) : h("p", { class: "card empty" }, "Every reply read from the cache all that it could."),
+      h("p", {}), table("Cost by kind", ["Kind", ">Tokens", ">Cost", ">Share"], kinds));
+  },
+
+  async compactions() {
+    if (!story.compactions.length) return h("p", { class: "card empty" }, "Nothing was compacted in this session.");
+    const rows = story.compactions.map((one) => [() => go({ tab: "compactions", compaction: one.entry }), `${one.number}`, day(one.at), one.trigger || one.by, short(one.before), short(one.planned), one.measured ? short(one.measured) : "–", many(one.spans.length, "span"), dollars(one.dollars + one.rewritten), h("span", { class: "tag" }, one.state)]);
+    const made = [table("Compactions: sizes in tokens", [">#", "When", "Trigger", ">Before", ">Planned", ">Measured", "Set aside", ">Cost", "State"], rows)];
+    const entry = Number(at.compaction) || story.compactions.at(-1).entry;
+    return [...made, h("p", {}), compaction(await ask("diff", about({ compaction: entry })))];
+  },
+
+  async decisions() {
+    const found = await ask("choices", about());
+    const good = { allow: "tag good", deny: "tag bad" };
+    const rows = found.slice(-1000).reverse().map((one) => [() => go({ step: one.step + 1, tab: "requests" }), clock(one.at), h("span", { class: good[one.kind] || "tag" }, one.kind), one.by, h("span", { class: "clamp" }, one.what), one.why]);
+    return rows.length ? table(`Permission decisions, questions and hooks, the newest first${found.length > 1000 ? ` (1,000 of ${count(found.length)})` : ""}`, ["Time", "", "By", "*What", "Why"], rows) : h("p", { class: "card empty" }, "Nothing was decided in this session yet.");
+  },
+
+  async agents() {
+    const found = await ask("agents", { session: at.session });
+    const rows = found.map((one) => [() => { location.hash = `#${new URLSearchParams({ session: at.session, agent: one.id })}`; }, `${"\u2003".repeat(one.depth)}${one.depth ? "\u2514 " : ""}${one.name || one.id}`, one.kind, h("span", { class: one.state === "running" ? "tag good" : "tag" }, one.state), short(one.tokens), dollars(one.dollars), one.doing, one.what]);
+    return rows.length ? table("Agents, each below the one that started it", ["Agent", "Kind", "State", ">Tokens", ">Cost", "Doing", "*Task"], rows) : h("p", { class: "card empty" }, "This session has started no agents.");
+  },
+
+  async search() {
+    if (!find.value.trim()) { find.focus(); return h("p", { class: "card empty" }, "Type words above: all that stand in one text are found."); }
+    const found = await ask("search", about({ words: find.value }));
+    const rows = found.map((one) => [() => go({ step: one.step + 1, tab: "requests" }), count(one.entry), clock(one.at), h("span", { class: "tag" }, one.kind), one.title, lit(one.text)]);
+    return rows.length ? table(`${many(found.length, "text")} with “${find.value.trim()}”, the newest first`, [">Entry", "Time", "", "Who", "*Text"], rows) : h("p", { class: "card empty" }, "Nothing in this session holds all of these words.");
+  },
+};
+
+function lit(text) {
+  const word = find.value.trim().split(/\s+/)[0].toLowerCase(), where = text.toLowerCase().indexOf(word);
+  return where < 0 ? text : [text.slice(0, where), h("mark", {}, text.slice(where, where + word.length)), text.slice(where + word.length)];
+}
+
+// --- the requests -------------------------------------------------------------------------------
+
+// Only the rows in sight are there.
+function requests(box) {
+  const rows = box.firstChild;
+  const render = () => {
+    rows.style.height = `${story.steps.length * ROW}px`;
+    const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 4), last = Math.min(story.steps.length, first + Math.ceil(box.clientHeight / ROW) + 8);
+    rows.replaceChildren(...story.steps.slice(first, last).map(row));
+  };
+  const reveal = (index) => {
+    const y = index * ROW;
+    if (y < box.scrollTop) box.scrollTop = y;
+    if (y + ROW > box.scrollTop + box.clientHeight) box.scrollTop = y + ROW - box.clientHeight;
+    render();
+  };
+  box.addEventListener("scroll", render);
+  rows.style.height = `${story.steps.length * ROW}px`;
+  return { render, reveal };
+}
+
+function row(step) {
+  const before = story.steps[step.index - 1], index = step.index;
+  const names = ["row", (!before || before.turn !== step.turn) && "turn", step.moved && "moved", step.failed && "bad"].filter(Boolean).join(" ");
+  const made = h("div", { class: names, role: "option", "aria-selected": String(index === chosen()), onclick: () => go({ step: index + 1 }) },
+    h("span", {}, `${index + 1}`), h("span", {}, step.failed ? step.failed : [clock(step.at), " ", h("span", { class: "quiet" }, `turn ${step.turn}`)]), h("span", {}, short(step.tokens)),
+    h("span", {}, step.reply ? percent(used(step).read, step.tokens).replace(/\.\d/, "") : "…"), h("span", {}, dollars(step.dollars)));
+  made.style.top = `${index * ROW}px`;
+  return made;
+}
+
+async function detail(index, view = "messages") {
+  if (list) list.reveal(index);
+  mark?.(index);
+  legend();
+  const number = ++asked, step = story.steps[index];
+  const seen = await ask("seen", about({ step: index, ...(index && !step.moved ? {} : { first: 0 }) }));
+  if (number !== asked || !$("detail")) return;
+  const fresh = step.items - step.common, kept = percent(seen.shared, step.size);
+  const body = h("div", { id: "seen" });
+  const ways = { messages: () => messages(body, index, seen), head: () => heading(body, index), bytes: () => bytes(body, index, seen) };
+  const turn = (name) => { buttons.querySelectorAll("button").forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.way === name))); body.replaceChildren(); ways[name](); };
+  const buttons = h("div", { class: "buttons" }, [["messages", "Messages"], ["head", `System and ${many(seen.tools, "tool")}`], ["bytes", "Bytes"]].map(([name, text]) => h("button", { class: "plain", "data-way": name, onclick: () => turn(name) }, text)));
+  const meter = h("div", { class: "meter", role: "img", "aria-label": `${kept} of the bytes begin as the request before` }, h("i", {}));
+  meter.firstChild.style.width = step.size ? `${(100 * seen.shared) / step.size}%` : "0";
+  const facts = [day(step.at), step.model, step.reply ? lasted(step.seconds) : step.failed ? "failed" : "waiting", `${count(step.tokens)} in, ${count(step.usage.output || 0)} out`, dollars(step.dollars), step.stop && step.stop !== "end" && step.stop !== "calls" ? `stopped: ${step.stop}` : ""];
+  $("detail").replaceChildren(
+    h("h2", {}, `Request ${index + 1}`, h("span", { class: "quiet" }, ` of ${count(story.steps.length)} · turn ${step.turn}`)),
+    h("div", { class: "quiet" }, facts.filter(Boolean).join(" · ")), step.failed ? h("div", { class: "fail" }, step.failed) : "", meter,
+    h("div", { class: "quiet" }, index ? `${count(seen.shared)} of ${count(step.size)} bytes (${kept}) are those that the request before began with; ${many(fresh, "item")} of ${count(step.items)} ${fresh === 1 ? "is" : "are"} new${seen.gone ? `, ${many(seen.gone, "item")} gave way` : ""}.` : `The first request: ${count(step.size)} bytes, ${many(step.items, "item")}.`),
+    h("div", { class: seen.problem ? "proof bad" : "proof" }, seen.problem || "\u2713 Derived again from the log: byte for byte what was sent."), buttons, body);
+  turn(view);
+}
+
+function messages(body, index, seen) {
+  const { step } = seen, first = seen.lines[0]?.index ?? step.items;
+  const query = (line, part) => about({ step: index, item: line.index, part });
+  const draw = (lines) => lines.map((line) => item(line, { fresh: index > 0 && line.index >= step.common, query }));
+  const earlier = async (before) => {
+    const from = Math.max(0, before - 50), more = await ask("seen", about({ step: index, first: from, last: before }));
+    body.firstChild.replaceWith(button(from), ...draw(more.lines));
+  };
+  const button = (before) => (before > 0 ? h("button", { class: "plain", onclick: () => earlier(before) }, `Show earlier items (${count(before)})`) : h("span", {}));
+  const tail = seen.lines.length && seen.lines.at(-1).index + 1 < step.items ? h("p", { class: "quiet" }, `${count(step.items - seen.lines.at(-1).index - 1)} more items; step through the requests to see them.`) : "";
+  body.replaceChildren(button(first), ...draw(seen.lines), tail, seen.answer ? item(seen.answer, { answer: true, query: (line, part) => about({ step: index, item: step.items, part }) }) : "");
+}
+
+function item(line, { fresh = false, answer = false, query }) {
+  const tag = answer ? "reply" : fresh ? "new" : "";
+  return h("div", { class: `item ${line.layer}${fresh ? " fresh" : ""}${answer ? " answer" : ""}`, "data-entry": line.entry },
+    h("header", {}, h("b", {}, answer ? "The model answered" : line.layer), tag && !answer ? h("span", { class: "tag" }, tag) : "", h("span", {}, `about ${count(line.tokens)} tokens · entry ${line.entry}`)),
+    line.parts.map((part, n) => {
+      const words = part.kind === "person" || part.kind === "model" || part.kind === "thinking";
+      const pre = h("pre", { class: words ? "words" : null }, part.text);
+      const more = line.lengths[n] > part.text.length ? h("button", { class: "plain", onclick: async () => { pre.replaceChildren(clean(await ask("text", query(line, n)))); more.remove(); } }, `All ${count(line.lengths[n])} characters`) : "";
+      const media = (part.media || []).map((one) => h("div", { class: "quiet" }, `${one.kind} ${one.name || one.mime}, ${count(one.size)} bytes`));
+      return h("div", { class: "part" }, words ? "" : h("b", { class: part.kind === "error" ? "fail" : null }, part.kind === "call" ? `calls ${part.title}` : `${part.kind}: ${part.title}`), part.text ? pre : "", more, media);
+    }));
+}
+
+async function heading(body, index) {
+  const told = await ask("head", about({ step: index }));
+  body.replaceChildren(h("div", { class: "item system" }, h("header", {}, h("b", {}, "system"), h("span", {}, `${count(told.system.length)} characters`)), h("pre", {}, told.system)),
+    ...told.tools.map((tool) => h("div", { class: "item tools" }, h("header", {}, h("b", {}, tool.name)), h("pre", { class: "words" }, tool.description), h("pre", {}, tool.schema))));
+}
+
+async function bytes(body, index, seen) {
+  const from = Math.max(0, seen.shared - 600), told = await ask("bytes", about({ step: index, start: from }));
+  const data = new TextEncoder().encode(told.text), cut = Math.max(0, seen.shared - told.start), text = (part) => new TextDecoder().decode(part);
+  const pre = h("pre", { id: "bytes", "data-start": told.start }, h("span", { class: "faded" }, text(data.slice(0, cut))), h("mark", {}, text(data.slice(cut))));
+  let end = told.start + data.length;
+  const more = h("button", { class: "plain", onclick: async () => { const next = await ask("bytes", about({ step: index, start: end })); pre.append(h("mark", {}, next.text)); end += new TextEncoder().encode(next.text).length; if (end >= next.size) more.remove(); } }, "More");
+  body.replaceChildren(h("p", { class: "quiet" }, `From byte ${count(told.start)} of ${count(told.size)}; marked is what the request before did not begin with.`), pre, end < told.size ? more : "");
+}
+
+function compaction({ receipt, dropped, kept, summary }) {
+  const query = (line, part) => about({ compaction: receipt.entry, item: line.index, part });
+  const gone = dropped.reduce((sum, line) => sum + line.tokens, 0);
+  const read = (span, n) => h("li", {}, h("button", { class: "plain", onclick: async (event) => { const pre = h("pre", { class: "scroll" }, await ask("span", about({ compaction: receipt.entry, span: n })).catch((error) => error.message)); event.target.replaceWith(h("b", {}, span.title), pre); } }, span.title || span.file), " ", h("span", { class: "quiet" }, span.file));
+  return h("div", { class: "card section", id: "diff" }, h("h2", {}, `Compaction ${receipt.number}`),
+    h("p", { class: "quiet" }, `${count(receipt.before)} tokens before, ${count(receipt.planned)} planned, ${receipt.measured ? `${count(receipt.measured)} measured` : "not measured yet"}; ${many(kept, "item")} stayed. It starts at ${count(receipt.threshold)} (${receipt.set_by}); took ${lasted(receipt.seconds)}; ${dollars(receipt.dollars)} for the summary, ${dollars(receipt.rewritten)} for sending the rest again.`),
+    receipt.restored.length ? h("p", { class: "quiet" }, `Shown again: ${receipt.restored.join(", ")}`) : "",
+    h("div", { class: "cols" },
+      h("div", {}, h("h2", {}, `What went: ${many(dropped.length, "item")}, about ${short(gone)} tokens`), h("div", { class: "scroll", id: "went" }, dropped.map((line) => item(line, { query })))),
+      h("div", {}, h("h2", {}, "What stands for it"), h("div", { class: "scroll", id: "stands" }, summary.map((text) => h("div", { class: "item summary" }, h("pre", {}, text)))))),
+    receipt.spans.length ? [h("h2", {}, "Where it can be read"), h("ul", {}, receipt.spans.map(read))] : "");
+}
+
+// --- keys and places ----------------------------------------------------------------------------
+
+const moveBy = (step) => { if (story?.steps.length && (at.tab || "requests") === "requests") go({ step: Math.min(story.steps.length, Math.max(1, chosen() + 1 + step)) }); };
+const KEYS = { j: () => moveBy(1), k: () => moveBy(-1), ArrowDown: () => moveBy(1), ArrowUp: () => moveBy(-1), "/": () => { find.focus(); find.select(); } };
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") { escape(); return; }
+  if (event.target === find) { if (event.key === "Enter" && story) { at.tab === "search" ? show() : go({ tab: "search" }); } return; }
+  if (event.key.startsWith("Arrow") && !event.target.closest?.(".list")) return;
+  const run = KEYS[event.key] || (story && TABS[Number(event.key) - 1] && (() => go({ tab: TABS[Number(event.key) - 1] })));
+  if (run) { event.preventDefault(); run(); }
+});
+
+function escape() {
+  if (document.activeElement === find) { find.value = ""; find.blur(); if (!story && sessions) listSessions(); return; }
+  if (at.tab && at.tab !== "requests") go({ tab: "requests" });
+  else if (at.agent) location.hash = `#${new URLSearchParams({ session: at.session, tab: "agents" })}`;
+  else location.hash = "#";
+}
+
+find.addEventListener("input", () => { if (!story && sessions) listSessions(); });
+
+async function route() {
+  const before = at;
+  at = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  tip.hidden = true;
+  try {
+    if (!at.session) { if (stream) stream.close(); await showSessions(); }
+    else if (!story || before.session !== at.session || before.agent !== at.agent) await showSession();
+    else if ((at.tab || "requests") !== (before.tab || "requests") || at.tab === "compactions") show();
+    else if ((at.tab || "requests") === "requests") detail(chosen());
+  } catch (error) {
+    main.replaceChildren(h("p", { class: "card empty", role: "alert" }, error.message));
+  }
+}
+
+let width = innerWidth;
+addEventListener("resize", () => { if (story && $("plot") && innerWidth !== width) { width = innerWidth; draw(); } });
+addEventListener("hashchange", route);
+route();

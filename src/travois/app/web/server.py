@@ -1,0 +1,195 @@
+"""The page's server: for one person on this machine, and only to look.
+
+It listens on the loopback. The address that is printed holds a token, which is exchanged for a
+cookie. Cookies are not told apart by port, so ours holds for a path that nobody else knows.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator
+from hmac import compare_digest
+from pathlib import Path
+from secrets import token_urlsafe
+
+import anyio
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from travois.app.web.shelf import Shelf
+from travois.kernel.faults import Fault
+from travois.store.home import Home
+
+PAGES = Path(__file__).parent / "pages"
+FILES = {
+    "style.css": "text/css",
+    "plot.js": "text/javascript",
+    "app.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+COOKIE = "travois-inspect"
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+POLL, QUIET = 0.3, 15.0
+"""How often a log is looked at, and how often the page hears of us in any case."""
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """What lets a browser in."""
+
+    path: str
+    printed: str
+    opened: str
+    """For the browser that we start: others may see its command line, so it holds only once."""
+    cookie: str
+
+
+def cut() -> Keys:
+    """Keys that fit no other server."""
+    return Keys(*(token_urlsafe(size) for size in (9, 24, 24, 24)))
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on the loopback; port 0 is any that is free."""
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError as error:
+        found.close()
+        why = f"{error.strerror}"
+        raise Fault(f"Port {port} cannot be used", why=why, fix="Leave --port out.") from error
+    found.listen()
+    return found
+
+
+def serve(app: ASGIApp, door: socket.socket) -> None:
+    """Answer until interrupted."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    uvicorn.Server(config).run(sockets=[door])
+
+
+def page(home: Home, keys: Keys, *, port: int) -> ASGIApp:
+    """The whole page."""
+    shelf, tokens = Shelf(home), {keys.printed, keys.opened}
+
+    def enter(request: Request) -> Response:
+        token = request.query_params.get("token", "")
+        if not any(compare_digest(token.encode(), known.encode()) for known in tokens):
+            return PlainTextResponse("Use the address that `travois inspect` printed.", 403)
+        tokens.discard(keys.opened if token == keys.opened else "")
+        answer = RedirectResponse(f"/{keys.path}/", 303)
+        answer.set_cookie(COOKIE, keys.cookie, path=f"/{keys.path}/", httponly=True, samesite="lax")
+        return answer
+
+    def index(request: Request) -> Response:
+        return _file("index.html", "text/html")
+
+    def file(request: Request) -> Response:
+        name = str(request.path_params["name"])
+        return _file(name, FILES[name]) if name in FILES else PlainTextResponse("", 404)
+
+    def answer(request: Request) -> Response:
+        told = shelf.answer(str(request.path_params["question"]), request.query_params)
+        return Response(msgspec.json.encode(told), media_type="application/json")
+
+    async def live(request: Request) -> Response:
+        return StreamingResponse(_growth(shelf.log(request.query_params)), media_type=STREAM)
+
+    routes = [
+        Route("/enter", enter),
+        Route("/", index),
+        Route("/live", live),
+        Route("/{name}", file),
+        Route("/api/{question}", answer),
+    ]
+    inside = Starlette(
+        routes=[Mount(f"/{keys.path}", routes=routes)], exception_handlers={Fault: _fault}
+    )
+    return Guard(inside, keys, port=port)
+
+
+STREAM = "text/event-stream"
+
+
+class Guard:
+    """Lets in who has the cookie, came to this very address and only reads."""
+
+    def __init__(self, app: ASGIApp, keys: Keys, *, port: int) -> None:
+        self._app = app
+        self._keys = keys
+        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        why = self._refuse(Request(scope)) if scope["type"] == "http" else "not a request"
+        app = PlainTextResponse(f"Refused: {why}\n", 403) if why else self._app
+        await app(scope, receive, sealed)
+
+    def _refuse(self, request: Request) -> str:
+        """Why not; empty if it may pass."""
+        if request.headers.get("host", "") not in self._hosts:
+            return "another host"  # a name that an attacker made point to this machine
+        if request.method not in ("GET", "HEAD"):
+            return "this page only reads"
+        site, mode = (request.headers.get(f"sec-fetch-{name}", "") for name in ("site", "mode"))
+        if mode not in ("", "navigate") and site not in ("", "none", "same-origin"):
+            return "another site asked"
+        known = request.cookies.get(COOKIE, "")
+        if request.url.path != f"/{self._keys.path}/enter" and not compare_digest(
+            known.encode(), self._keys.cookie.encode()
+        ):
+            return "use the address that `travois inspect` printed"
+        return ""
+
+
+async def _growth(log: Path) -> AsyncGenerator[str]:
+    """A word whenever the log has grown."""
+    size, quiet = -1, 0.0
+    while True:
+        found = log.stat().st_size
+        if found != size:
+            size, quiet = found, 0.0
+            yield f"data: {size}\n\n"
+        elif quiet >= QUIET:
+            quiet = 0.0
+            yield ": still here\n\n"
+        await anyio.sleep(POLL)
+        quiet += POLL
+
+
+def _file(name: str, kind: str) -> Response:
+    return Response((PAGES / name).read_bytes(), media_type=kind)
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(str(error), 404)

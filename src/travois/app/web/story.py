@@ -1,0 +1,242 @@
+"""One log as a story of requests: folded once, entry by entry, and never gone through again.
+
+Between two facts that move the prefix, each request begins with the one before it. So the items of
+all requests of such a stretch are one list, and a request is how many of them it held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.app.window import head, portions, scaled
+from travois.kernel.audit import Spent
+from travois.kernel.blocks import words
+from travois.kernel.facts import (
+    Assistant,
+    Compacted,
+    Entry,
+    Failed,
+    Opened,
+    Restored,
+    Rewound,
+    Sent,
+    User,
+)
+from travois.kernel.models import Usage
+from travois.kernel.view import Item, View, project
+
+LAYERS = (
+    "system",
+    "tools",
+    "instructions",
+    "memory",
+    "summary",
+    "user",
+    "assistant",
+    "results",
+    "notes",
+)
+"""What a request is made of, in the order in which it is plotted."""
+MEMORY = "<memor"
+"""How a note begins that tells what is remembered from other sessions."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One request, and the reply that it got."""
+
+    index: int
+    entry: int
+    at: float
+    turn: int
+    model: str
+    size: int
+    """In bytes."""
+    tokens: int
+    """The whole request: as the provider counted, else as the engine did before it left."""
+    sizes: tuple[int, ...]
+    """The same by layer."""
+    items: int
+    common: int
+    """How many of its items are those that the request before it began with."""
+    moved: bool
+    """Whether a fact has moved the prefix since then."""
+    reply: int = 0
+    """The entry of the reply; none if it failed, or is under way."""
+    seconds: float = 0.0
+    usage: Usage = Usage()
+    dollars: float = 0.0
+    total: float = 0.0
+    """What the session had cost by then."""
+    stop: str = ""
+    failed: str = ""
+
+
+class Stretch(msgspec.Struct):
+    """Requests of which each begins with the one before it."""
+
+    base: View
+    """What each of them is derived from, but for the items."""
+    sizes: Counter[str]
+    items: list[Item] = []
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What it takes to derive one request again."""
+
+    stretch: Stretch
+    sent: Sent
+    anchor: int
+    branch: int
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What one compaction took out of the view, and how many items stayed."""
+
+    dropped: tuple[Item, ...]
+    kept: int
+
+
+class Story:
+    """What has happened so far. Only `take` changes it."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.entries: list[Entry] = []
+        self.steps: list[Step] = []
+        self.cuts: dict[int, Cut] = {}
+        self.own = 0
+        """How many entries stand before those of this log itself."""
+        self._turns = 0
+        self._view = View()
+        self._spent = Spent()
+        self._stretch: Stretch | None = None
+        self._asked: list[Asked] = []
+        for entry in entries:
+            self.take(entry)
+
+    def take(self, entry: Entry) -> None:
+        """Take one more entry into account."""
+        before = self._spent.dollars
+        self._spent = self._spent.after(entry)
+        match entry.fact:
+            case Opened():
+                self.own, self.steps, self._asked = len(self.entries), [], []
+            case User(origin="human"):
+                self._turns += 1
+            case Sent() as fact:
+                self._send(fact, entry)
+            case Assistant() as fact if self.steps and not self.steps[-1].reply:
+                self._answer(fact, entry, dollars=self._spent.dollars - before)
+            case Failed() as fact if self.steps and not self.steps[-1].reply:
+                self.steps[-1] = replace(self.steps[-1], failed=f"{fact.kind}: {fact.message}")
+            case Compacted() as fact:
+                self._cut(fact, entry.seq)
+            case _:
+                pass
+        self.entries.append(entry)
+        if isinstance(entry.fact, Rewound | Restored):
+            self._view, self._stretch = project(self.entries), None
+        else:
+            self._view.add(entry)
+
+    def seen(self, index: int) -> View:
+        """What the model saw in one request."""
+        asked = self._asked[index]
+        items = asked.stretch.items[: self.steps[index].items]
+        return replace(asked.stretch.base, items=items, anchor=asked.anchor, branch=asked.branch)
+
+    def sent(self, index: int) -> Sent:
+        """What the log says of one request."""
+        return self._asked[index].sent
+
+    def _send(self, sent: Sent, entry: Entry) -> None:
+        view, moved = self._view, self._moved()
+        stretch = self._stretch = self._begin() if moved else self._stretch
+        assert stretch is not None
+        for item in view.items[len(stretch.items) :]:
+            stretch.items.append(item)
+            for one in portions(item, cleared=view.cleared):
+                stretch.sizes[layer(item, one.kind)] += one.tokens
+        sizes = _sized((stretch.sizes[name] for name in LAYERS), sent.tokens)
+        common = self.steps[-1].items if self.steps else 0
+        if moved and self.steps:
+            common = _common(self.seen(-1).items, view.items)
+        step = Step(
+            index=len(self.steps),
+            entry=entry.seq,
+            at=entry.at,
+            turn=self._turns,
+            model=view.epoch.model.name if view.epoch else "",
+            size=sent.size,
+            tokens=sum(sizes),
+            sizes=sizes,
+            items=len(view.items),
+            common=common,
+            moved=moved and bool(self.steps),
+            total=self._spent.dollars,
+        )
+        self.steps.append(step)
+        self._asked.append(Asked(stretch, sent, view.anchor, view.branch))
+
+    def _moved(self) -> bool:
+        view, last = self._view, self._stretch
+        return last is None or (last.base.moves, last.base.cleared) != (view.moves, view.cleared)
+
+    def _begin(self) -> Stretch:
+        view = self._view
+        sizes: Counter[str] = Counter()
+        for one in head(view.epoch) if view.epoch else ():
+            sizes[one.kind] += one.tokens
+        return Stretch(View(epoch=view.epoch, moves=view.moves, cleared=view.cleared), sizes)
+
+    def _answer(self, reply: Assistant, entry: Entry, *, dollars: float) -> None:
+        step = self.steps[-1]
+        sizes = _sized(step.sizes, 0 if reply.usage.estimated else reply.usage.prompt)
+        self.steps[-1] = replace(
+            step,
+            reply=entry.seq,
+            seconds=entry.at - step.at,
+            usage=reply.usage,
+            tokens=sum(sizes),
+            sizes=sizes,
+            dollars=dollars,
+            total=self._spent.dollars,
+            stop=reply.stop,
+            failed="",
+        )
+
+    def _cut(self, fact: Compacted, seq: int) -> None:
+        items = self._view.items
+        where = {item.seq: index for index, item in enumerate(items)}
+        if fact.first in where and fact.last in where:
+            gone = tuple(items[where[fact.first] : where[fact.last] + 1])
+            self.cuts[seq] = Cut(gone, len(items) - len(gone))
+
+
+def layer(item: Item, kind: str) -> str:
+    """The layer of a block that `window` calls `kind`: who says it is told apart."""
+    fact = item.fact
+    if kind != "messages":
+        return kind
+    if isinstance(fact, Assistant):
+        return "assistant"
+    if isinstance(fact, User) and fact.origin != "human":
+        return "memory" if words(fact.content).startswith(MEMORY) else "notes"
+    return "user"
+
+
+def _common(old: list[Item], new: list[Item]) -> int:
+    """How many items both begin with."""
+    pairs = enumerate(zip(old, new, strict=False))
+    differ = (n for n, (a, b) in pairs if a.seq != b.seq or a.fact is not b.fact)
+    return next(differ, min(len(old), len(new)))
+
+
+def _sized(sizes: Iterable[int], total: int) -> tuple[int, ...]:
+    """The sizes made to sum to the total; as they are if there is none."""
+    guessed = tuple(sizes)
+    whole = sum(guessed)
+    return tuple(scaled(guessed, total / whole)) if total and whole else guessed
