@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -12,6 +13,10 @@ def main() -> int:
 
         sys.stdout.write(f"{__version__} (Travois)\n")
         return 0
+    from travois.app.tui import start
+
+    if start.early(sys.argv[1:], os.environ):
+        start.paint(os.environ)
     from travois.app.cli import run
 
     return run(sys.argv[1:])

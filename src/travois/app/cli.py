@@ -51,7 +51,7 @@ def _run(argv: list[str]) -> int:
         from travois.app.once import once
 
         return once(options)
-    from travois.app.repl import talk
+    from travois.app.front import talk
 
     return talk(options)
 

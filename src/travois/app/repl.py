@@ -15,7 +15,8 @@ from travois.app import trusting
 from travois.app.compose import prepare
 from travois.app.flags import chosen
 from travois.app.sdk import Session
-from travois.app.slash import obey
+from travois.app.slash.command import obey
+from travois.app.slash.plain import Lines
 from travois.engine.hooks import notify
 from travois.engine.person import Answer, Choice, Inquiry, Question
 from travois.engine.ports import Event, Retrying, Running, Warned
@@ -37,11 +38,7 @@ CONTROL = dict.fromkeys(
 
 
 def talk(args: Namespace) -> int:
-    """Talk in the terminal until the user leaves; returns the exit code."""
-    if not sys.stdin.isatty():
-        from travois.app.once import once
-
-        return once(args)
+    """Talk in lines until the user leaves; returns the exit code."""
     return anyio.run(_talk, args)
 
 
@@ -56,7 +53,8 @@ async def _talk(args: Namespace) -> int:
             terminal.line(f"· {notice}")
         async with anyio.create_task_group() as group:
             group.start_soon(_watch_interrupts, session, terminal)
-            await _converse(session, terminal, first=args.prompt or "")
+            desk = Lines(session, chosen(args), terminal)
+            await _converse(desk, terminal, first=args.prompt or "")
             group.cancel_scope.cancel()
         session.leaving = "typed"
         terminal.line(f"Resume with: travois --resume {session.id}")
@@ -65,15 +63,16 @@ async def _talk(args: Namespace) -> int:
     return 0
 
 
-async def _converse(session: Session, terminal: Terminal, *, first: str) -> None:
+async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
     text: str | None = first
-    while text is not None:
-        office, answer = session.crew.office, await obey(session, text)
+    session = desk.session
+    while text is not None and not desk.left:
+        office, answer = session.crew.office, await obey(desk, text)
         if answer is not None:
             terminal.line(answer)
         elif text.strip() or session.crew.agent.inbox or (office is not None and office.called):
             await _turn(session, terminal, text=text)
-        text = await _typed(session, terminal)
+        text = None if desk.left else await _typed(session, terminal)
 
 
 async def _typed(session: Session, terminal: Terminal) -> str | None:

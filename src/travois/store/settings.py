@@ -183,6 +183,16 @@ class Search(Part, frozen=True):
     """Whether sessions that other agents recorded on this machine are found, too."""
 
 
+class Tui(Part, frozen=True):
+    """How the terminal is used."""
+
+    theme: Literal["auto", "dark", "light", "none"] = "auto"
+    vim: bool = False
+    """Whether the prompt is edited as in vi."""
+    plain: bool = False
+    """Whether there are only lines, as screen readers like it."""
+
+
 class Settings(Part, frozen=True):
     """All settings; zero means that there is no limit, empty that nothing was chosen."""
 
@@ -205,6 +215,7 @@ class Settings(Part, frozen=True):
     sandbox: Sandbox = Sandbox()
     context: Context = Context()
     mail: Mail = Mail()
+    tui: Tui = Tui()
     search: Search = Search()
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""

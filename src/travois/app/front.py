@@ -1,0 +1,44 @@
+"""Which front end a conversation gets: the screen, only lines, or none at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+
+from travois.app.tui import start
+
+
+def talk(args: Namespace) -> int:
+    """Talk until the user leaves; returns the exit code."""
+    if not sys.stdin.isatty():
+        from travois.app.once import once
+
+        return once(args)
+    if args.plain or not start.able(os.environ):
+        from travois.app.repl import talk
+
+        return talk(args)
+    if not start.early(sys.argv[1:], os.environ):
+        start.paint(os.environ)
+    try:
+        return _on_screen(args)
+    except BaseException:
+        start.unpaint()
+        raise
+
+
+def _on_screen(args: Namespace) -> int:
+    from travois.app.compose import prepare
+    from travois.app.flags import chosen
+
+    options = chosen(args)
+    taste = prepare(options)[1].settings.tui
+    if taste.plain:
+        from travois.app.repl import talk as talk_in_lines
+
+        start.unpaint()
+        return talk_in_lines(args)
+    from travois.app.tui.talk import talk
+
+    return talk(args.prompt or "", options, taste)

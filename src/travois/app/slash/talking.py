@@ -1,0 +1,116 @@
+"""/help, /model, /mode, /todos, /rewind, /clear, /theme and /quit: the conversation itself."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from travois.app import rewinding
+from travois.app.slash.command import Command, Desk
+from travois.kernel.faults import Fault
+from travois.policy.judge import MODES
+from travois.store.snapshot.timeline import Turn, turns
+from travois.store.snapshots import Snapshots
+from travois.tools.todo import TodoArgs
+
+MARKS = {"completed": "✓", "in_progress": "▸", "pending": " "}
+SHOWN = 30
+PARTS = (
+    ("files and conversation", ""),
+    ("the conversation only", "files stay as they are"),
+)
+
+
+async def _help(desk: Desk, _: str) -> str:
+    return "\n".join(f"{one.usage:<18} {one.what}" for one in desk.commands.values())
+
+
+async def _model(desk: Desk, name: str) -> str:
+    if name:
+        desk.session.switch(name)
+    return f"The model is {desk.session.crew.model.name}."
+
+
+async def _mode(desk: Desk, name: str) -> str:
+    if name:
+        desk.session.enter(name)
+    return f"The mode is {desk.session.crew.agent.guard.mode}."
+
+
+async def _todos(desk: Desk, _: str) -> str:
+    value = desk.session.crew.agent.session.state.get("todos", "[]")
+    found = msgspec.json.decode(f'{{"todos":{value}}}', type=TodoArgs).todos
+    return (
+        "\n".join(f"{MARKS[one.status]} {one.content}" for one in found) or "Nothing is to be done."
+    )
+
+
+async def _rewind(desk: Desk, number: str) -> str:
+    agent = desk.session.crew.agent
+    entries = agent.session.record()
+    said = turns(entries)
+    if desk.session.running:
+        raise Fault("A turn is under way", fix="Stop it with Esc first.")
+    if not isinstance(agent.keeper, Snapshots) or not said:
+        return "There is nothing to go back to."
+    turn = await _chosen(desk, said, number)
+    part = await desk.pick("What goes back?", PARTS) if turn else None
+    if turn is None or part is None:
+        return ""
+    way = rewinding.before_turn
+    find = partial(
+        way, entries, agent.keeper, number=turn.number - 1, part=("all", "conversation")[part]
+    )
+    found = await anyio.to_thread.run_sync(find)
+    outcome = rewinding.go(agent.session, agent.keeper, found)
+    desk.type(turn.text)
+    kept = f", {len(found.theirs)} kept that others changed" if found.theirs else ""
+    files = f"{outcome.restored} files restored, {outcome.deleted} deleted{kept}"
+    return f"Back to before that was said: {files}."
+
+
+async def _chosen(desk: Desk, said: list[Turn], number: str) -> Turn | None:
+    """The turn that is to be taken back, with all that followed it."""
+    if number:
+        found = [turn for turn in said if str(turn.number) == number]
+        if not found:
+            raise Fault(f"There is no turn {number}", why=f"{len(said)} turns stand")
+        return found[0]
+    last = said[::-1][:SHOWN]
+    picked = await desk.pick(
+        "Go back to before which of these?",
+        [(" ".join(turn.text.split())[:200], "") for turn in last],
+    )
+    return None if picked is None else last[picked]
+
+
+async def _clear(desk: Desk, _: str) -> str:
+    desk.turn_to(replace(desk.options, resume="", latest=False, fork=False, session_id=""))
+    return ""
+
+
+async def _theme(desk: Desk, name: str) -> str:
+    desk.dress(name)
+    return ""
+
+
+async def _quit(desk: Desk, _: str) -> str:
+    desk.turn_to(None)
+    return ""
+
+
+COMMANDS = {
+    "model": Command("/model [NAME]", "go on with another model", _model),
+    "mode": Command("/mode [NAME]", "what may run unasked", _mode, lambda desk: MODES),
+    "todos": Command("/todos", "what is to be done", _todos),
+    "rewind": Command("/rewind [TURN]", "take files and conversation back", _rewind),
+    "clear": Command("/clear", "begin another conversation", _clear),
+    "theme": Command(
+        "/theme NAME", "other colours", _theme, lambda desk: ("auto", "dark", "light", "none")
+    ),
+    "help": Command("/help", "this list", _help),
+    "quit": Command("/quit", "leave", _quit),
+}

@@ -1,0 +1,92 @@
+"""Tool calls, one readable line each, and what they brought in a few more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from travois.app.tui import diffs
+from travois.app.tui.cells import clean, cut, folded
+from travois.app.tui.themes import Theme
+from travois.engine.tool import AnyTool
+from travois.kernel.blocks import Call, words
+from travois.kernel.facts import Result
+from travois.policy.glyphs import visible
+
+ERROR = 4
+"""How many lines of a failure are shown at once."""
+WHOLE = 400
+QUIET = ("TodoWrite",)
+"""Calls that show elsewhere what they did."""
+
+
+def summary(call: Call, tools: Mapping[str, AnyTool]) -> str:
+    """What a call does, on one line; of a command always the command itself."""
+    tool = tools.get(call.name)
+    try:
+        if tool is not None and call.name != "Bash":
+            args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
+            return visible(tool.summary(args))
+        given: object = json.loads(call.args or "{}")
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return visible(f"{call.name} {call.args[:200]}")
+    if isinstance(given, dict) and isinstance(
+        command := cast(dict[str, object], given).get("command"), str
+    ):
+        return visible(f"$ {command.strip()}")
+    return visible(f"{call.name} {call.args[:200]}")
+
+
+def done(
+    call: Call, result: Result, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
+) -> list[str]:
+    """A call that has ended: one line, the change if it made one, the failure if it was one."""
+    if call.name in QUIET and not result.error:
+        return []
+    change = diffs.patch(result.detail) if result.detail else None
+    mark = theme.mark("✗", "bad") if result.error else theme.mark("✓", "good")
+    told = diffs.tally(change, theme) if change else theme.mark(_size(result), "quiet")
+    room = columns - 6 - len(_size(result))
+    first = f"  {mark} {cut(summary(call, tools), room)}  {told}".rstrip()
+    if change and not result.error:
+        return [first, *diffs.lines(change, theme, columns)]
+    if result.error:
+        return [first, *_failure(result, theme, columns)]
+    return [first]
+
+
+def running(
+    call: Call, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
+) -> list[str]:
+    """A call that runs, with the last line of what it said."""
+    first = f"  {theme.mark('●', 'accent')} {cut(summary(call, tools), columns - 5)}"
+    last = clean(progress).rstrip().rpartition("\n")[2]
+    return [first, theme.mark(f"    {cut(last, columns - 5)}", "quiet")] if last else [first]
+
+
+def whole(call: Call, result: Result, *, theme: Theme, columns: int) -> list[str]:
+    """Everything that a call was given and brought, as far as a screen can bear it."""
+    given = [f"    {line}" for line in folded(visible(call.args), columns - 5)]
+    text = clean(words(result.content)).rstrip()
+    brought = [f"    {line}" for line in folded(text, columns - 5)] if text else []
+    rest = len(brought) - WHOLE
+    more = [theme.mark(f"    … {rest} more lines", "quiet")] if rest > 0 else []
+    title = theme.mark(f"  {call.name}", "strong")
+    return ["", title, *(theme.mark(line, "quiet") for line in given), *brought[:WHOLE], *more]
+
+
+def _size(result: Result) -> str:
+    if result.error:
+        return ""
+    count = len(words(result.content).splitlines())
+    return "" if not count else "1 line" if count == 1 else f"{count:,} lines"
+
+
+def _failure(result: Result, theme: Theme, columns: int) -> list[str]:
+    text = clean(words(result.content)).strip()
+    told = [cut(line, columns - 5) for line in text.split("\n") if line.strip()]
+    more = [f"… {len(told) - ERROR} more lines (Ctrl-O)"] if len(told) > ERROR else []
+    return [theme.mark(f"    {line}", "quiet") for line in (*told[:ERROR], *more)]

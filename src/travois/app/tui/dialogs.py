@@ -1,0 +1,101 @@
+"""Questions to the person: may this run, is this the plan, which of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from travois.app.repl import shown
+from travois.app.tui.cells import clean, folded
+from travois.app.tui.menu import Pick
+from travois.app.tui.screen import Screen
+from travois.app.tui.transcript import Transcript
+from travois.engine.person import Answer, Choice, Inquiry, Question
+from travois.policy.glyphs import visible
+
+ONCE, NO = Pick("y", "yes, this once"), Pick("n", "no, and say why")
+OWN = Pick("0", "in your own words")
+WHY = "why not (Enter for no reason): "
+
+
+class Dialogs:
+    """The person before the screen. One question at a time, each after what led to it."""
+
+    def __init__(self, screen: Screen, page: Callable[[], Transcript]) -> None:
+        self._screen = screen
+        self._page = page
+        self._told: dict[str, anyio.Event] = {}
+        self._one = anyio.Lock()
+
+    def told(self, call: str) -> anyio.Event:
+        """Set when all that led to a question about this call is on the screen."""
+        return self._told.setdefault(call, anyio.Event())
+
+    async def decide(self, question: Question) -> Answer:
+        """Show exactly what would run, and ask."""
+        await self.told(question.call).wait()
+        async with self._one:
+            self._show(question)
+            rules = visible(", ".join(question.always))
+            always = (Pick("a", "yes, always", rules),) if question.always else ()
+            picked = await self._screen.pick((ONCE, *always, NO))
+            match picked:
+                case [0]:
+                    return Answer(allow=True, reason="the user said yes", digest=question.digest)
+                case [1] if always:
+                    said = "the user said always"
+                    return Answer(allow=True, reason=said, always=True, digest=question.digest)
+                case _:
+                    why = (await self._screen.ask(WHY) or "").strip() if picked else ""
+                    return Answer(
+                        allow=False, reason=f"the user said no{': ' + why if why else ''}"
+                    )
+
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        """Put choices one after the other."""
+        async with self._one:
+            if inquiry.plan:
+                self._page().markdown(inquiry.plan)
+            answers: list[str] = []
+            for choice in inquiry.choices:
+                answer = await self._answer(choice)
+                if answer is None:
+                    return None
+                answers.append(answer)
+            return tuple(answers)
+
+    async def _answer(self, choice: Choice) -> str | None:
+        theme = self._screen.theme
+        asked = folded(clean(choice.question), self._screen.columns - 5)
+        marked = [f"  {theme.mark(line, 'strong')}" for line in asked]
+        self._screen.show("", f"  {theme.mark('?', 'accent')} {marked[0].lstrip()}", *marked[1:])
+        options = [
+            Pick(str(number), clean(one.label), clean(one.description))
+            for number, one in enumerate(choice.options, 1)
+        ]
+        last = Pick("0", "done") if choice.several else OWN
+        picked = await self._screen.pick((*options, last), several=choice.several)
+        if picked is None:
+            return None
+        if not choice.several and picked == [len(options)]:
+            typed = await self._screen.ask("answer: ")
+            answer = typed.strip() if typed else None
+        else:
+            answer = ", ".join(choice.options[number].label for number in picked)
+        if answer is not None:
+            self._page().note(answer)
+        return answer
+
+    def _show(self, question: Question) -> None:
+        theme = self._screen.theme
+        first, what, *more = shown(question)
+        effects = more[:-1] if question.always else more
+        lines = folded(first, self._screen.columns - 5)
+        self._screen.show(
+            "",
+            f"  {theme.mark('?', 'warn')} {theme.mark(lines[0], 'strong')}",
+            *(f"    {theme.mark(line, 'strong')}" for line in lines[1:]),
+            *(f"    {line}" for line in folded(what.strip(), self._screen.columns - 5)),
+            *(f"    {theme.mark(line.strip(), 'quiet')}" for line in effects),
+        )

@@ -1,0 +1,26 @@
+"""`!command`: the person's own commands, which the model sees too."""
+
+from __future__ import annotations
+
+import os
+
+from travois.engine.agent import Agent
+from travois.engine.ports import Command
+from travois.kernel.blocks import Text
+from travois.kernel.facts import User
+from travois.tools.output import readable
+
+LONGEST = 600.0
+SHELL = "/bin/sh"
+
+
+async def run(agent: Agent, line: str) -> tuple[str, User]:
+    """Run a command where the session stands: what it said, and what the model is to know of it."""
+    cwd = agent.session.state.get("cwd", agent.world.root)
+    shell = os.environ.get("SHELL") or SHELL
+    done = await agent.world.processes.run(Command((shell, "-c", line), cwd), timeout=LONGEST)
+    text = readable(done.output).text.rstrip()
+    ending = f"exit {done.status}" if done.status else ""
+    told = "\n".join(part for part in (text, ending) if part)
+    said = f"The user ran this command themselves:\n$ {line}\n{told}"
+    return told, User((Text(said),), origin="note")

@@ -1,0 +1,34 @@
+"""How a session stands, for the last line of the screen."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from travois.app.sdk import Session
+from travois.app.tui.footer import Standing
+from travois.engine.room import threshold
+from travois.kernel.tokens import context_tokens
+
+if TYPE_CHECKING:
+    from travois.engine.agent import Agent
+
+
+def standing(session: Session) -> Standing:
+    """Everything that the footer tells."""
+    agent, model = session.crew.agent, session.crew.model
+    limit = threshold(model, agent.layers)
+    return Standing(
+        model=model.name,
+        mode=agent.guard.mode,
+        branch=agent.around().branch if agent.around else "",
+        used=round(100 * context_tokens(agent.session.view) / limit),
+        warm=agent.session.cache.left(time.time()),
+        tasks=tasks(agent),
+    )
+
+
+def tasks(agent: Agent) -> int:
+    """How many agents and programs go on in the background."""
+    programs = sum(job.status is None for job in agent.world.processes.jobs().values())
+    return programs + len(agent.session.running)

@@ -1,0 +1,225 @@
+"""The conversation on the screen: take what is typed, run turns, show what happens."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import aclosing
+from time import monotonic
+
+import anyio
+
+from travois.app import trusting
+from travois.app.compose import prepare
+from travois.app.options import Options
+from travois.app.repl import PERMISSION
+from travois.app.sdk import Session
+from travois.app.slash.command import obey
+from travois.app.tui import keys, shell, start
+from travois.app.tui.desk import Desk
+from travois.app.tui.transcript import FRAME
+from travois.engine.hooks import notify
+from travois.engine.warmth import keep_warm
+from travois.kernel.blocks import Shown
+from travois.kernel.facts import Asked, Assistant, Ended, Entry, Result, User
+from travois.kernel.faults import Fault
+from travois.store.settings import Tui
+
+SLOW = 0.3
+"""How often, in seconds, the line that says that it works moves while nothing else does."""
+AGING = 15.0
+"""How often the footer is told again while the provider's memory runs out."""
+REPLAYED = 40
+"""How many entries of a session that goes on are shown again."""
+CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+def talk(first: str, options: Options, taste: Tui) -> int:
+    """Talk on the screen until the user leaves; returns the exit code."""
+    keys.teach()
+    start.unpaint()
+    return anyio.run(_talk, first, options, taste)
+
+
+async def _talk(first: str, options: Options, taste: Tui) -> int:
+    place, loaded = prepare(options)
+    history = str(place.home.path / "history" / place.project.key)
+    talking = Talking(Desk(options, taste, history=history))
+    async with anyio.create_task_group() as group:
+        group.start_soon(talking.watch_signals)
+        group.start_soon(talking.be_there)
+        try:
+            await trusting.ask(place.home, loaded, talking.desk)
+            await talking.converse(options, first)
+        finally:
+            talking.desk.screen.close()
+            group.cancel_scope.cancel()
+    for line in talking.parting:
+        print(line)  # noqa: T201 - the screen is gone
+    return talking.code
+
+
+class Talking:
+    """All that goes on at the desk until it is left."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.code = 0
+        self.parting: list[str] = []
+        self._notes: list[User] = []
+        """What the model is to know with the next prompt."""
+        self._stopped = False
+        """Whether the last turn was stopped."""
+
+    async def be_there(self) -> None:
+        """Keep the screen; a terminal that is gone is left."""
+        board = keys.Keyboard(self.desk.screen, self.desk, self.desk.pastes)
+        try:
+            await self.desk.screen.run(board.bindings())
+        except EOFError:
+            self.desk.press("leave")
+
+    async def watch_signals(self) -> None:
+        """Leave in good order when told to; a second signal kills."""
+        with anyio.open_signal_receiver(*CODES) as signals:
+            async for number in signals:
+                self.code = CODES[number]
+                self.desk.press("leave")
+                return
+
+    async def converse(self, options: Options, first: str) -> None:
+        """One conversation after another."""
+        chosen: Options | None = options
+        while chosen is not None and not self.code:
+            await self._conversation(chosen, first)
+            chosen, first = self.desk.next, ""
+
+    async def _conversation(self, options: Options, first: str) -> None:
+        desk = self.desk
+        async with Session(options, person=desk.dialogs) as session:
+            desk.seat(session)
+            self._greet(session)
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch, session)
+                group.start_soon(self._tick)
+                group.start_soon(self._age)
+                await self._take_up(first)
+                group.cancel_scope.cancel()
+            session.leaving = "typed"
+            self.parting = [f"  Resume with: travois --resume {session.id}"]
+        self.parting += [f"  · {notice}" for notice in session.parting]
+
+    def _greet(self, session: Session) -> None:
+        for notice in session.crew.notices:
+            self.desk.page.note(notice)
+        told = (User, Assistant, Result)
+        entries = [
+            one for one in session.crew.agent.session.history() if isinstance(one.fact, told)
+        ]
+        for entry in entries[-REPLAYED:]:
+            self.desk.page.tell(entry)
+
+    # --- what happens beside ---------------------------------------------------------------------
+
+    async def _watch(self, session: Session) -> None:
+        agent, desk = session.crew.agent, self.desk
+        with agent.session.watch() as events:
+            async for event in events:
+                desk.page.tell(event)
+                if not isinstance(event, Entry):
+                    continue
+                desk.look()
+                if isinstance(event.fact, Ended):
+                    self._stopped = event.fact.why == "aborted"
+                if isinstance(event.fact, Asked):
+                    desk.dialogs.told(event.fact.call).set()
+                    await notify(agent, "permission_prompt", PERMISSION)
+
+    async def _tick(self) -> None:
+        """Bring what was written to the screen, and show that time goes by."""
+        moved, page = 0.0, self.desk.page
+        while True:
+            await page.working.wait()
+            await anyio.sleep(FRAME)
+            if page.advance():
+                moved = monotonic()
+            elif monotonic() - moved >= SLOW:
+                moved = monotonic()
+                self.desk.screen.refresh()
+
+    async def _age(self) -> None:
+        """Tell how long the provider still remembers, as long as it does."""
+        agent = self.desk.session.crew.agent
+        while True:
+            await self.desk.page.resting.wait()
+            left = agent.session.cache.left(agent.clock())
+            await (
+                anyio.sleep(min(left, AGING) + 0.5) if left > 0 else self.desk.page.working.wait()
+            )
+            self.desk.look()
+
+    # --- what is typed ---------------------------------------------------------------------------
+
+    async def _take_up(self, first: str) -> None:
+        text: str | None = first
+        while not self.desk.over:
+            if text is None or text:
+                await self._do(text or "")
+            text = await self._next()
+
+    async def _do(self, text: str) -> None:
+        desk, page = self.desk, self.desk.page
+        if text.startswith("!") and text[1:].strip():
+            told, note = await shell.run(desk.session.crew.agent, text[1:].strip())
+            self._notes.append(note)
+            page.paragraph(f"$ {text[1:].strip()}\n{told}")
+            return
+        answer = await obey(desk, text) if text else None
+        if answer is None:
+            await self._turn(text)
+        elif answer:
+            page.paragraph(answer)
+        desk.look()
+
+    async def _turn(self, text: str) -> None:
+        desk, said = self.desk, tuple[Shown, ...]()
+        session, self._stopped = desk.session, False
+        session.crew.agent.inbox.extend(self._notes)
+        self._notes.clear()
+        desk.begin()
+        try:
+            said = desk.said(text) if text else ()
+            async with aclosing(session.run(said)) as events:
+                async for _ in events:
+                    pass
+        except Fault as fault:
+            desk.page.note(str(fault), tone="warn")
+        finally:
+            desk.end(stopped=self._stopped)
+
+    async def _next(self) -> str | None:
+        """What they type; None when mail came or an agent in the background has ended."""
+        desk, crew = self.desk, self.desk.session.crew
+        if any(one.origin == "human" for one in crew.agent.inbox):
+            return None
+        if not desk.waiting and not desk.over:
+            desk.stirred = anyio.Event()
+            async with anyio.create_task_group() as group:
+                group.start_soon(keep_warm, crew.agent)
+                group.start_soon(self._wake, group.cancel_scope)
+                group.start_soon(self._heed, group.cancel_scope)
+                await desk.stirred.wait()
+                group.cancel_scope.cancel()
+        if desk.waiting:
+            return desk.waiting.popleft()
+        called = crew.office is not None and crew.office.called
+        return None if crew.agent.inbox or called else ""
+
+    async def _wake(self, scope: anyio.CancelScope) -> None:
+        office = self.desk.session.crew.office
+        if office is not None:
+            await office.rung()
+            scope.cancel()
+
+    async def _heed(self, scope: anyio.CancelScope) -> None:
+        if await self.desk.session.news():
+            scope.cancel()
