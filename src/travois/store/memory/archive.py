@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from travois.context.memory.index import INDEX, PINNED
 from travois.context.memory.memory import Change, Drop, Memory, Put, Scope
 from travois.context.memory.text import LONGEST_NAME, NAME, changes, parse, render, tidy
-from travois.engine.memories import Applied
+from travois.engine.memories import MOVED, Applied
 from travois.kernel.faults import Fault
 from travois.policy import secrets
 from travois.store.memory.folder import LINK, Folder
@@ -42,8 +42,19 @@ class Archive:
             folder.read()
         return tuple(one for folder in self.folders.values() for one in folder.memories())
 
-    def make(self, wanted: Sequence[Change], *, why: str, session: str = "", by: By) -> Applied:
-        """Make changes in one step; those that are unfit are left out and told."""
+    def make(
+        self,
+        wanted: Sequence[Change],
+        *,
+        why: str,
+        session: str = "",
+        by: By,
+        based: Sequence[Memory] | None = None,
+    ) -> Applied:
+        """Make changes in one step; those that are unfit are left out and told.
+
+        Changes that are `based` on memories as they were are made all together or not at all.
+        """
         with self.past.locked():
             self.take_in()
             writes, refused = dict[tuple[str, str], Write](), list[str]()
@@ -52,10 +63,16 @@ class Archive:
                     self._plan(change, writes, by=by)
                 except (Unfit, OSError) as error:
                     refused.append(f"{_named(change)}: {error}")
-            if not writes:
+            refused += [f"{one.name}: {MOVED}" for one in based or () if not self._holds(one)]
+            if not writes or (based is not None and refused):
                 return Applied("", "", tuple(refused))
             made = self.past.commit(tuple(writes.values()), why=why, session=session)
         return Applied(made.id, self.diff(made), tuple(refused))
+
+    def _holds(self, memory: Memory) -> bool:
+        """Whether a memory is as it was, as far as was just read."""
+        folder = self.folders.get(memory.scope)
+        return folder is not None and memory in folder.memories()
 
     def take_in(self) -> Transaction | None:
         """Make known what people and other programs did to the files since."""

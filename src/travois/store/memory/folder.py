@@ -22,6 +22,7 @@ LINK = "it is a link, and links are not followed here"
 SHELVED = ".kept"
 """How a file is called that lay where a page of the index belongs."""
 LARGEST_PAGE = 1 << 20
+LONGEST_LINE = 4000
 PAGE = re.compile(rf"{TOPICS}/[^.].*\.md")
 DRAFT = re.compile(r"\..+\.\d+-[0-9a-f]{8}")
 
@@ -111,6 +112,28 @@ class Folder:
         if page not in there and os.path.lexists(path):
             path.rename(path.with_name(f"{path.name}.{os.urandom(4).hex()}{SHELVED}"))
 
+    def flaws(self) -> Iterator[Flaw]:
+        """What is not as it should be; the folder is as it was last read."""
+        for file, seen in self.seen.items():
+            yield from seen.flaws
+            if seen.memory and any(
+                len(line) > LONGEST_LINE for line in seen.memory.body.split("\n")
+            ):
+                where = str(self.path / file)
+                yield Flaw(f"a line has more than {LONGEST_LINE:,} characters", where, "Break it.")
+        for place in (self.path, self.path / PINNED, self.path / TOPICS):
+            if place != self.path and place.is_symlink():
+                yield Flaw(f"it is not used: {LINK}", str(place), "Make it a plain folder.")
+            elif place.exists() and not os.access(place, os.W_OK | os.X_OK):
+                yield Flaw("it cannot be written to", str(place), "Make it writable.")
+            for entry in _entries(place):
+                if entry.name.endswith(SHELVED):
+                    fix = "Take out of it what you need, and delete it."
+                    yield Flaw("it lay where the index belongs", entry.path, fix)
+        if self._pages() != self.pages():
+            fix = "`travois memory doctor --fix` writes it again."
+            yield Flaw("the index does not tell what is there", str(self.path / INDEX), fix)
+
     def sweep(self) -> None:
         """Remove what writers that were killed left behind."""
         for folder in (self.path, self.path / PINNED, self.path / TOPICS):
@@ -124,7 +147,7 @@ class Folder:
         topics = (f"{TOPICS}/{entry.name}" for entry in _entries(self.path / TOPICS))
         for page in (INDEX, *filter(PAGE.fullmatch, topics)):
             with suppress(OSError, UnicodeDecodeError):
-                data = plain_bytes(str(self.path / page), opener=_unlinked)
+                data = plain_bytes(str(self.path / page), opener=unlinked)
                 if len(data) <= LARGEST_PAGE:
                     found[page] = data.decode("utf-8-sig")
         return found
@@ -141,7 +164,7 @@ class Folder:
         path = self.path / file
         try:
             path.name.encode()
-            data = plain_bytes(str(path), opener=_unlinked)
+            data = plain_bytes(str(path), opener=unlinked)
         except (OSError, UnicodeEncodeError) as error:
             why = "its name is not text" if isinstance(error, ValueError) else _reason(error, path)
             flaw = Flaw(f"a memory is not read: {why}", str(path), "Mend it, or move it away.")
@@ -166,5 +189,6 @@ def _reason(error: OSError, path: Path) -> str:
     return LINK if path.is_symlink() else error.strerror or str(error)
 
 
-def _unlinked(path: str, flags: int) -> int:
+def unlinked(path: str, flags: int) -> int:
+    """A descriptor of a file that is no link."""
     return os.open(path, flags | os.O_NOFOLLOW)

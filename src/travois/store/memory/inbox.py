@@ -1,4 +1,4 @@
-"""Changes that wait for a person's word: one file each, in the folder that they are about."""
+"""Changes that wait for a person's word: one file each, beside the memories."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from travois.context.memory.memory import Change, Drop, Proposal, Put, Scope
 from travois.kernel.faults import Fault
 from travois.store.instructions import plain_bytes
 from travois.store.memory.archive import Archive
+from travois.store.memory.folder import Folder
 
 WAITING, REJECTED = "inbox", "rejected"
 
@@ -28,8 +29,11 @@ class Inbox:
         ids: list[str] = []
         with self._archive.past.locked():
             for change in changes:
-                id, folder = _id(change), self._archive.folders.get(_scope(change))
-                if folder is None or (folder.path / REJECTED / f"{id}.json").exists():
+                id, folder = _id(change), self._folder(change)
+                if (
+                    _scope(change) not in self._archive.folders
+                    or (folder.path / REJECTED / f"{id}.json").exists()
+                ):
                     continue
                 ids.append(id)
                 if not (folder.path / WAITING / f"{id}.json").exists():
@@ -53,14 +57,18 @@ class Inbox:
     def close(self, proposal: Proposal, *, word: Literal["accepted", "rejected"]) -> None:
         """Take a proposal out; one that was rejected stays known, so that it does not come back."""
         with self._archive.past.locked():
-            folder = self._archive.folders[_scope(proposal.change)]
+            folder = self._folder(proposal.change)
             if word == "rejected":
                 folder.write(f"{REJECTED}/{proposal.id}.json", msgspec.json.encode(proposal))
             folder.write(f"{WAITING}/{proposal.id}.json", None)
 
+    def _folder(self, change: Change) -> Folder:
+        """Where it waits: what is for the team does so outside of the repository."""
+        return self._archive.folders["user" if _scope(change) == "user" else "project"]
+
     def _papers(self) -> Iterator[Path]:
-        for folder in self._archive.folders.values():
-            place = folder.path / WAITING
+        for scope in ("project", "user"):
+            place = self._archive.folders[scope].path / WAITING
             if place.is_dir() and not place.is_symlink():
                 yield from place.glob("[!.]*.json")
 

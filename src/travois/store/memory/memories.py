@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,17 +23,20 @@ from travois.context.memory.memory import (
     Put,
     Scope,
 )
-from travois.context.memory.text import tidy
+from travois.context.memory.text import slug, tidy
 from travois.context.memory.wording import names
 from travois.engine.memories import Applied
 from travois.kernel.faults import Fault
+from travois.store import disk, trust
 from travois.store.home import Home
 from travois.store.instructions import plain_bytes
+from travois.store.memory import foreign, usage
 from travois.store.memory.archive import Archive
 from travois.store.memory.finding import Finder
-from travois.store.memory.folder import Folder
+from travois.store.memory.folder import Flaw, Folder
 from travois.store.memory.history import History, Transaction
 from travois.store.memory.inbox import Inbox
+from travois.store.memory.usage import Stats
 from travois.store.project import Project
 
 if TYPE_CHECKING:
@@ -78,7 +82,9 @@ class FolderMemories:
         self._archive = archive
         self._consent = consent
         self._root = root
-        self._finder = Finder(index)
+        keys = " ".join(folder.key for folder in archive.folders.values())
+        self._finder = Finder(index, collection=f"memories {keys}")
+        self._usage = archive.past.root / ".history" / "usage.json"
         self._inbox = Inbox(archive)
 
     def all(self) -> tuple[Memory, ...]:
@@ -115,11 +121,22 @@ class FolderMemories:
         """Where the memories of each scope lie."""
         return {scope: folder.path for scope, folder in self._archive.folders.items()}
 
-    def apply(self, changes: Sequence[Change], *, why: str, session: str = "") -> Applied:
-        """Make changes in one step, on record; pinned memories and secrets are refused."""
+    def apply(
+        self,
+        changes: Sequence[Change],
+        *,
+        why: str,
+        session: str = "",
+        based: Sequence[Memory] | None = None,
+    ) -> Applied:
+        """Make changes in one step, on record; pinned memories and secrets are refused.
+
+        Changes that are `based` on memories are made only if these are still the same, and then
+        all of them or none.
+        """
         off = [change for change in changes if self.consent(_scope(change)) == "off"]
         rest = [change for change in changes if change not in off]
-        done = self._archive.make(rest, why=why, session=session, by="agent")
+        done = self._archive.make(rest, why=why, session=session, by="agent", based=based)
         barred = tuple(f"memory is off for {_scope(change)}" for change in off)
         return replace(done, refused=(*barred, *done.refused))
 
@@ -204,11 +221,80 @@ class FolderMemories:
         data = self._bytes(path)
         return "" if data is None else sha256(data).hexdigest()
 
+    def flaws(self) -> list[Flaw]:
+        """What is not as it should be with the files: where, and what to do."""
+        self.all()
+        return [flaw for folder in self._archive.folders.values() for flaw in folder.flaws()]
+
+    def used(self, names: Iterable[str]) -> None:
+        """Count that these were recalled; nothing depends on it."""
+        wanted = frozenset(names)
+        found = [one for one in self.all() if one.name in wanted]
+        with suppress(Fault), self._archive.past.locked():
+            usage.count(self._usage, found, now=self._archive.past.clock())
+
+    def stats(self) -> Stats:
+        """What there is, counted, and what of it was ever recalled."""
+        return usage.stats(self.all(), usage.read(self._usage))
+
+    def import_from(
+        self, source: str, *, scope: Scope | None = None, environ: Mapping[str, str] = os.environ
+    ) -> Applied:
+        """Read in the memories of `claude` or `codex`, or those in a folder or file."""
+        place = self._place(source, environ)
+        if place is None or not place.exists():
+            fix = "Name another folder, or an agent: claude, codex."
+            raise Fault(f"There are no memories of {source}", why=f"{place} is not there", fix=fix)
+        scope = scope or ("user" if source == "codex" else "project")
+        known = {one.name: one for one in self.all() if one.scope == scope}
+        try:
+            found = [_apart(one, known, source) for one in foreign.memories(place, scope=scope)]
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise Fault(f"The memories in {place} cannot be read", why=why) from error
+        return self._archive.make(
+            [Put(one) for one in found], why=f"read in from {source}", by="agent"
+        )
+
+    def _place(self, source: str, environ: Mapping[str, str]) -> Path | None:
+        match source:
+            case "claude":
+                return foreign.claude(environ, trust.root(self._root))
+            case "codex":
+                return foreign.codex(environ)
+            case _:
+                return Path(source).expanduser().absolute()
+
     def _own(self, change: Change, *, why: str) -> Applied:
         done = self._archive.make((change,), why=why, by="person")
         if done.refused:
             raise Fault("The memory was not changed", why="; ".join(done.refused))
         return done
+
+
+def share(home: Home, project: Project) -> Path:
+    """Make the folder of the team's memories in a repository, and let it count for the user."""
+    folder = Path(os.path.realpath(project.root), ".travois", "memory")
+    link = home.path / "memory" / "projects" / project.key / "team"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.path.realpath(folder) != str(folder):
+            raise Fault(f"{folder} cannot be shared", why="a link leads out of the repository")
+        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if link.is_symlink():
+            link.unlink()
+        link.symlink_to(folder)
+    except OSError as error:
+        raise disk.fault("Memory cannot be shared", error, path=folder) from error
+    return folder
+
+
+def _apart(memory: Memory, known: Mapping[str, Memory], source: str) -> Memory:
+    """Under a name of its own if another memory has that one."""
+    there = known.get(memory.name)
+    if there is None or there.body == memory.body:
+        return memory
+    return replace(memory, name=slug(f"{memory.name[:40]} {Path(source).name[-19:]}"))
 
 
 def _scope(change: Change) -> Scope:

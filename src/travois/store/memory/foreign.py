@@ -1,0 +1,97 @@
+"""Memories that other agents keep: where they lie, and what of them can be read in."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from travois.context.memory.index import INDEX, prose
+from travois.context.memory.memory import Evidence, Memory, Scope, Type
+from travois.context.memory.text import parse, slug
+from travois.store.instructions import plain_text
+from travois.store.memory.folder import unlinked
+
+MANY = 2_000
+"""How many files of a folder are read in."""
+LONGEST = 12_000
+"""How many characters of one piece of a long file make a memory."""
+HEADING = re.compile(r"^#{1,2}[ \t]+(\S.*)$", re.MULTILINE)
+CODEX = ("memory_summary.md", INDEX)
+"""The files of that agent that hold more than the raw material for them."""
+
+
+def claude(environ: Mapping[str, str], root: str) -> Path | None:
+    """Where Claude Code keeps its memories of the project with this main checkout."""
+    base = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(environ.get("HOME", ""), ".claude")
+    name = re.sub(r"[^A-Za-z0-9]", "-", root)
+    found = sorted(Path(base, "projects").glob(f"{name[:200]}*/memory"))
+    exact = [path for path in found if path.parent.name == name or len(name) > 200]
+    return exact[0] if exact else None
+
+
+def codex(environ: Mapping[str, str]) -> Path:
+    """Where Codex keeps its memories of everything."""
+    base = environ.get("CODEX_HOME") or os.path.join(environ.get("HOME", ""), ".codex")
+    return Path(base, "memories")
+
+
+def memories(place: Path, *, scope: Scope) -> Iterator[Memory]:
+    """What lies in a folder of another agent, or in one file. Raises OSError."""
+    if place.is_file():
+        yield from _sections(place, scope=scope)
+    elif any((place / name).is_file() for name in (CODEX[0], "raw_memories.md")):
+        for path in (place / name for name in CODEX):
+            if path.is_file():
+                yield from _sections(path, scope=scope)
+    else:
+        yield from _files(place, scope=scope)
+
+
+def _files(place: Path, *, scope: Scope) -> Iterator[Memory]:
+    """One memory a file; what stands in the index besides its lines is one more."""
+    for path in sorted(place.glob("[!.]*.md"))[:MANY]:
+        if path.name == INDEX:
+            own = "\n".join(prose({INDEX: plain_text(str(path), opener=unlinked)}))
+            if HEADING.sub("", own).strip():
+                yield from _parts(path, own, scope=scope)
+        elif name := slug(path.stem):
+            page = parse(name, plain_text(str(path), opener=unlinked), scope=scope)
+            yield _from(path, page.memory)
+
+
+def _sections(path: Path, *, scope: Scope) -> Iterator[Memory]:
+    yield from _parts(path, plain_text(str(path), opener=unlinked), scope=scope)
+
+
+def _parts(path: Path, text: str, *, scope: Scope) -> Iterator[Memory]:
+    """A long text as memories: one for each heading, several where too much stands below it."""
+    starts = [0, *(found.start() for found in HEADING.finditer(text)), len(text)]
+    for start, end in pairwise(starts):
+        body = text[start:end].strip()
+        found = HEADING.match(body)
+        title = found[1] if found else path.stem.lower()
+        if not (body[found.end() :] if found else body).strip():
+            continue
+        for number, at in enumerate(range(0, len(body), LONGEST), 1):
+            name = slug(f"{path.parent.parent.name.strip('.')} {title}")
+            name = name[:54].rstrip("-") + (f"-{number}" if number > 1 else "")
+            part = Memory(name, title, _type(title), body[at : at + LONGEST], scope=scope)
+            yield _from(path, part)
+
+
+def _type(title: str) -> Type:
+    words = title.casefold()
+    if "preference" in words or "feedback" in words:
+        return "feedback"
+    return "user" if "profile" in words or "user" in words else "reference"
+
+
+def _from(path: Path, memory: Memory) -> Memory:
+    """With where it comes from; an agent wrote it, whoever it quotes."""
+    words = Evidence(str(path), 0, "model", memory.description, memory.modified)
+    return replace(memory, author="model", evidence=(words,), anchors=())
