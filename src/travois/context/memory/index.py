@@ -30,7 +30,7 @@ def prose(pages: Mapping[str, str]) -> tuple[str, ...]:
     """The lines that people wrote into an index, which are not ours to drop."""
     found: list[str] = []
     for page in sorted(pages, key=lambda page: (page != INDEX, page)):
-        lines = [line.rstrip() for line in pages[page].splitlines()]
+        lines = [line.rstrip() for line in pages[page].split("\n")]
         kept = [line for line in lines if not LINK.fullmatch(line)]
         while kept and not kept[-1]:
             kept.pop()
@@ -100,7 +100,7 @@ def _ends(group: Sequence[Memory]) -> bool:
 
 def _aside(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str]:
     """What people wrote, on pages of its own."""
-    lines = [part for line in kept for part in (re.findall(".{1,6000}", line) or ("",))]
+    lines = [part.rstrip() for line in kept for part in re.findall(".{1,6000}", line) or [""]]
     page: list[str] = []
     for line in (*lines, None):
         if line is None or not _fits([*page, line]):
