@@ -11,9 +11,13 @@ from travois.version import __version__
 
 COMMANDS = {
     "sessions": "list, show, export, rename, measure and prune sessions",
+    "search": "find a session by what was said in it, also of other agents",
+    "memory": "what is remembered, why, and how to change it",
+    "dream": "put memories in order between sessions",
     "audit": "prove from its log what a session sent",
     "context": "what is in the window, what was set aside, and how to get it back",
     "cost": "what a session cost, and what its cache missed and why",
+    "inspect": "look inside a session in the browser",
     "compact": "set the older part of a conversation aside",
     "rewind": "take files and conversation back to an earlier turn",
     "agents": "watch the agents of a session; the kinds there are",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from travois.app.slash import talking, window
+from travois.app.slash import memory, talking, window
 
-COMMANDS = {**window.COMMANDS, **talking.COMMANDS}
+COMMANDS = {**window.COMMANDS, **memory.COMMANDS, **talking.COMMANDS}

@@ -12,6 +12,8 @@ from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.kernel.faults import Fault
 
+NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
+"""A line that is to be remembered, and is no prompt; `#12` is one."""
 WORD = re.compile(r"/([a-z][a-z0-9:_-]*)(?:\s+(.*))?", re.DOTALL)
 
 
@@ -63,7 +65,8 @@ class Command(msgspec.Struct, frozen=True):
 
 async def obey(desk: Desk, line: str) -> str | None:
     """Do what a line says and give the answer; none if it is a prompt."""
-    found = WORD.fullmatch(line.strip())
+    note = NOTE.fullmatch(line.strip())
+    found = WORD.fullmatch(f"/memory add {note[1]}" if note else line.strip())
     if found is None:
         return None
     known = desk.commands.get(found[1])

@@ -1,0 +1,158 @@
+"""The memories that count in a folder, opened as its settings say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from travois.app.opening import Place
+from travois.context.memory.memory import Anchor, Change, Consent, Memory, Scope
+from travois.engine.agent import Agent, Small
+from travois.engine.memories import Applied
+from travois.engine.ports import Model
+from travois.engine.room import model
+from travois.host import catalog
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
+from travois.store.home import Home
+from travois.store.project import Project
+from travois.store.settings import Loaded, Remembering
+
+if TYPE_CHECKING:
+    from travois.store.memory.memories import FolderMemories
+    from travois.store.search.index import Index
+
+SMALL = {"anthropic": "anthropic/claude-haiku-5-5"}
+"""A cheap model of a provider that can choose among a few lines."""
+
+
+def open_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
+    """Memories for a person to look at: found by their words, with no model to wait for."""
+    return _open(home, project, loaded, index=None)
+
+
+def equip(
+    agent: Agent, place: Place, *, loaded: Loaded, serve: Callable[[Card], Model], persist: bool
+) -> None:
+    """Let an agent remember; one that leaves no trace only recalls."""
+    asked = loaded.settings.memory
+    if not asked.enabled:
+        return
+    agent.memories = LazyMemories(place.home, place.project, loaded)
+    agent.extract = asked.extract if persist else "off"
+    agent.recall = asked.recall
+    if asked.choose:
+        agent.small = lambda: small(model(agent), serve)
+
+
+def consents(asked: Remembering) -> dict[Scope, Consent]:
+    """What becomes of a proposal in each scope."""
+    chosen = asked.consent
+    return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
+
+
+def small(served: Card, serve: Callable[[Card], Model]) -> Small | None:
+    """A cheaper model of whoever serves this one; none if none is known or can be reached."""
+    name = SMALL.get(served.provider, "")
+    if not name or name.endswith(served.id):
+        return None
+    try:
+        card = catalog.resolve(name, os.environ)
+        return Small(card, serve(card))
+    except Fault:
+        return None
+
+
+def _open(home: Home, project: Project, loaded: Loaded, *, index: Index | None) -> FolderMemories:
+    from travois.store.memory.memories import open_memories
+
+    asked = loaded.settings.memory
+    return open_memories(
+        home,
+        project,
+        consent=consents(asked),
+        index=index,
+        trusted=loaded.trust == "trusted",
+        directory=asked.directory,
+    )
+
+
+class LazyMemories:
+    """Memories that are opened when there are any, or the first one is to be kept.
+
+    So a session in a folder that nothing is known of loads no database and no model of meaning.
+    """
+
+    def __init__(self, home: Home, project: Project, loaded: Loaded) -> None:
+        self._home, self._project, self._loaded = home, project, loaded
+
+    @cached_property
+    def _opened(self) -> FolderMemories:
+        from travois.host.embedder.minilm import Absent, find
+        from travois.store.search.index import Index
+
+        root = self._home.path / "memory"
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        embedder = find(root / "embedder.json")
+        index = Index(root / "index.db", None if isinstance(embedder, Absent) else embedder)
+        return _open(self._home, self._project, self._loaded, index=index)
+
+    @property
+    def _there(self) -> FolderMemories | None:
+        """What there is; none while there is nothing."""
+        if "_opened" in self.__dict__:
+            return self._opened
+        root = self._home.path / "memory"
+        own = self._loaded.settings.memory.directory or root / "projects" / self._project.key
+        places = (Path(own).expanduser(), root / "user")
+        return self._opened if any(place.is_dir() for place in places) else None
+
+    def all(self) -> tuple[Memory, ...]:
+        """Every memory that can be read."""
+        return there.all() if (there := self._there) else ()
+
+    def consent(self, scope: Scope) -> Consent:
+        """What becomes of a proposal in this scope."""
+        return self._opened.consent(scope)
+
+    def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
+        """Those that have most to do with a text."""
+        return there.search(text, limit=limit) if (there := self._there) else ()
+
+    def apply(
+        self,
+        changes: Sequence[Change],
+        *,
+        why: str,
+        session: str = "",
+        based: Sequence[Memory] | None = None,
+    ) -> Applied:
+        """Make changes in one step, on record."""
+        return self._opened.apply(changes, why=why, session=session, based=based)
+
+    def propose(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
+        """Lay changes in the inbox."""
+        return self._opened.propose(changes, why=why)
+
+    def index(self) -> str:
+        """The index that opens a session."""
+        return there.index() if (there := self._there) else ""
+
+    def stale(self, memory: Memory) -> tuple[str, ...]:
+        """The files that it speaks of and that are no longer as they were."""
+        return self._opened.stale(memory)
+
+    def anchor(self, path: str) -> Anchor | None:
+        """A file as it is at the moment."""
+        return self._opened.anchor(path)
+
+    def reverify(self, memory: Memory) -> Memory | None:
+        """Renew a memory whose files changed if all that it names still stands in them."""
+        return self._opened.reverify(memory)
+
+    def used(self, names: Iterable[str]) -> None:
+        """Count that these were recalled."""
+        self._opened.used(names)
