@@ -12,7 +12,7 @@ from random import random
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import crew, fencing, hooking, posting, rights
+from travois.app import crew, fencing, hooking, posting, remembering, rights
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
 from travois.app.posting import Office
@@ -155,6 +155,7 @@ async def gather(
         )
         kept = stack.pop_all()
         serve = _serving(given, loaded, kept, session=session)
+        remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
         crew.Yard(place, opened.log.folder, kinds, serve).enlist(agent)
         return Crew(opened.id, agent, key_source, notices, kept, serve, office)
 
@@ -316,6 +317,7 @@ def _unpriced(asked: Settings, card: Card) -> tuple[str, ...]:
 def _tools(loaded: Loaded) -> dict[str, AnyTool]:
     """All tools but those that are denied by name: what can never run need not be told."""
     denied = set(loaded.settings.permissions.deny)
+    denied |= set() if loaded.settings.memory.enabled else {"Remember"}
     return {tool.name: tool for tool in TOOLS if tool.name not in denied}
 
 

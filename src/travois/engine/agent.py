@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import time
-from typing import Protocol
+from typing import Literal, Protocol
 
 import anyio
 import msgspec
@@ -14,6 +14,7 @@ from travois.context.layers import Layers
 from travois.context.sources import Surroundings
 from travois.engine.heard import Hooks
 from travois.engine.mail import Courier
+from travois.engine.memories import Memories
 from travois.engine.ports import (
     Agents,
     Blobs,
@@ -29,6 +30,7 @@ from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import User
+from travois.kernel.models import Model as Card
 from travois.kernel.purse import Purse
 from travois.kernel.view import View
 from travois.policy.bounds import Bounds
@@ -69,6 +71,13 @@ class Encoder(Protocol):
         ...
 
 
+class Small(msgspec.Struct, frozen=True):
+    """A cheaper model for small questions beside the conversation."""
+
+    card: Card
+    model: Model
+
+
 class Birth(msgspec.Struct, frozen=True):
     """How an agent came to be that another one started."""
 
@@ -102,6 +111,16 @@ class Agent(msgspec.Struct):
     """Where the session stands at the moment; none if the model need not know."""
     library: Library | None = None
     """Where instruction files are read; none if there are none."""
+    memories: Memories | None = None
+    """What is remembered from earlier sessions; none if nothing is."""
+    gathering: anyio.Event | None = None
+    """Set once what was said is looked through for what is worth keeping; none before that."""
+    extract: Literal["model", "rules", "off"] = "model"
+    """Who finds what is worth keeping."""
+    recall: bool = True
+    """Whether memories are shown with the prompts that they fit."""
+    small: Callable[[], Small | None] = lambda: None
+    """A cheaper model, if one is known."""
     baseline: Callable[[], tuple[Text, ...]] = tuple
     """What the model is told again after a compaction, as it stands then: rules, surroundings."""
     background: Callable[[Callable[[], Awaitable[None]]], None] | None = None

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from travois.context.instructions import Instruction, Kind, Reason, render, room, untold
+from travois.context.memory.shown import opening
 from travois.context.sources import baseline, updated
 from travois.engine import hooks
 from travois.engine.agent import Agent
 from travois.engine.consent import Ready
 from travois.engine.occasions import InstructionsLoaded
 from travois.engine.ports import Warned
+from travois.engine.recollect import remembered
 from travois.engine.room import model
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Changed, User
@@ -33,9 +35,16 @@ async def brief(agent: Agent) -> None:
         return
     if agent.around is not None and (note := updated(agent.around(), view.items)):
         agent.session.append(note)
+    await _instruct(agent)
+    if index := await remembered(agent):
+        agent.session.append(User((Text(index),), origin="note"))
+
+
+async def _instruct(agent: Agent) -> None:
+    """Tell what instruction files say that the model was not told."""
     if agent.library is None:
         return
-    found = agent.library.standing(nested(agent))
+    view, found = agent.session.view, agent.library.standing(nested(agent))
     fresh = untold(found.files, view.items)
     for notice in found.notices if fresh or view.replied < 0 else ():
         agent.session.emit(Warned(notice))
@@ -66,6 +75,8 @@ def again(agent: Agent) -> tuple[Text, ...]:
     if agent.library is not None:
         files = agent.library.standing(nested(agent)).files
         blocks.append(render(files, budget=room(model(agent).window)).text)
+    if agent.memories is not None and agent.birth is None and agent.recall:
+        blocks.append(opening(agent.memories.index(), ()))
     return tuple(Text(agent.session.secrets.redacted(text)) for text in blocks if text)
 
 

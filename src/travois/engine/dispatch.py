@@ -14,6 +14,7 @@ from travois.engine import doom, gate, hooks
 from travois.engine.agent import Agent, World
 from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use
+from travois.engine.extract import Recorder
 from travois.engine.ground import resolved, understood
 from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
@@ -295,6 +296,7 @@ class CallEnv:
         self.blobs = world.blobs
         self.agents = agent.agents
         self.outbox = AgentOutbox(agent)
+        self.memory = Recorder(agent) if agent.memories is not None else None
         self.kept = world.kept
 
     @property

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from travois.engine.agent import Agent
+from travois.engine.room import model
 from travois.engine.spending import Exhausted, paid
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Entry, Finished, Spawned, User
 from travois.kernel.legal import unsendable
-from travois.kernel.models import Usage
+from travois.kernel.models import Usage, cost
 from travois.kernel.view import View, project
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
@@ -50,8 +51,14 @@ async def aside(
     except (Problem, PrefixBreak, Exhausted) as problem:
         outcome = str(problem)
     finally:
-        session.append(Finished(id, outcome, usage))
+        session.append(Finished(id, outcome, usage, _dollars(agent, view, usage)))
     return reply
+
+
+def _dollars(agent: Agent, view: View, usage: Usage) -> float | None:
+    """What it cost, where another model than the conversation's was asked."""
+    card = view.epoch.model if view.epoch is not None else model(agent)
+    return None if card == model(agent) else cost(usage, card.price)
 
 
 async def _reply(agent: Agent, view: View, change: Change) -> Reply:

@@ -92,14 +92,13 @@ def arguments(call: Call) -> object:
 # --- a session and its turns ----------------------------------------------------------------------
 
 
-async def welcomed(agent: Agent, said: User) -> str:
-    """Let a prompt or note in; returns why a hook kept a prompt out, empty if none did."""
+async def unwelcome(agent: Agent, said: User) -> str:
+    """Why a hook keeps a prompt out; empty if none does."""
     if agent.hooks is not None and said.origin == "human":
         heard = await fire(agent, told.UserPromptSubmit(words(said.content)))
         if heard.block:
             agent.session.emit(Warned(f"The prompt was not sent; a hook says: {heard.block}"))
             return heard.block
-    agent.session.append(said)
     return ""
 
 

@@ -8,9 +8,11 @@ from travois.engine import doom
 from travois.engine.agent import Agent
 from travois.engine.briefing import brief
 from travois.engine.dispatch import act
-from travois.engine.hooks import gave_up, sent_back, welcomed
+from travois.engine.extract import gather
+from travois.engine.hooks import gave_up, sent_back, unwelcome
 from travois.engine.keeping import settle
 from travois.engine.notes import keep_notes
+from travois.engine.recollect import recollect
 from travois.engine.relief import relieve
 from travois.engine.session import Session
 from travois.engine.spending import Exhausted, check, warn
@@ -80,6 +82,7 @@ async def _work(agent: Agent) -> tuple[EndedWhy, str]:
         await admit(agent)
         nudge(agent)
     keep_notes(agent)
+    gather(agent)
     return _last_word(agent.session.view), ""
 
 
@@ -93,7 +96,10 @@ async def admit(agent: Agent) -> str:
     agent.inbox.extend(agent.post())
     while agent.inbox:
         said = agent.inbox[0]
-        why = await welcomed(agent, said)
+        why = await unwelcome(agent, said)
+        if not why:
+            await recollect(agent, said)
+            agent.session.append(said)
         agent.inbox.popleft()
         kept_out = kept_out or why
         prompted = prompted or (said.origin == "human" and not why)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from travois.context.memory.memory import Change, Consent, Memory, Scope
+from travois.context.memory.drafts import Draft
+from travois.context.memory.memory import Anchor, Change, Consent, Memory, Scope
+
+MOVED = "it was changed meanwhile"
+"""Why a change is refused that is based on a memory as it was."""
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -19,6 +23,18 @@ class Applied(msgspec.Struct, frozen=True):
     """A short unified diff of the files, for the eye."""
     refused: tuple[str, ...] = ()
     """Changes that were not made, each with its reason."""
+
+
+class Recording(Protocol):
+    """The way in which a tool remembers and forgets."""
+
+    async def remember(self, draft: Draft) -> str:
+        """Keep what the user asked for; says what came of it."""
+        ...
+
+    async def forget(self, name: str) -> str:
+        """Drop a memory; says what came of it."""
+        ...
 
 
 class Memories(Protocol):
@@ -36,8 +52,19 @@ class Memories(Protocol):
         """Those that have most to do with a text, the best first; none that have nothing."""
         ...
 
-    def apply(self, changes: Sequence[Change], *, why: str, session: str = "") -> Applied:
-        """Make changes in one step, on record; pinned memories and secrets are refused."""
+    def apply(
+        self,
+        changes: Sequence[Change],
+        *,
+        why: str,
+        session: str = "",
+        based: Sequence[Memory] | None = None,
+    ) -> Applied:
+        """Make changes in one step, on record; pinned memories and secrets are refused.
+
+        Changes that are `based` on memories are made only if these are still the same, and then
+        all of them or none.
+        """
         ...
 
     def propose(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
@@ -50,4 +77,16 @@ class Memories(Protocol):
 
     def stale(self, memory: Memory) -> tuple[str, ...]:
         """The files that it speaks of and that are no longer as they were."""
+        ...
+
+    def anchor(self, path: str) -> Anchor | None:
+        """A file of the project as it is at the moment; None if it cannot be read."""
+        ...
+
+    def reverify(self, memory: Memory) -> Memory | None:
+        """Renew a memory whose files changed if all that it names still stands in them."""
+        ...
+
+    def used(self, names: Iterable[str]) -> None:
+        """Count that these were recalled."""
         ...

@@ -16,6 +16,7 @@ from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
 from travois.engine.mail import Outbox
+from travois.engine.memories import Recording
 from travois.engine.outcome import Attempt, Captured, Completed
 from travois.engine.person import Answer as Answer
 from travois.engine.person import Choice as Choice
@@ -306,6 +307,11 @@ class Env(Protocol):
     @property
     def outbox(self) -> Outbox:
         """The way to other agents."""
+        ...
+
+    @property
+    def memory(self) -> Recording | None:
+        """Where to remember something for later sessions; none where nothing is remembered."""
         ...
 
     @property

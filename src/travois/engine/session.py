@@ -81,6 +81,8 @@ class Session:
         """The prose that was prepared for the next compaction."""
         self.drafted = False
         """Whether it was asked for."""
+        self.extracted = 0
+        """The entry up to which the conversation was looked through for what is worth keeping."""
         entries = list(self._log.read())
         for entry in entries:
             self._account(entry)
@@ -199,6 +201,8 @@ class Session:
                 self.draft = text
             case Noted(what="notes", text=text):
                 self.notes = text
+            case Noted(what="extracted", text=text):
+                self.extracted = int(text)
             case Compacted():
                 self.draft, self.drafted = "", False
             case _:

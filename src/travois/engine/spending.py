@@ -18,7 +18,7 @@ from travois.engine.agent import Agent
 from travois.engine.room import model
 from travois.kernel.blocks import Text
 from travois.kernel.facts import EndedWhy, User
-from travois.kernel.models import Usage, cost, rates
+from travois.kernel.models import Model, Usage, cost, rates
 from travois.kernel.purse import Amount, Reached, amount
 from travois.kernel.tokens import context_tokens
 from travois.kernel.view import View
@@ -84,7 +84,7 @@ def warn(agent: Agent) -> None:
 @asynccontextmanager
 async def paid(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Payment]:
     """Hold what one request may come to while it is under way; raises `Exhausted`."""
-    card, purse = model(agent), agent.purse
+    card, purse = _card(agent, view), agent.purse
     asked = quote(agent, view, turns=turns)
     output = await _granted(agent, asked, longest=card.output)
     payment, need = Payment(output if output < card.output else 0), asked.total(output)
@@ -99,13 +99,18 @@ async def paid(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Pa
 
 def quote(agent: Agent, view: View, *, turns: int) -> Quote:
     """What the next request of this view may come to at most, if its cache is read."""
-    card, cache, tokens = model(agent), agent.session.cache, context_tokens(view)
+    card, cache, tokens = _card(agent, view), agent.session.cache, context_tokens(view)
     price = rates(Usage(input=tokens), card.price)
-    alive = cache.left(agent.clock()) > 0 and not cache.moved
+    alive = cache.left(agent.clock()) > 0 and not cache.moved and card == model(agent)
     read = min(cache.held, tokens) if alive else 0
     written = (price.write_1h or price.write) if card.cache_ttl == "1h" else price.write
     dollars = read * price.read + (tokens - read) * max(price.input, written)
     return Quote(Amount(turns, tokens, dollars / 1_000_000), price.output / 1_000_000)
+
+
+def _card(agent: Agent, view: View) -> Model:
+    """The model that a view is for."""
+    return view.epoch.model if view.epoch is not None else model(agent)
 
 
 async def _granted(agent: Agent, asked: Quote, *, longest: int) -> int:

@@ -16,6 +16,7 @@ HONOURED = (
     "env.",
     "sandbox.",
     "context.",
+    "memory.",
     "model",
     "disableAllHooks",
     "claudeMdExcludes",

@@ -20,6 +20,9 @@ ALIASES = {
     "sandbox.failIfUnavailable": "sandbox.required",
     "autoCompactEnabled": "context.autoCompact",
     "autoCompactWindow": "context.window",
+    "autoMemoryEnabled": "memory.enabled",
+    "autoMemoryDirectory": "memory.directory",
+    "autoDreamEnabled": "memory.dream.enabled",
 }
 UNLIKE = frozenset("*?[")
 """What makes a path a pattern, which walls cannot be built around."""

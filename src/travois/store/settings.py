@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.context.layers import Layers
+from travois.context.memory.memory import Consent
 from travois.policy.judge import ALIASES, MODES, Mode
 from travois.policy.rules import Rule
 
@@ -176,6 +177,40 @@ class Mail(Part, frozen=True):
     """Whether a bell wakes it when mail comes; in a team, one always does."""
 
 
+class Consents(Part, frozen=True):
+    """What becomes of what was learned, for each whom it is for."""
+
+    project: Consent = "auto"
+    user: Consent = "auto"
+    team: Consent = "ask"
+
+
+class Dreaming(Part, frozen=True):
+    """When memories are put in order between sessions."""
+
+    enabled: bool = True
+    hours: Quantity = 24.0
+    """Since the last time."""
+    sessions: Count = 5
+    """That said something since then."""
+
+
+class Remembering(Part, frozen=True):
+    """What is kept from one session to the next."""
+
+    enabled: bool = True
+    extract: Literal["model", "rules", "off"] = "model"
+    """Who finds what is worth keeping: the model, a few rules, or nobody."""
+    consent: Consents = Consents()
+    recall: bool = True
+    """Whether memories are shown with the prompts that they fit."""
+    choose: bool = True
+    """Whether a cheaper model may choose among many that fit."""
+    dream: Dreaming = Dreaming()
+    directory: str = ""
+    """The folder of the project's memories; empty for the usual one."""
+
+
 class Search(Part, frozen=True):
     """What `travois search` looks through."""
 
@@ -215,6 +250,7 @@ class Settings(Part, frozen=True):
     sandbox: Sandbox = Sandbox()
     context: Context = Context()
     mail: Mail = Mail()
+    memory: Remembering = Remembering()
     tui: Tui = Tui()
     search: Search = Search()
     claude_md_excludes: tuple[str, ...] = ()

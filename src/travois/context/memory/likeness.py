@@ -18,8 +18,8 @@ in into is it its itself just let like may me might more most my no nor now of o
 or other our out over own per please really same shall she should so some still such than that the
 their them then there these they this those through thing to too under until up upon us use very via
 was we were what when where whether which while who whom whose will with within would yes you your
-user always never not don't doesn't won't can't isn't dont cannot avoid without stop instead remember
-note want prefer project repository repo team work make sure keep mind memory code must ask"""
+user always never not don't doesn't won't can't isn't dont cannot avoid without stop instead note
+want remember prefer project repository repo team work make sure keep mind memory code must ask"""
 FILLER = frozenset(TELLING_NOTHING.split())
 """Words that tell nothing about what a text is about."""
 CONCEPTS = {

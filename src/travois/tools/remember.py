@@ -1,0 +1,44 @@
+"""Remember: keeping what the user asks for, for later sessions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from travois.context.memory.drafts import Draft
+from travois.context.memory.memory import Scope, Type
+from travois.engine.ports import Env
+from travois.engine.tool import Outcome, Refusal, Tool, said
+
+
+class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What to keep, or the name of what to forget."""
+
+    text: str = ""
+    type: Type = "feedback"
+    name: str = ""
+    scope: Scope = "project"
+    forget: Annotated[str, msgspec.Meta(description="name of one to drop")] = ""
+
+
+async def _remember(args: RememberArgs, env: Env, call: str) -> Outcome:
+    if env.memory is None:
+        raise Refusal("Memory is switched off here. Tell the user.")
+    if args.forget:
+        return said(await env.memory.forget(args.forget))
+    if not args.text.strip():
+        raise Refusal("Give the text to remember, or the name of a memory to forget.")
+    scope = None if args.scope == "project" else args.scope
+    draft = Draft(args.text, args.type, name=args.name, scope=scope)
+    return said(await env.memory.remember(draft))
+
+
+REMEMBER = Tool(
+    name="Remember",
+    description="Keep for later sessions what the user asks you to remember; nothing else.",
+    args=RememberArgs,
+    access=lambda args, here: (),
+    run=_remember,
+    summary=lambda args: f"Forget {args.forget}" if args.forget else f"Remember: {args.text}",
+)
