@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from random import random
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -52,6 +53,9 @@ from travois.store.snapshots import Snapshots
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
 
+if TYPE_CHECKING:
+    from travois.app.dreaming import Nights
+
 SCRIPTED = Card("scripted", "scripted", "anthropic")
 
 
@@ -67,6 +71,8 @@ class Crew(msgspec.Struct):
     """Whoever answers for a model, from here on."""
     office: Office | None
     """Its mail; none for a session that leaves no trace."""
+    nights: Nights | None = None
+    """How memories are put in order beside it; none where nobody is there, or nothing is known."""
 
     @property
     def model(self) -> Card:
@@ -157,7 +163,16 @@ async def gather(
         serve = _serving(given, loaded, kept, session=session)
         remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
         crew.Yard(place, opened.log.folder, kinds, serve).enlist(agent)
-        return Crew(opened.id, agent, key_source, notices, kept, serve, office)
+        nights = _nights(place, loaded, options) if person is not None else None
+        return Crew(opened.id, agent, key_source, notices, kept, serve, office, nights)
+
+
+def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
+    if not options.persist or not (place.home.path / "memory").is_dir():
+        return None
+    from travois.app import dreaming
+
+    return dreaming.opened(place, loaded)
 
 
 def _guard(place: Place, loaded: Loaded, *, spill: Path, fence: fencing.Fence) -> Guard:

@@ -22,6 +22,7 @@ from travois.app.compose import Crew, gather
 from travois.app.options import Options
 from travois.context.compact import Cut, starting, up_to
 from travois.engine.compaction import compact
+from travois.engine.extract import settled
 from travois.engine.loop import turn
 from travois.engine.mentions import mentioned
 from travois.engine.modes import enter
@@ -34,6 +35,8 @@ from travois.kernel.tokens import context_tokens, fact_tokens, head_tokens, rati
 from travois.kernel.view import View
 from travois.policy.judge import ALIASES, MODES, Mode
 
+LEAVING = 5.0
+"""How many seconds somebody who leaves waits until what they said is remembered."""
 SUMMARY = 8
 """The part of a window that what was established before a prompt may need beside it."""
 
@@ -100,6 +103,11 @@ class Session:
             crew.agent.background = self._beside
             if crew.office is not None and crew.office.listens:
                 self._group.start_soon(crew.office.listen)
+            if crew.nights is not None:
+                from travois.app import dreaming
+
+                crew.notices += dreaming.morning(crew.nights, crew.agent)
+                self._group.start_soon(dreaming.watch, crew.nights, crew.agent)
             self._stack = stack.pop_all()
         return self
 
@@ -110,6 +118,8 @@ class Session:
         trace: TracebackType | None,
     ) -> bool | None:
         if self._group is not None:
+            if kind is None and self.leaving == "typed":
+                await settled(self.crew.agent, patience=LEAVING)
             self._group.cancel_scope.cancel()
         return await self._stack.__aexit__(kind, error, trace)
 

@@ -161,7 +161,7 @@ def topic(*memories: Memory, drifted: dict[str, tuple[str, ...]] | None = None) 
 
 
 def verdict(operation: Operation, *memories: Memory, **more: Any) -> Step | str:
-    return judged(operation, keyed(memories), topic(*memories, **more), now=DAY + 200)
+    return judged(operation, keyed(memories), topic(*memories, **more))
 
 
 def test_the_users_newer_words_drop_a_memory() -> None:
@@ -197,9 +197,7 @@ def test_pinned_and_unknown_memories_are_out_of_reach() -> None:
     assert verdict(replace(wanted, names=("project/other",)), DEPLOY) == (
         "it names a memory that is not there"
     )
-    assert (
-        judged(wanted, keyed([DEPLOY]), topic(), now=DAY) == "it names a memory that is not there"
-    )
+    assert judged(wanted, keyed([DEPLOY]), topic()) == "it names a memory that is not there"
 
 
 SHIP = memory("ship", "Backups with make vault go out on Mondays, by Ann")
@@ -220,7 +218,6 @@ def test_a_merge_keeps_all_that_was_said_and_invents_nothing() -> None:
                 DEPLOY,
                 description="How backups are taken",
                 body=body,
-                modified=DAY + 200,
                 evidence=(*DEPLOY.evidence, *SHIP.evidence),
             ),
         ),

@@ -105,7 +105,8 @@ def put(id: str, text: str, *, sender: str) -> int:
 def show_tree(session: str, *, json: bool) -> int:
     """Print the agents of a session, each below the one that started it."""
     skipped: list[Skipped] = []
-    rows = list(tree(_session(session), skipped))
+    folder = _session(session)
+    rows = [*tree(folder, skipped), *_night(folder, skipped)]
     if json:
         for row in rows:
             say(msgspec.json.encode(row).decode())
@@ -158,6 +159,23 @@ def tree(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
     """The agents below a session, each before those that it started itself."""
     alive = lock.holder(session) is not None
     yield from _below(session, _told(session, Spent(), skipped), skipped, alive=alive)
+
+
+def _night(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
+    """The last night of a session's project, whichever session it ran beside."""
+    from travois.app.dreaming import KIND, WHAT, nights, told
+
+    for path in nights(_dreams(session))[:1]:
+        night = told(path)
+        parent = Told([], Spent(), {path.name: Spawned(path.name, KIND, WHAT)}, {})
+        parent.finished[path.name] = night.state
+        row = _row(path.name, _told(path, Spent(), skipped), parent, above="", depth=0, alive=False)
+        yield msgspec.structs.replace(row, doing=f"{night.stage}: {night.phase}")
+
+
+def _dreams(session: Path) -> Path:
+    """Where the nights of a session's project have their logs."""
+    return session.parents[2] / "dreams" / session.parent.name
 
 
 def _below(
@@ -231,6 +249,8 @@ def agent_folder(folder: Path, id: str) -> Path:
         if path.name == id:
             return path
         waiting += _children(path)
+    if (_dreams(folder) / id / NAME).is_file():
+        return _dreams(folder) / id
     raise Fault(f"Session {folder.name} has no agent {id!r}", fix="`travois agents` lists them.")
 
 

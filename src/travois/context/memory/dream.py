@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
 
 from travois.context.memory.dates import dated
 from travois.context.memory.likeness import ALIKE, HELD, content, covered, denies, likeness
-from travois.context.memory.memory import Change, Drop, Evidence, Memory, Put
+from travois.context.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
 from travois.context.memory.wording import names
 
 RANK = {"tool": 0, "model": 1, "user": 2}
@@ -36,6 +37,18 @@ class Step(msgspec.Struct, frozen=True):
     held: bool = False
     """Whether a person is to decide on it."""
 
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """It alone, as changes."""
+        gone = (name.partition("/") for name in self.drop)
+        drops = (Drop(name, cast("Scope", scope), self.why) for scope, _, name in gone)
+        return (*map(Put, self.put), *drops)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All memories that it touches."""
+        return (*map(key, self.put), *self.drop)
+
     def make(self, memories: dict[str, Memory]) -> None:
         """Do it to these memories."""
         for name in self.drop:
@@ -46,6 +59,11 @@ class Step(msgspec.Struct, frozen=True):
 def key(memory: Memory) -> str:
     """What a memory is called among those of all scopes."""
     return f"{memory.scope}/{memory.name}"
+
+
+def named(change: Change) -> str:
+    """The memory that a change is about."""
+    return key(change.memory) if isinstance(change, Put) else f"{change.scope}/{change.name}"
 
 
 def keyed(memories: Iterable[Memory]) -> dict[str, Memory]:

@@ -7,7 +7,7 @@ Cache: the head is the same for all topics; no other conversation's prefix moves
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,9 +15,19 @@ from msgspec.structs import replace
 
 from travois.context.memory import wording
 from travois.context.memory.dates import day
-from travois.context.memory.dream import Memories, Step, double, exact, joined, key, said, text
+from travois.context.memory.dream import (
+    Memories,
+    Step,
+    double,
+    exact,
+    joined,
+    key,
+    ruled,
+    said,
+    text,
+)
 from travois.context.memory.likeness import content, covered, denies
-from travois.context.memory.memory import Evidence, Memory
+from travois.context.memory.memory import Evidence, Memory, Scope
 from travois.kernel.tokens import estimate
 
 LARGEST = 20_000
@@ -61,6 +71,53 @@ class Operation(msgspec.Struct, frozen=True):
     passage: str = ""
     words: str = ""
     why: str = ""
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """What a model proposed for a topic, and what files had shown it by then."""
+
+    topic: Topic
+    operations: tuple[Operation, ...]
+    read: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a night does, what a person decides, and what is refused."""
+
+    steps: tuple[Step, ...]
+    held: tuple[Step, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def planned(
+    memories: Memories,
+    proposed: Iterable[Proposed],
+    *,
+    asks: Collection[Scope] = (),
+    barred: Collection[str] = (),
+) -> Plan:
+    """A night out of rules and proposals; a person decides where scopes ask."""
+    state, steps = dict(memories), list[Step]()
+    held: list[Step] = []
+    refused: list[str] = []
+
+    def settle(step: Step) -> None:
+        if not barred or not any(name.partition("/")[2] in barred for name in step.names):
+            ask = step.held or any(name.partition("/")[0] in asks for name in step.names)
+            (held if ask else steps).append(step)
+            if not ask:
+                step.make(state)
+
+    for step in ruled(memories):
+        settle(step)
+    for part in proposed:
+        for operation in part.operations:
+            found = judged(operation, state, part.topic, read=part.read)
+            if isinstance(found, str):
+                refused.append(f"{operation.do} {', '.join(operation.names)}: {found}")
+            else:
+                settle(found)
+    return Plan(tuple(steps), tuple(held), tuple(refused))
 
 
 def topics(
@@ -114,9 +171,7 @@ def operations(reply: str) -> tuple[list[Operation], list[str]]:
     return found, flaws
 
 
-def judged(
-    operation: Operation, memories: Memories, topic: Topic, *, read: str = "", now: float = 0.0
-) -> Step | str:
+def judged(operation: Operation, memories: Memories, topic: Topic, *, read: str = "") -> Step | str:
     """What an operation comes to, or why it is refused; `read` is what files have shown."""
     known = {key(memory) for memory in topic.memories}
     found = [memories[name] for name in dict.fromkeys(operation.names) if name in memories]
@@ -131,10 +186,10 @@ def judged(
         case "drop":
             return _drop(operation, found, evidence, topic=topic)
         case "merge":
-            return _merge(operation, found, evidence, now=now)
+            return _merge(operation, found, evidence)
         case "rewrite":
             drifted = bool(topic.drifted.get(operation.names[0]))
-            return _rewrite(operation, found, evidence, read=read if drifted else "", now=now)
+            return _rewrite(operation, found, evidence, read=read if drifted else "")
 
 
 def _evidence(operation: Operation, topic: Topic) -> Evidence | None:
@@ -163,9 +218,7 @@ def _drop(
     return "nothing that the user has said since shows that it no longer holds"
 
 
-def _merge(
-    operation: Operation, found: list[Memory], evidence: Evidence | None, *, now: float
-) -> Step | str:
+def _merge(operation: Operation, found: list[Memory], evidence: Evidence | None) -> Step | str:
     first = found[0]
     if len(found) < 2:
         return "there is nothing to merge it with"
@@ -175,14 +228,14 @@ def _merge(
         return flaw
     more = () if evidence is None else (evidence,)
     one = joined(first, *found[1:])
-    one = replace(one, evidence=(*one.evidence, *more), modified=now)
+    one = replace(one, evidence=(*one.evidence, *more))
     one = replace(one, description=operation.description, body=operation.body)
     names = ", ".join(map(key, found))
     return Step(f"{names} are one: {operation.why}", (one,), tuple(map(key, found[1:])))
 
 
 def _rewrite(
-    operation: Operation, found: list[Memory], evidence: Evidence | None, *, read: str, now: float
+    operation: Operation, found: list[Memory], evidence: Evidence | None, *, read: str
 ) -> Step | str:
     memory = found[0]
     if len(found) > 1:
@@ -195,7 +248,6 @@ def _rewrite(
         description=operation.description,
         body=operation.body,
         evidence=(*memory.evidence, *more),
-        modified=now,
     )
     return Step(f"{key(memory)} is rewritten: {operation.why}", (fresh,))
 

@@ -102,6 +102,8 @@ class Night:
         self._path = path
         self._fd = fd
         self._claim = claim
+        self.dream = claim.dream
+        """The id of its log."""
 
     def held(self) -> bool:
         """Whether the file still says that the night is ours."""

@@ -1,0 +1,178 @@
+"""`travois dream`: how memories are put in order at night, and doing it at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import Namespace
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from travois.app.commands.plain import Commands, ago, clean, command, say, styled, warn
+from travois.app.compose import gather, prepare
+from travois.app.dreaming import Nights, Told, opened, recent, told
+from travois.app.options import Options
+from travois.engine.agent import Agent
+from travois.engine.dream import Dreamt
+from travois.engine.ports import Event, Running
+from travois.kernel.facts import Changed, Entry, Noted
+from travois.kernel.faults import Fault
+from travois.store.memory import night
+
+MORE = """\
+  travois dream             the last nights of this project, and when the next one is due
+  travois dream --now       put memories in order at once, and show what that changes
+  travois dream --dry-run   only show what it would change
+  travois dream --stop      end the night that runs; memories stay as they were
+
+A night begins by itself in the background of a session in the terminal, once a day at most and
+after some sessions (settings memory.dream). `travois agents show ID` tells all that was said in
+one, also while it runs; `travois memory undo ID` takes back what one has changed.
+"""
+SHOWN = 5
+PATIENCE = 10.0
+"""How many seconds a night that is to end is waited for."""
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "dream", what="put memories in order between sessions", more=MORE)
+    what = top.add_mutually_exclusive_group()
+    what.add_argument("--now", action="store_true", help="put memories in order at once")
+    what.add_argument("--dry-run", action="store_true", help="show what --now would change")
+    what.add_argument("--stop", action="store_true", help="end the night that runs")
+    what.add_argument("--status", action="store_true", help="the last nights (the default)")
+    top.add_argument("--rules", action="store_true", help="ask no model: by rules alone")
+    top.add_argument("--model", default="", metavar="NAME", help="the model to ask")
+    top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
+    top.add_argument("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run_dream)
+
+
+def run_dream(args: Namespace) -> int:
+    """Do what was asked for."""
+    options = Options(
+        cwd=os.getcwd(), model=args.model, settings=args.settings, persist=False, mode="plan"
+    )
+    nights = opened(*prepare(options))
+    if args.stop:
+        return stop(nights)
+    if not args.now and not args.dry_run:
+        return show(nights, json=args.json)
+    if not nights.folder.is_dir():
+        raise Fault("There are no memories here", fix="`travois memory` tells how they come to be.")
+    shown = nights if args.json else msgspec.structs.replace(nights, tell=progress)
+    over = anyio.run(_dream, shown, args, options)
+    say(msgspec.json.encode(over).decode() if args.json else summary(over, dry=args.dry_run))
+    return 0 if over.state == "completed" else 1
+
+
+async def _dream(nights: Nights, args: Namespace, options: Options) -> Dreamt:
+    seen = night.look(nights.folder)
+    async with AsyncExitStack() as stack:
+        parent = "as asked" if args.rules else await _parent(options, stack)
+        if args.dry_run:
+            from tempfile import TemporaryDirectory
+
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="travois-"))) / "dream"
+            await nights.dream(parent, folder, manner="show")
+            return told(folder).dreamt
+        mine = nights.begin(seen)
+        if mine is None:
+            raise Fault(
+                "Memories are being put in order already, or just were",
+                fix="`travois dream` tells how far that is; `travois dream --stop` ends it.",
+                code=1,
+            )
+        return await nights.run(parent, mine)
+
+
+async def _parent(options: Options, stack: AsyncExitStack) -> Agent | str:
+    """Who pays and lends tools; or why no model can be asked."""
+    try:
+        crew = await gather(options)
+    except Fault as fault:
+        return fault.what
+    stack.push_async_callback(crew.aclose)
+    return crew.agent
+
+
+def progress(event: Event) -> None:
+    """Show how far a night is."""
+    match event:
+        case Entry(fact=Changed(what="phase", value=phase)):
+            say(styled(f"{phase} …", "bold"))
+        case Entry(fact=Noted(what="dream", text=text)):
+            say(f"  {clean(text, lines='show')}")
+        case Running(name=name):
+            say(styled(f"  · {name}", "dim"))
+        case _:
+            pass
+
+
+def summary(over: Dreamt, *, dry: bool) -> str:
+    """What a night came to, as a person wants to know it."""
+    lines = [clean(over.diff)] if over.diff else []
+    lines += (f"- {clean(step, lines='show')}" for step in over.steps)
+    lines += (f"- for you to decide: {clean(one, lines='show')}" for one in over.proposed)
+    lines += (f"- refused: {clean(one, lines='show')}" for one in over.refused)
+    if over.alone:
+        lines.append(f"By rules alone, without a model: {clean(over.alone, lines='show')}.")
+    if over.state != "completed":
+        lines.append(f"{over.state.capitalize()}: {over.why or 'it was stopped'}. Nothing changed.")
+    elif not over.files:
+        lines.append("Nothing had to be put in order.")
+    elif dry:
+        lines.append("Nothing was changed: this is what --now would do.")
+    else:
+        lines.append(f"Touched: {', '.join(over.files)}. Undo: travois memory undo {over.id}")
+    return "\n".join(lines)
+
+
+def show(nights: Nights, *, json: bool) -> int:
+    """Print the last nights and when the next one is due."""
+    found = nights.all()[:SHOWN]
+    if json:
+        for one in found:
+            say(msgspec.json.encode(one).decode())
+        return 0
+    for one in found:
+        say(_line(one))
+    seen, gates = night.look(nights.folder), nights.gates
+    last = ago(time.time() - seen.last) if seen.last else "never"
+    since = len(recent(nights.place, seen.last))
+    say(f"Last consolidation: {last}; {since} sessions since.")
+    due = f"By itself: after {gates.hours:g} hours and {gates.sessions} sessions."
+    say(due if gates.enabled else "By itself: never (memory.dream.enabled is false).")
+    return 0
+
+
+def _line(one: Told) -> str:
+    state = f"{one.state}, {one.stage} ({one.phase})" if one.state == "running" else one.state
+    touched = f"; touched {', '.join(one.dreamt.files)}" if one.dreamt.files else ""
+    undo = f"; undo: travois memory undo {one.dreamt.id}" if one.dreamt.id else ""
+    why = f": {one.dreamt.why}" if one.dreamt.why else ""
+    return clean(
+        f"{one.id}  {ago(time.time() - one.began)}  {state}{why}{touched}{undo}", lines="show"
+    )
+
+
+def stop(nights: Nights) -> int:
+    """End the night that runs, and wait for that."""
+    running = nights.stop()
+    if running is None:
+        say("No night runs.")
+        return 0
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        over = told(nights.logs / running.id)
+        if over.state != "running":
+            same = "; memories are as they were" if over.state == "killed" else ""
+            say(f"{running.id}: {over.state}{same}.")
+            return 0
+        time.sleep(0.1)
+    warn(f"{running.id} was asked to end, and has not done so yet")
+    return 1

@@ -1,0 +1,320 @@
+"""Nights: when one begins, where its log lies, and what the next morning tells."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from travois.app.opening import Place
+from travois.app.posting import STOP
+from travois.app.remembering import consents
+from travois.context.memory.dreamt import Passage
+from travois.context.memory.heard import heard
+from travois.engine.agent import Agent
+from travois.engine.dispatch import survived
+from travois.engine.dream import Dreamt, Manner, dream, dreamer, end, ended
+from travois.engine.ports import Event
+from travois.engine.report import spent
+from travois.engine.session import Session
+from travois.kernel.facts import Changed, Ended, Entry, Finished, Noted, Opened, Spawned
+from travois.kernel.faults import Fault
+from travois.store import lock, sessions
+from travois.store.log import NAME, Log, entries
+from travois.store.mail import Mailbox
+from travois.store.memory import night
+from travois.store.memory.history import Transaction
+from travois.store.memory.memories import FolderMemories, open_memories
+from travois.store.memory.night import Gates, Night, Seen
+from travois.store.settings import Loaded
+from travois.version import __version__
+
+FOLDER, MORNING = "dreams", "morning"
+KIND, WHAT = "dream", "puts memories in order"
+KEPT = 30
+"""How many nights' logs are kept."""
+MANY, MUCH = 200, 1_000
+"""How many sessions are looked through in a night, and how many messages of theirs count."""
+HISTORY = 1_000
+"""How many changes are looked through for that of a night."""
+TOLD = 3
+"""How many things the morning tells of."""
+PAUSE = 0.5
+"""How often a night looks whether it is to stop, in seconds."""
+
+State = Literal["running", "completed", "failed", "killed"]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """One night as its log tells of it."""
+
+    id: str
+    state: State
+    stage: str
+    phase: str
+    began: float
+    dreamt: Dreamt
+
+
+class Nights(msgspec.Struct, frozen=True):
+    """The nights of one project."""
+
+    place: Place
+    memories: FolderMemories
+    gates: Gates = Gates()
+    tell: Callable[[Event], None] = lambda event: None
+    """Shows what happens in a night to whoever waits for it."""
+
+    @property
+    def logs(self) -> Path:
+        """The folder of their logs."""
+        return logs(self.place)
+
+    @property
+    def folder(self) -> Path:
+        """Where the memories lie, and the file that says when they were last put in order."""
+        return self.memories.folders()["project"]
+
+    def gate(self) -> Seen | str:
+        """What a night may begin from, or why none begins by itself."""
+        if not self.folder.is_dir():
+            return "there are no memories"
+        return night.gate(self.folder, self.gates, now=time.time(), sessions=self._since)
+
+    def begin(self, seen: Seen) -> Night | None:
+        """Claim the night, under the name of its log."""
+        id = time.strftime(f"dream-%m%d-%H%M%S-{os.urandom(2).hex()}")
+        return night.begin(self.folder, id, seen=seen)
+
+    async def run(self, parent: Agent | str, mine: Night) -> Dreamt:
+        """Dream, with a log that others can watch; the night counts only if it comes to its end."""
+        folder = self.logs / mine.dream
+        host = None if isinstance(parent, str) else parent.session
+        if host is not None:
+            host.append(Spawned(mine.dream, KIND, WHAT))
+        try:
+            _tidy(self.logs)
+            folder.mkdir(mode=0o700)
+            (folder / MORNING).touch(0o600)
+            await self.dream(parent, folder)
+        finally:  # none of this waits, so it is done also while we are cancelled
+            done = told(folder).dreamt
+            mine.done() if done.state == "completed" else mine.undo()
+            if host is not None:
+                cost = spent(_read(folder))
+                host.append(Finished(mine.dream, done.state, cost.usage, cost.dollars))
+        return done
+
+    async def dream(self, parent: Agent | str, folder: Path, *, manner: Manner = "make") -> None:
+        """One night with its log in this folder."""
+        opened = Opened(folder.name, self.place.cwd, self.place.project.key, __version__)
+        since = night.look(self.folder).last
+        with Log.create(folder, opened) as log:
+            session = Session(log)
+            if not isinstance(parent, str):
+                session.secrets = parent.session.secrets
+                parent = dreamer(parent, session, id=folder.name, log=str(folder / NAME))
+            work = partial(
+                dream,
+                session,
+                self.memories,
+                id=folder.name,
+                agent=parent,
+                gather=partial(passages, self.place, since),
+                manner=manner,
+            )
+            over = Dreamt("killed")
+            try:
+                if manner == "make":
+                    await anyio.to_thread.run_sync(self.memories.edited, abandon_on_cancel=True)
+                await self._until_stopped(session, Mailbox(folder / "mail"), work)
+            except* (Fault, OSError) as broken:
+                over = Dreamt("failed", why=str(broken.exceptions[0]))
+            finally:
+                if ended(session.record()) is None:
+                    end(session, over)
+
+    def all(self) -> list[Told]:
+        """Every night of which there is a log, the last one first."""
+        return [told(folder) for folder in nights(self.logs)]
+
+    def stop(self) -> Told | None:
+        """Ask the night that runs to end, if one does."""
+        running = next((one for one in self.all() if one.state == "running"), None)
+        if running is not None:
+            Mailbox(self.logs / running.id / "mail").put(STOP, "")
+        return running
+
+    async def _until_stopped(
+        self, session: Session, box: Mailbox, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Do it, unless somebody says that it is to end."""
+        with session.watch() as events:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_heed, box, group.cancel_scope)
+                group.start_soon(_relay, events, self.tell)
+                await work()
+                group.cancel_scope.cancel()
+            while events.statistics().current_buffer_used:
+                self.tell(events.receive_nowait())
+
+    def _since(self, at: float) -> int:
+        """How many sessions said something since then."""
+        return sum(1 for _ in recent(self.place, at))
+
+
+def opened(place: Place, loaded: Loaded) -> Nights:
+    """The nights of a project, as its settings want them."""
+    asked = loaded.settings.memory
+    found = open_memories(
+        place.home,
+        place.project,
+        consent=consents(asked),
+        index=None,
+        trusted=loaded.trust == "trusted",
+        directory=asked.directory,
+    )
+    dream = asked.dream
+    return Nights(place, found, Gates(asked.enabled and dream.enabled, dream.hours, dream.sessions))
+
+
+def logs(place: Place) -> Path:
+    """The folder of the logs of a project's nights."""
+    return place.home.path / FOLDER / place.project.key
+
+
+def nights(logs: Path) -> list[Path]:
+    """The folders of a project's nights, the last one first."""
+    found = logs.glob(f"*/{NAME}")
+    return [path.parent for path in sorted(found, key=_time, reverse=True)]
+
+
+def _time(path: Path) -> float:
+    """When a night's log last grew; only one grows at a time."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def told(folder: Path) -> Told:
+    """What the log of a night tells; one that just ends was killed."""
+    found = _read(folder)
+    state = {e.fact.what: e.fact.value for e in found if isinstance(e.fact, Changed)}
+    over = ended(found)
+    runs = over is None and lock.holder(folder) is not None
+    return Told(
+        folder.name,
+        "running" if runs else over.state if over else "killed",
+        state.get("stage", "starting"),
+        state.get("phase", ""),
+        found[0].at if found else 0.0,
+        over or Dreamt("killed"),
+    )
+
+
+def _read(folder: Path) -> list[Entry]:
+    return [*entries(folder / NAME, [])] if (folder / NAME).is_file() else []
+
+
+def recent(place: Place, at: float) -> list[Path]:
+    """The logs of this project's sessions that have grown since then, the latest last."""
+    found: list[tuple[float, Path]] = []
+    for folder in sessions.folders(place.home, place.project.keys):
+        with suppress(OSError):
+            found.append(((folder / NAME).stat().st_mtime, folder / NAME))
+    return [path for grown, path in sorted(found) if grown > at]
+
+
+def passages(place: Place, since: float) -> list[Passage]:
+    """What the user has said in sessions since then, in their own words, the latest last."""
+    found: list[Passage] = []
+    for log in recent(place, since)[-MANY:]:
+        said = heard(entry for entry in entries(log, []) if entry.at > since)
+        own = (one for one in said if one.voice == "user")
+        found += (Passage(log.parent.name, one.seq, one.at, one.text) for one in own)
+    return sorted(found, key=lambda passage: passage.at)[-MUCH:]
+
+
+def morning(nights: Nights, agent: Agent) -> tuple[str, ...]:
+    """What nights have changed, each told to the person once, and nothing of it to the model."""
+    found: list[str] = []
+    for mark in sorted(nights.logs.glob(f"*/{MORNING}")):
+        night = told(mark.parent)
+        if night.state == "running" or not _taken(mark):
+            continue
+        made = (one for one in nights.memories.history(HISTORY) if one.session == night.id)
+        if (change := next(made, None)) is not None and not change.undone:
+            found.append(_news(night.dreamt.steps, change))
+            agent.session.append(Noted(MORNING, found[-1]))
+    return tuple(found)
+
+
+def _taken(mark: Path) -> bool:
+    """Whether it falls to us to tell, and to nobody else."""
+    try:
+        mark.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _news(steps: Sequence[str], made: Transaction) -> str:
+    more = f"; and {len(steps) - TOLD} things more" if len(steps) > TOLD else ""
+    what = "; ".join(steps[:TOLD]) or f"{len(made.files)} files changed"
+    return f"last night memories were put in order: {what}{more} (travois memory undo {made.id})"
+
+
+async def watch(nights: Nights, agent: Agent) -> None:
+    """Dream beside a conversation when it is time: at its start, and after turns."""
+    with agent.session.watch() as events:
+        state = await _perhaps(nights, agent)
+        async for event in events:
+            if state == "killed":
+                return
+            if isinstance(event, Entry) and isinstance(event.fact, Ended):
+                state = await _perhaps(nights, agent)
+
+
+async def _perhaps(nights: Nights, agent: Agent) -> str:
+    """Dream if the gates are open; returns what came of it."""
+    seen = await anyio.to_thread.run_sync(nights.gate, abandon_on_cancel=True)
+    mine = None if isinstance(seen, str) else nights.begin(seen)
+    if mine is None:
+        return ""
+    states: list[str] = []
+
+    async def run() -> None:
+        states.append((await nights.run(agent, mine)).state)
+
+    await survived(agent, run)
+    return states[-1] if states else "failed"
+
+
+async def _relay(events: AsyncIterable[Event], tell: Callable[[Event], None]) -> None:
+    async for event in events:
+        tell(event)
+
+
+async def _heed(box: Mailbox, scope: anyio.CancelScope) -> None:
+    while True:
+        if any(letter.sender == STOP for letter in box.take()):
+            scope.cancel()
+        await anyio.sleep(PAUSE)
+
+
+def _tidy(logs: Path) -> None:
+    """Make room for one more night."""
+    from shutil import rmtree
+
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for old in nights(logs)[KEPT - 1 :]:
+        rmtree(old, ignore_errors=True)
