@@ -43,11 +43,11 @@ def index(memories: Iterable[Memory], kept: Sequence[str] = ()) -> dict[str, str
     known = sorted(memories, key=lambda memory: (memory.type, memory.name, memory.pinned))
     lines = [_line(memory) for memory in sorted(known, key=lambda one: (one.name, one.pinned))]
     whole = [*kept, *lines]
-    if _fits(whole):
+    if fits(whole):
         return {INDEX: _page(whole)} if whole else {}
     pages: dict[str, str] = {}
     heads = [_topic(group, pages) for group in _groups(known)]
-    if not _fits([*kept, *heads]):
+    if not fits([*kept, *heads]):
         heads = [*_aside(kept, pages), *heads]
         kept = ()
     return {INDEX: _page([*kept, *heads]), **pages}
@@ -103,7 +103,7 @@ def _aside(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str]:
     lines = [part.rstrip() for line in kept for part in re.findall(".{1,6000}", line) or [""]]
     page: list[str] = []
     for line in (*lines, None):
-        if line is None or not _fits([*page, line]):
+        if line is None or not fits([*page, line]):
             path = f"{TOPICS}/notes-{sum('/notes-' in each for each in pages) + 1:03}.md"
             pages[path] = _page(page)
             yield f"- [notes]({path}): what people wrote here"
@@ -112,7 +112,8 @@ def _aside(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str]:
             page.append(line)
 
 
-def _fits(lines: Sequence[str]) -> bool:
+def fits(lines: Sequence[str]) -> bool:
+    """Whether these lines may be one page."""
     return len(lines) <= LINES and len(_page(lines).encode(errors="replace")) <= BYTES
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import islice
 from math import log
 from typing import TYPE_CHECKING
 
 from travois.context.memory.likeness import content
 from travois.context.memory.memory import Memory
+from travois.store.memory.archive import Archive
+from travois.store.memory.folder import Stamp
 from travois.store.search import rank
 from travois.store.search.document import Candidate, Document
 
@@ -18,53 +21,65 @@ if TYPE_CHECKING:
 
 NEAR, NEARER = 0.25, 0.38
 """How near in meaning a memory is that shares a word with a text, and one that shares none."""
-STATE = "state"
+STATE = " state"
+"""A collection beside, with one mark: what the folders were like when all was told."""
 
 
 class Finder:
     """Searches memories; what it knows of them can be made again at any time."""
 
-    def __init__(self, index: Index | None, *, collection: str) -> None:
+    def __init__(self, archive: Archive, index: Index | None) -> None:
+        self._archive = archive
         self._index = index
-        self._collection = collection
-        self._told: dict[str, Memory] = {}
-        """What the index was last told by this process."""
+        keys = (folder.key for folder in archive.folders.values())
+        self._collection = f"memories {' '.join(keys)}"
+        self._scans: list[Mapping[str, Stamp]] = []
         self._state = ""
 
-    def search(
-        self, memories: Sequence[Memory], text: str, *, limit: int, now: float
-    ) -> tuple[Memory, ...]:
+    def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
         """The best first; none that have nothing to do with the text."""
-        known = {_id(memory): memory for memory in memories}
-        if self._index is None:
-            return by_words(memories, text, limit=limit)
         import sqlite3
 
-        try:
-            return self._search(self._index, known, text, now=now)[:limit]
-        except (sqlite3.Error, OSError, ImportError, RuntimeError, ValueError):
-            return by_words(memories, text, limit=limit)
+        if self._index is not None:
+            try:
+                return self._search(self._index, text, limit=limit)
+            except (sqlite3.Error, OSError, ImportError, RuntimeError, ValueError):
+                pass
+        return by_words(self._archive.read(), text, limit=limit)
 
-    def _search(
-        self, index: Index, known: Mapping[str, Memory], text: str, *, now: float
-    ) -> tuple[Memory, ...]:
-        self._tell(index, known)
-        query, found = index.candidates(self._collection, text, now=now)
+    def _search(self, index: Index, text: str, *, limit: int) -> tuple[Memory, ...]:
+        self._archive.past.settle()
+        folders = list(self._archive.folders.values())
+        scans = [folder.scan(how="lately") for folder in folders]
+        if list(map(id, scans)) != list(map(id, self._scans)):
+            self._scans, self._state = scans, _state(scans)
+        if index.marks(self._collection + STATE).get(STATE) != self._state:
+            self._tell(index)
+            index.update(self._collection + STATE, (), marks={STATE: self._state})
+        query, found = index.candidates(self._collection, text, now=self._archive.past.clock())
         about = content(text)
-        kept = [one for one in found if one.document.id in known and _fits(one, about)]
-        return tuple(known[hit.id] for hit in rank.rank(query, kept))
+        ranked = rank.rank(query, [one for one in found if _fits(one, about)])
+        memories = (self._memory(hit.id) for hit in ranked)
+        return tuple(islice(filter(None, memories), limit))
 
-    def _tell(self, index: Index, known: Mapping[str, Memory]) -> None:
-        """Bring the index up to date: with what changed, or with all if it is not as we left it."""
-        fresh = [id for id, memory in known.items() if self._told.get(id) is not memory]
-        before, held = self._state, index.marks(self._collection).get(STATE, "")
-        if fresh or len(known) != len(self._told):
-            self._state, self._told = _state(known), dict(known)
-        if held != self._state:
-            wanted = fresh if held == before else known
-            gone = index.ids(self._collection) - known.keys()
-            documents = [_document(known[id], id) for id in wanted]
-            index.update(self._collection, documents, gone=gone, marks={STATE: self._state})
+    def _tell(self, index: Index) -> None:
+        """Bring the index up to what lies in the folders: only what changed is read."""
+        files = {
+            f"{number}/{file}": str(stamp)
+            for number, scan in enumerate(self._scans)
+            for file, stamp in scan.items()
+        }
+        held = index.marks(self._collection)
+        gone = [id for id in held if id not in files]
+        changed = {id: stamp for id, stamp in files.items() if held.get(id) != stamp}
+        memories = ((id, self._memory(id)) for id in changed)
+        documents = [_document(memory, id) for id, memory in memories if memory is not None]
+        marks = changed | dict.fromkeys(gone, "")
+        index.update(self._collection, documents, gone=gone, marks=marks)
+
+    def _memory(self, id: str) -> Memory | None:
+        number, _, file = id.partition("/")
+        return list(self._archive.folders.values())[int(number)].fresh(file)
 
 
 def by_words(memories: Sequence[Memory], text: str, *, limit: int) -> tuple[Memory, ...]:
@@ -85,19 +100,10 @@ def _fits(one: Candidate, about: frozenset[str]) -> bool:
     return shared > 1 or one.cosine >= (NEAR if shared else NEARER)
 
 
-def _id(memory: Memory) -> str:
-    return f"{memory.scope}/{'pinned/' if memory.pinned else ''}{memory.name}"
-
-
 def _document(memory: Memory, id: str) -> Document:
     title = f"{memory.name.replace('-', ' ')} {memory.description}"
     return Document(id, memory.body, at=memory.modified, who=memory.author, title=title)
 
 
-def _state(known: Mapping[str, Memory]) -> str:
-    digest = sha256()
-    for id in sorted(known):
-        memory = known[id]
-        parts = (id, memory.description, memory.body, str(memory.modified), memory.author)
-        digest.update("\0".join(parts).encode(errors="replace"))
-    return digest.hexdigest()
+def _state(scans: Sequence[Mapping[str, Stamp]]) -> str:
+    return sha256(repr([list(scan.items()) for scan in scans]).encode()).hexdigest()

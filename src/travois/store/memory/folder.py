@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
 
 import msgspec
 
-from travois.context.memory.index import INDEX, PINNED, TOPICS, index, prose
+from travois.context.memory.index import INDEX, PINNED, TOPICS, fits, index, prose
 from travois.context.memory.memory import Memory, Scope
 from travois.context.memory.text import parse
 from travois.store import disk
@@ -27,6 +29,12 @@ PAGE = re.compile(rf"{TOPICS}/[^.].*\.md")
 DRAFT = re.compile(r"\..+\.\d+-[0-9a-f]{8}")
 
 
+Stamp = tuple[int, int, int]
+"""When a file was changed, its size and its inode: another stamp, other bytes."""
+LATELY, SETTLED = 10 * 10**9, 10**8
+"""For how many nanoseconds a scan may be relied on, and how long a folder must have been still."""
+
+
 class Flaw(msgspec.Struct, frozen=True):
     """Something in a folder of memories that is not as it should be, and what to do."""
 
@@ -38,7 +46,7 @@ class Flaw(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct, frozen=True):
     """A file as it was when it was last read."""
 
-    stamp: tuple[int, int, int]
+    stamp: Stamp
     digest: str = ""
     memory: Memory | None = None
     flaws: tuple[Flaw, ...] = ()
@@ -54,20 +62,61 @@ class Folder:
         self.scope: Scope = scope
         self.seen: dict[str, Seen] = {}
         """By the path of the file in this folder."""
+        self._stamps: Mapping[str, Stamp] = {}
+        self._changed: tuple[int, ...] = ()
+        self._scanned = 0
+
+    def scan(self, *, how: Literal["each", "lately"] = "each") -> Mapping[str, Stamp]:
+        """The files and their stamps: as they are, or as they were a few seconds ago at most.
+
+        The same value comes back as long as nothing changed.
+        """
+        changed = tuple(_changed(self.path / place) for place in ("", PINNED))
+        now = time.monotonic_ns()
+        recent = changed == self._changed and now - self._scanned < LATELY
+        if how == "lately" and recent and time.time_ns() - max(changed) > SETTLED:
+            return self._stamps
+        found = dict(self._files())
+        if found != self._stamps:
+            self._stamps = found
+        self._changed, self._scanned = changed, now
+        return self._stamps
+
+    def look(self, file: str, stamp: Stamp) -> Seen:
+        """A file with this stamp, read if that was not done yet."""
+        seen = self.seen.get(file)
+        if seen is None or seen.stamp != stamp:
+            seen = self.seen[file] = self._read(file, stamp)
+        return seen
 
     def read(self) -> dict[str, Seen]:
-        """Look at each file, and read those that changed."""
-        self.seen = {
-            file: known
-            if (known := self.seen.get(file)) is not None and known.stamp == stamp
-            else self._read(file, stamp)
-            for file, stamp in self._files()
-        }
+        """All files as they are; those that changed are read."""
+        self.seen = {file: self.look(file, stamp) for file, stamp in self.scan().items()}
         return self.seen
+
+    def fresh(self, file: str) -> Memory | None:
+        """One memory as it is at the moment; None if there is none that can be read."""
+        try:
+            return self.look(file, _stamp(os.lstat(self.path / file))).memory
+        except OSError:
+            return None
 
     def memories(self) -> Iterator[Memory]:
         """Those that were readable when they were last looked at."""
         return (seen.memory for seen in self.seen.values() if seen.memory is not None)
+
+    def head(self) -> str:
+        """The first page of the index; made of the files where the one on disk does not fit them.
+
+        That each is in it is seen without reading them all.
+        """
+        text = self._page(INDEX) or ""
+        names = [quote(file.removesuffix(".md")) for file in self.scan()]
+        listed = all(f"]({name}.md)" in text for name in names) if names else not text
+        if fits(text.split("\n")[:-1]) and (listed or f"]({TOPICS}/" in text):
+            return text
+        self.read()
+        return self.pages().get(INDEX, "")
 
     def bytes(self, file: str) -> bytes | None:
         """What a plain file has; None if there is none. Raises OSError for anything else."""
@@ -143,24 +192,25 @@ class Folder:
 
     def _pages(self) -> dict[str, str]:
         """The pages of the index that can be read."""
-        found: dict[str, str] = {}
         topics = (f"{TOPICS}/{entry.name}" for entry in _entries(self.path / TOPICS))
-        for page in (INDEX, *filter(PAGE.fullmatch, topics)):
-            with suppress(OSError, UnicodeDecodeError):
-                data = plain_bytes(str(self.path / page), opener=unlinked)
-                if len(data) <= LARGEST_PAGE:
-                    found[page] = data.decode("utf-8-sig")
-        return found
+        pages = (INDEX, *filter(PAGE.fullmatch, topics))
+        return {page: text for page in pages if (text := self._page(page)) is not None}
 
-    def _files(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    def _page(self, page: str) -> str | None:
+        try:
+            data = plain_bytes(str(self.path / page), opener=unlinked)
+            return data.decode("utf-8-sig") if len(data) <= LARGEST_PAGE else None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def _files(self) -> Iterator[tuple[str, Stamp]]:
         pinned = () if (self.path / PINNED).is_symlink() else (f"{PINNED}/",)
         for place in ("", *pinned):
             for entry in sorted(_entries(self.path / place), key=lambda entry: entry.name):
                 if entry.name.endswith(".md") and entry.name[0] != "." and entry.name != INDEX:
-                    found = entry.stat(follow_symlinks=False)
-                    yield place + entry.name, (found.st_mtime_ns, found.st_size, found.st_ino)
+                    yield place + entry.name, _stamp(entry.stat(follow_symlinks=False))
 
-    def _read(self, file: str, stamp: tuple[int, int, int]) -> Seen:
+    def _read(self, file: str, stamp: Stamp) -> Seen:
         path = self.path / file
         try:
             path.name.encode()
@@ -183,6 +233,17 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError:
         return []
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _reason(error: OSError, path: Path) -> str:

@@ -82,8 +82,7 @@ class FolderMemories:
         self._archive = archive
         self._consent = consent
         self._root = root
-        keys = " ".join(folder.key for folder in archive.folders.values())
-        self._finder = Finder(index, collection=f"memories {keys}")
+        self._finder = Finder(archive, index)
         self._usage = archive.past.root / ".history" / "usage.json"
         self._inbox = Inbox(archive)
 
@@ -109,13 +108,13 @@ class FolderMemories:
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
         """Those that have most to do with a text, the best first; none that have nothing."""
-        return self._finder.search(self.all(), text, limit=limit, now=self._archive.past.clock())
+        return self._finder.search(text, limit=limit)
 
     def index(self) -> str:
         """The index of each folder that has memories, under its path."""
-        self.all()
-        pages = {one.path: one.pages().get(INDEX) for one in self._archive.folders.values()}
-        return "\n".join(f"{path / INDEX}:\n{text}" for path, text in pages.items() if text)
+        self._archive.past.settle()
+        heads = ((one.path, one.head()) for one in self._archive.folders.values())
+        return "\n".join(f"{path / INDEX}:\n{text}" for path, text in heads if text)
 
     def folders(self) -> dict[Scope, Path]:
         """Where the memories of each scope lie."""
