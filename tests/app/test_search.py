@@ -1,13 +1,14 @@
-"""`travois search`, as a user calls it."""
+"""`travois search`: what it finds and how it shows it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import localtime, strftime
 
 import pytest
 
-from tests.e2e.program import Program
+from tests.app.inside import Inside, inside
 from tests.store.recorded.writing import TALK, claude, codex, put
 from tests.store.sample import EPOCH, opened, write
 from travois.kernel.blocks import Text
@@ -25,9 +26,11 @@ OURS = [
 
 
 @pytest.fixture
-def machine(program: Program) -> Program:
+def machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Inside:
     """A session of ours in this project, one of Claude Code in it, one of Codex elsewhere."""
-    program.extra["TZ"] = "UTC"
+    program = inside(tmp_path, monkeypatch, capsys)
     project = identify(Home(program.home), str(program.folder)).key
     first = opened("0a1b2c3d", cwd=str(program.folder), project=project)
     write(Home(program.home).session(project, "0a1b2c3d"), first=first, then=[*OURS])
@@ -39,17 +42,17 @@ def machine(program: Program) -> Program:
     return program
 
 
-def ids(machine: Program, *args: str) -> set[str]:
+def ids(machine: Inside, *args: str) -> set[str]:
     return {line["id"] for line in machine.run("search", "redis", "--json", *args).lines}
 
 
-def test_the_best_sessions_come_with_their_words_and_the_way_back(machine: Program) -> None:
+def test_the_best_sessions_come_with_their_words_and_the_way_back(machine: Inside) -> None:
     done = machine.run("search", "why", "was", "the", "replica", "behind", "--limit", "1")
     assert (done.code, done.err) == (0, "")
     assert (
         done.out
         == f"""\
-2023-11-14  travois  {shown(machine.folder)}
+{day(1_700_000_000)}  travois  {shown(machine.folder)}
   why did we drop redis?
     agent: Because redis lost writes whenever the replica fell behind, which
     nobody noticed for weeks.
@@ -58,16 +61,20 @@ def test_the_best_sessions_come_with_their_words_and_the_way_back(machine: Progr
     )
 
 
+def day(at: float) -> str:
+    return strftime("%Y-%m-%d", localtime(at))
+
+
 def shown(folder: Path) -> str:
     return f"~/{folder.name}"
 
 
-def test_other_agents_sessions_come_with_their_own_command(machine: Program) -> None:
+def test_other_agents_sessions_come_with_their_own_command(machine: Inside) -> None:
     done = machine.run("search", "redis in the stack", "--agent", "codex")
     assert (
         done.out
-        == """\
-1970-01-01  codex  /else where
+        == f"""\
+{day(60)}  codex  /else where
   is redis still in the stack?
     you: is redis still in the stack?
   cd '/else where' && codex resume thread-1
@@ -75,14 +82,14 @@ def test_other_agents_sessions_come_with_their_own_command(machine: Program) -> 
     )
 
 
-def test_one_project_or_one_agent_can_be_searched(machine: Program) -> None:
+def test_one_project_or_one_agent_can_be_searched(machine: Inside) -> None:
     assert ids(machine) == {"0a1b2c3d", "abc", "thread-1"}
     assert ids(machine, "--here") == {"0a1b2c3d", "abc"}
     assert ids(machine, "--agent", "claude") == {"abc"}
     assert ids(machine, "--agent", "gemini") == set()
 
 
-def test_json_has_all_that_is_known(machine: Program) -> None:
+def test_json_has_all_that_is_known(machine: Inside) -> None:
     (found,) = machine.run("search", "redis", "--agent", "claude", "--json").lines
     path = machine.home.parent / ".claude" / "projects" / "-w" / "abc.jsonl"
     assert found == {
@@ -97,14 +104,14 @@ def test_json_has_all_that_is_known(machine: Program) -> None:
     }
 
 
-def test_other_agents_can_be_left_out(machine: Program) -> None:
+def test_other_agents_can_be_left_out(machine: Inside) -> None:
     assert len(ids(machine)) == 3
     machine.home.mkdir(exist_ok=True)
     (machine.home / "settings.json").write_text(json.dumps({"search": {"agents": False}}))
     assert ids(machine) == {"0a1b2c3d"}
 
 
-def test_nothing_found_and_nothing_asked_are_told_apart(machine: Program) -> None:
+def test_nothing_found_and_nothing_asked_are_told_apart(machine: Inside) -> None:
     none = machine.run("search", "zeppelins")
     assert (none.code, none.out) == (1, "No session has anything to do with that.\n")
     empty = machine.run("search")
@@ -113,7 +120,7 @@ def test_nothing_found_and_nothing_asked_are_told_apart(machine: Program) -> Non
     assert machine.run("search", "--rebuild").out == "3 sessions can be searched.\n"
 
 
-def test_a_broken_index_is_told_once_and_made_again(machine: Program) -> None:
+def test_a_broken_index_is_told_once_and_made_again(machine: Inside) -> None:
     assert len(ids(machine)) == 3
     (machine.home / "index" / "sessions.db").write_bytes(b"rubbish" * 999)
     done = machine.run("search", "redis", "--json")
@@ -122,7 +129,7 @@ def test_a_broken_index_is_told_once_and_made_again(machine: Program) -> None:
     assert machine.run("search", "redis").err == ""
 
 
-def test_words_that_could_command_a_terminal_are_harmless(machine: Program) -> None:
+def test_words_that_could_command_a_terminal_are_harmless(machine: Inside) -> None:
     evil = [Spoken("user", "\x1b]0;owned\x07 zeppelin \x1b[2J", 5.0)]
     put(machine.home.parent / ".claude" / "projects" / "-w" / "evil.jsonl", claude(evil))
     out = machine.run("search", "zeppelin").out

@@ -1,0 +1,83 @@
+"""/memory and #text at the prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from travois import Options, Session
+from travois.app.slash.command import obey
+from travois.app.slash.plain import Lines
+from travois.testing import Scripted, say
+
+
+class Nobody:
+    """A reader that is never asked."""
+
+    def line(self, text: str) -> None:
+        raise AssertionError(text)
+
+    async def read(self, prompt: str) -> str | None:
+        raise AssertionError(prompt)
+
+
+def answers(options: Options, *lines: str) -> list[str | None]:
+    """What the lines are answered with, in one conversation."""
+
+    async def main() -> list[str | None]:
+        async with Session(options, model=Scripted(say("ok"))) as session:
+            desk = Lines(session, options, Nobody())
+            return [await obey(desk, line) for line in lines]
+
+    return anyio.run(main)
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
+    return Options(cwd=str(tmp_path / "work"), mode="bypass")
+
+
+def test_a_line_after_a_hash_is_remembered_and_can_be_taken_back(options: Options) -> None:
+    added, shown, undone, left = answers(
+        options,
+        "# deploys happen on Tuesdays",
+        "/memory show deploys-happen-on-tuesdays",
+        "/memory undo",
+        "/memory",
+    )
+    assert added is not None
+    assert "+Deploys happen on Tuesdays (project, said by user)" in added
+    assert "Undo: /memory undo " in added
+    assert shown is not None
+    assert "you said" in shown
+    assert "travois --resume " in shown
+    assert undone is not None
+    assert "-Deploys happen on Tuesdays" in undone
+    assert left is not None
+    assert left.startswith("Nothing is remembered here yet.")
+
+
+@pytest.mark.parametrize(
+    "prompt", ["#12 is broken", "## Plan", "#", "# Plan\n\nfirst, look", "#!x"]
+)
+def test_other_lines_with_a_hash_are_prompts(options: Options, prompt: str) -> None:
+    assert answers(options, prompt) == [None]
+
+
+def test_a_wrong_word_or_name_is_told_with_what_there_is(options: Options) -> None:
+    wrong, none = answers(options, "/memory frobnicate", "/memory show nothing")
+    assert wrong is not None
+    assert "/memory does not know 'frobnicate'" in wrong
+    assert none == "There is no memory 'nothing'\n  `travois memory` lists what there is."
+
+
+def test_secrets_typed_after_a_hash_are_not_kept(options: Options) -> None:
+    refused, left = answers(options, "# the password is hunter2", "/memory")
+    assert refused is not None
+    assert "seems to hold a secret" in refused
+    assert left is not None
+    assert left.startswith("Nothing is remembered")
