@@ -34,7 +34,7 @@ examples:
 Sessions of Claude Code, Codex, opencode and Gemini CLI are found where those agents keep them, and
 are only read. The setting search.agents: false leaves them out. Agents can call this command, too.
 """
-AT_ONCE = 0.7
+AT_ONCE = 0.5
 """How many seconds may be spent on reading sessions before the answer is given."""
 EXCERPT = 220
 WIDTH = 80

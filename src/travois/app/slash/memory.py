@@ -21,12 +21,9 @@ WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept"
 async def _memory(desk: Desk, typed: str) -> str:
     from travois.app.compose import prepare
     from travois.app.remembering import open_here
-    from travois.store.memory.memories import FolderMemories
 
-    known = desk.session.crew.agent.memories
-    if not isinstance(known, FolderMemories):
-        place, loaded = prepare(desk.options)
-        known = open_here(place.home, place.project, loaded)
+    place, loaded = prepare(desk.options)
+    known = open_here(place.home, place.project, loaded)
     return await anyio.to_thread.run_sync(partial(_answer, known, typed, session=desk.session.id))
 
 
