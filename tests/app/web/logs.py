@@ -34,11 +34,11 @@ HEAD = replace(EPOCH, model=replace(EPOCH.model, price=PRICE))
 RULES = "<instructions>\nAlways run the tests."
 
 
-def turn(number: int, *, words: int = 300) -> Iterator[AnyFact]:
-    """One turn with one call."""
+def turn(number: int, *, words: int = 300, cold: bool = False) -> Iterator[AnyFact]:
+    """One turn with one call, whose first reply may have found nothing in the cache."""
     call = f"call-{number}"
     yield user(f"question {number}")
-    usage = Usage(read=900 * number, write=1_000, output=40)
+    usage = Usage(read=0 if cold else 900 * number, write=9_000 if cold else 1_000, output=40)
     yield reply("let me look", call, usage=usage)
     yield Asked(call, "May it read a?")
     yield Decided(call, "allow", "you said so", by="person")

@@ -59,6 +59,7 @@ class Overview(msgspec.Struct, frozen=True):
     """Of each miss, whether something asked for it."""
     compactions: list[Receipt]
     agents: int
+    """How many it started by a call."""
     damaged: int
 
 
@@ -155,7 +156,7 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
         misses=misses,
         expected=[miss.expected for miss in misses],
         compactions=receipts(story.entries),
-        agents=sum(isinstance(entry.fact, Spawned) for entry in own),
+        agents=sum(isinstance(entry.fact, Spawned) and entry.fact.call != "" for entry in own),
         damaged=damaged,
     )
 

@@ -17,7 +17,7 @@ from travois.store import lock
 from travois.store.blobs import Blobs
 from travois.store.home import Home
 from travois.store.log import NAME
-from travois.store.sessions import Summary, folders, summaries, summarise
+from travois.store.sessions import Summary, summaries, summarise
 
 KEPT = 4
 """How many stories stay in memory."""
@@ -64,11 +64,10 @@ class Shelf:
     def overview(self, query: Query) -> tuple[Listed, answers.Overview]:
         """One log at a glance."""
         reading = self._read(query)
-        found = next(path for path in folders(self._home) if path.name == query["session"])
         told = answers.overview(
             reading.story, first=_number(query, "first"), damaged=len(reading.skipped)
         )
-        return self._listed(summarise(found)), told
+        return self._listed(summarise(self._folder({"session": query["session"]}))), told
 
     def seen(self, query: Query) -> answers.Seen:
         """What the model saw in one request."""
@@ -136,7 +135,9 @@ class Shelf:
     def _folder(self, query: Query) -> Path:
         """Only what is found on the shelf has a name."""
         session, agent = query.get("session", ""), query.get("agent", "")
-        found = next((path for path in folders(self._home) if path.name == session), None)
+        named = session == Path(session).name and session not in ("", "..")
+        places = (path / session for path in self._home.sessions.iterdir()) if named else ()
+        found = next((path for path in places if (path / NAME).is_file()), None)
         if found is None:
             raise Fault(f"There is no session {session!r}")
         return agent_folder(found, agent) if agent else found

@@ -43,7 +43,7 @@ const press = (run) => ({ onclick: run, onkeydown: (event) => { if (event.key ==
 
 function table(caption, heads, rows) {
   const cell = (name, one, n) => h(name, { class: heads[n]?.startsWith(">") ? "n" : heads[n]?.startsWith("*") ? "wide" : null }, one);
-  return h("div", { class: "card section-table" }, h("table", {}, h("caption", {}, caption),
+  return h("div", { class: "card section-table" }, h("table", {}, caption ? h("caption", {}, caption) : "",
     h("thead", {}, h("tr", {}, heads.map((head) => h("th", { class: head.startsWith(">") ? "n" : null, scope: "col" }, head.replace(/^[>*]/, ""))))),
     h("tbody", {}, rows.map(([run, ...cells]) => h("tr", run ? { tabindex: 0, ...press(run) } : {}, cells.map((one, n) => cell("td", one, n)))))));
 }
@@ -141,7 +141,7 @@ function legend() {
   const step = story.steps[chosen()], amount = used(step);
   const one = (name, value) => h("li", {}, h("span", { class: `dot ${name}` }), `${name} `, h("b", {}, count(value)));
   $("legend").replaceChildren(...story.layers.map((name, n) => [name, step.sizes[n]]).filter(([name, value], n) => value || story.steps.some((s) => s.sizes[n])).map(([name, value]) => one(name, value)),
-    h("li", {}, "|"), ...USED.map((name) => one(name, amount[name])));
+    h("li", { class: "wideonly" }, "·"), ...USED.map((name) => one(name, amount[name])));
 }
 
 function hover(index, event) {
@@ -196,7 +196,9 @@ const PANELS = {
     const rows = story.compactions.map((one) => [() => go({ tab: "compactions", compaction: one.entry }), `${one.number}`, day(one.at), one.trigger || one.by, short(one.before), short(one.planned), one.measured ? short(one.measured) : "–", many(one.spans.length, "span"), dollars(one.dollars + one.rewritten), h("span", { class: "tag" }, one.state)]);
     const made = [table("Compactions: sizes in tokens", [">#", "When", "Trigger", ">Before", ">Planned", ">Measured", "Set aside", ">Cost", "State"], rows)];
     const entry = Number(at.compaction) || story.compactions.at(-1).entry;
-    return [...made, h("p", {}), compaction(await ask("diff", about({ compaction: entry })))];
+    const told = compaction(await ask("diff", about({ compaction: entry })));
+    if (at.compaction) setTimeout(() => told.scrollIntoView({ block: "start" }));
+    return [...made, h("p", {}), told];
   },
 
   async decisions() {
@@ -335,7 +337,13 @@ function compaction({ receipt, dropped, kept, summary }) {
 
 // --- keys and places ----------------------------------------------------------------------------
 
-const moveBy = (step) => { if (story?.steps.length && (at.tab || "requests") === "requests") go({ step: Math.min(story.steps.length, Math.max(1, chosen() + 1 + step)) }); };
+// To the next request, or to the next row of a table.
+function moveBy(step) {
+  if (story?.steps.length && (at.tab || "requests") === "requests") { go({ step: Math.min(story.steps.length, Math.max(1, chosen() + 1 + step)) }); return; }
+  const rows = [...main.querySelectorAll("tbody tr[tabindex]")], here = rows.indexOf(document.activeElement);
+  rows[Math.min(rows.length - 1, Math.max(0, here + step))]?.focus();
+}
+
 const KEYS = { j: () => moveBy(1), k: () => moveBy(-1), ArrowDown: () => moveBy(1), ArrowUp: () => moveBy(-1), "/": () => { find.focus(); find.select(); } };
 
 document.addEventListener("keydown", (event) => {
