@@ -14,22 +14,21 @@ from travois.store.search import words
 
 PATIENCE = 30.0
 """How many seconds to wait for other processes that write."""
-SHAPE = 1
+SHAPE = 2
 TABLES = """
 create table if not exists collection (
     number integer primary key, name text unique, embedder text default '',
     documents int default 0, words int default 0, centres blob default x''
 );
 create table if not exists document (
-    number integer primary key, collection int, id text, digest blob, band text, place int,
-    embedded int, body blob, words text, unique (collection, id)
+    number integer primary key autoincrement, collection int, id text, digest blob, band text,
+    place int, body blob, words text, cell int, codes blob, unique (collection, id)
 );
 create index if not exists member on document (collection, band, place);
-create index if not exists pending on document (collection) where not embedded;
-create table if not exists vector (
-    collection int, cell int, document int, codes blob, primary key (collection, cell, document)
-) without rowid;
-create index if not exists coded on vector (document);
+create index if not exists pending on document (collection) where codes is null;
+create table if not exists block (
+    collection int, cell int, numbers blob, codes blob, primary key (collection, cell)
+);
 create table if not exists mark (
     collection int, name text, value text, primary key (collection, name)
 ) without rowid;

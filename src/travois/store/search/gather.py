@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from heapq import nlargest
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from travois.store.search import lexicon
@@ -16,15 +16,21 @@ from travois.store.search.writing import unpack
 if TYPE_CHECKING:
     from travois.store.search.vectors import Sense
 
-WIDTH = 200
+WIDTH = 128
 """How many candidates come from the words, and how many from the meaning."""
-AROUND = 50
+AROUND = 40
 """How many of each bring their neighbours with them."""
 LONGEST = 8000
 """How many characters of a query count: half of them from its start, half from its end."""
 
 Found = tuple[Query, list[Candidate]]
-Rows = dict[int, tuple[Document, str]]
+Row = tuple[Document, str, bytes | None]
+"""A document, its words, and its vector."""
+Rows = dict[int, Row]
+BESIDE = """\
+select number, body, words, codes from beside cross join document using (band, place)
+where collection = ?"""
+"""The cross join makes it look for each of the few places, and not through the collection."""
 
 
 def candidates(
@@ -47,14 +53,15 @@ def candidates(
     query = Query(text, terms, lexicon.rarity(collection, counted), now, length)
     by_words = lexicon.nearest(base, collection, counted, limit=WIDTH, within=within)
     sense = _sense(base, collection, text, embedder=embedder)
-    cosines = sense.near() if sense else {}
-    by_meaning = nlargest(WIDTH, cosines, key=lambda number: (cosines[number], -number))
+    by_meaning = sense.near(limit=WIDTH) if sense else []
     rows = _rows(base, dict.fromkeys((*by_words, *by_meaning)))
     best = dict.fromkeys((*by_words[:AROUND], *by_meaning[:AROUND]))
     rows |= _neighbours(base, collection, [rows[number][0] for number in best if number in rows])
-    if sense:
-        cosines |= sense.of([number for number in rows if number not in cosines])
-    return query, [_weighed(query, *rows[n], cosine=cosines.get(n)) for n in sorted(rows)]
+    found = [rows[number] for number in sorted(rows)]
+    return query, [
+        _weighed(query, document, text, cosine=cosine)
+        for (document, text, _), cosine in zip(found, _cosines(sense, found), strict=True)
+    ]
 
 
 def _sense(
@@ -72,30 +79,42 @@ def _sense(
 def _rows(base: sqlite3.Connection, numbers: Iterable[int]) -> Rows:
     wanted = list(numbers)
     places = ",".join("?" * len(wanted))
-    found = base.execute(
-        f"select number, body, words from document where number in ({places})",  # noqa: S608
-        wanted,
+    return _read(
+        base.execute(
+            f"select number, body, words, codes from document where number in ({places})",  # noqa: S608
+            wanted,
+        )
     )
-    return {number: (unpack(body), text) for number, body, text in found}
 
 
 def _neighbours(
     base: sqlite3.Connection, collection: Collection, documents: Sequence[Document]
 ) -> Rows:
     """The documents just before and after these in their groups."""
-    found: Rows = {}
-    for document in documents:
-        if document.group:
-            rows = base.execute(
-                "select number, body, words from document"
-                " where collection = ? and band = ? and place in (?, ?)",
-                (collection.number, document.group, document.order - 1, document.order + 1),
-            )
-            found |= {number: (unpack(body), text) for number, body, text in rows}
-    return found
+    grouped = [(one.group, one.order) for one in documents if one.group]
+    beside = {(group, order + way) for group, order in grouped for way in (-1, 1)}
+    pairs = sorted(beside.difference(grouped))
+    if not pairs:
+        return {}
+    values = ",".join(["(?, ?)"] * len(pairs))
+    query = f"with beside (band, place) as (values {values}) {BESIDE}"
+    return _read(base.execute(query, (*chain.from_iterable(pairs), collection.number)))
+
+
+def _read(found: Iterable[tuple[int, bytes, str, bytes | None]]) -> Rows:
+    return {number: (unpack(body), text, codes) for number, body, text, codes in found}
+
+
+def _cosines(sense: Sense | None, rows: Sequence[Row]) -> list[float | None]:
+    """How near each document is in meaning, as far as that is known."""
+    known = [codes for _, _, codes in rows if codes is not None]
+    if sense is None or not known:
+        return [None] * len(rows)
+    cosines = iter(sense.of(known))
+    return [None if codes is None else next(cosines) for _, _, codes in rows]
 
 
 def _weighed(query: Query, document: Document, text: str, *, cosine: float | None) -> Candidate:
-    found = tuple(text.split(" ")) if text else ()
-    score = lexicon.weigh(found, query.rarity, length=query.length)
-    return Candidate(document, found, score, cosine)
+    words = tuple(text.split())
+    there = {word: weight for word, weight in query.rarity.items() if word in text}
+    return Candidate(document, words, lexicon.weigh(words, there, length=query.length), cosine)

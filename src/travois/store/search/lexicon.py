@@ -8,7 +8,7 @@ from math import log
 
 import msgspec
 
-POSTINGS = 8192
+POSTINGS = 3072
 """How many places of words one search may visit."""
 TERMS = 256
 """How many different words of a query are looked at."""
@@ -58,7 +58,7 @@ def found(base: sqlite3.Connection, name: str) -> Collection:
 def waiting(base: sqlite3.Connection, name: str) -> int:
     """How many documents have no vector."""
     row: tuple[int] = base.execute(
-        "select count(*) from document where not embedded and collection ="
+        "select count(*) from document where codes is null and collection ="
         " (select number from collection where name = ?)",
         (name,),
     ).fetchone()

@@ -9,29 +9,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from travois.store.search import blocks
+
 Matrix: TypeAlias = NDArray[np.float32]
 
-FLAT = 6144
+FLAT = 4096
 """Up to how many vectors all are compared; of a larger collection, about as many."""
 CELL = 256
-"""How many vectors make a cell."""
+"""About how many vectors make a cell."""
 ROUNDS = 6
 """How often the centres of cells are moved to the middle of what is nearest to them."""
-
-
-def write(
-    base: sqlite3.Connection, collection: int, vectors: dict[int, bytes], *, size: int
-) -> None:
-    """Keep the vectors of documents, each in the cell whose centre is nearest."""
-    rows = np.frombuffer(b"".join(vectors.values()), np.float32).reshape(-1, size)
-    centres = _centres(base, collection, size=size)
-    cells = _nearest(rows, centres).tolist() if len(centres) else [0] * len(rows)
-    largest = np.abs(rows).max(axis=1, keepdims=True)
-    scaled: Matrix = rows * (127 / np.maximum(largest, 1e-9))
-    for cell, number, codes in zip(cells, vectors, np.rint(scaled).astype(np.int8), strict=True):
-        kept = (collection, cell, number, codes.tobytes())
-        base.execute("insert or replace into vector values (?, ?, ?, ?)", kept)
-    _settle(base, collection, len(centres), size=size)
 
 
 class Sense:
@@ -42,57 +29,70 @@ class Sense:
         self._collection = collection
         self._row: Matrix = np.frombuffer(row, np.float32)
 
-    def near(self) -> dict[int, float]:
-        """How near those are that lie in the cells around it."""
-        centres = _centres(self._base, self._collection, size=len(self._row))
-        cells = [0]
-        if len(centres):
-            order = np.argsort(-(centres @ self._row), kind="stable")
-            cells = order[: FLAT // CELL].tolist()
-        return self._cosines("collection = ? and cell in", [self._collection], cells)
-
-    def of(self, numbers: Sequence[int]) -> dict[int, float]:
-        """How near these documents are, as far as that is known."""
-        return self._cosines("document in", [], numbers)
-
-    def _cosines(self, where: str, values: Sequence[int], among: Sequence[int]) -> dict[int, float]:
-        found: list[tuple[int, bytes]] = self._base.execute(
-            f"select document, codes from vector where {where} ({','.join('?' * len(among))})",  # noqa: S608
-            (*values, *among),
+    def near(self, *, limit: int) -> list[int]:
+        """The documents that are nearest, the nearest first."""
+        found: list[tuple[bytes, bytes]] = self._base.execute(
+            "select numbers, codes from block where collection = ?1 and"
+            " (?2 = '[]' or cell in (select value from json_each(?2)))",
+            (self._collection, str(self._cells())),
         ).fetchall()
-        rows = _unit(b"".join(codes for _, codes in found), len(self._row))
-        numbers = (number for number, _ in found)
-        return dict(zip(numbers, (rows @ self._row).tolist(), strict=True))
+        numbers = np.frombuffer(b"".join(some for some, _ in found), np.int64)
+        cosines = self._cosines(b"".join(codes for _, codes in found))
+        return numbers[np.lexsort((numbers, -cosines))[:limit]].tolist()
+
+    def of(self, codes: Sequence[bytes]) -> list[float]:
+        """How near each of these vectors is."""
+        return self._cosines(b"".join(codes)).tolist()
+
+    def _cosines(self, codes: bytes) -> Matrix:
+        rows, lengths = _rows(codes, len(self._row))
+        return (rows @ self._row) / lengths
+
+    def _cells(self) -> list[int]:
+        """The cells around it; none where there are no cells."""
+        centres = _centres(self._base, self._collection, size=len(self._row))
+        return np.argsort(-(centres @ self._row), kind="stable")[: FLAT // CELL].tolist()
 
 
-def _settle(base: sqlite3.Connection, collection: int, cells: int, *, size: int) -> None:
+def write(
+    base: sqlite3.Connection, collection: int, vectors: dict[int, bytes], *, size: int
+) -> None:
+    """Keep the vectors of documents, each in the cell whose centre is nearest."""
+    rows = np.frombuffer(b"".join(vectors.values()), np.float32).reshape(-1, size)
+    centres = _centres(base, collection, size=size)
+    cells = _nearest(rows, centres) if len(centres) else [number // CELL for number in vectors]
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    scaled: Matrix = rows * (127 / np.maximum(largest, 1e-9))
+    codes = (row.tobytes() for row in np.rint(scaled).astype(np.int8))
+    blocks.add(base, collection, zip(zip(cells, vectors, strict=True), codes, strict=True))
+
+
+def settle(base: sqlite3.Connection, collection: int, *, size: int, documents: int) -> None:
     """Divide a collection into cells, when it has outgrown those that it has."""
-    count: int = base.execute(
-        "select count(*) from vector where collection = ?", (collection,)
-    ).fetchone()[0]
-    if count <= max(FLAT, 2 * CELL * cells):
+    if documents <= max(FLAT, 2 * CELL * len(_centres(base, collection, size=size))):
         return
     found: list[tuple[int, bytes]] = base.execute(
-        "select document, codes from vector where collection = ? order by document", (collection,)
+        "select number, codes from document"
+        " where collection = ? and codes is not null order by number",
+        (collection,),
     ).fetchall()
-    rows = _unit(b"".join(codes for _, codes in found), size)
-    centres = _middles(rows, count // CELL)
+    if len(found) <= FLAT:
+        return
+    rows, lengths = _rows(b"".join(codes for _, codes in found), size)
+    rows /= lengths[:, None]
+    centres = _middles(rows, len(rows) // CELL)
     base.execute(
-        "update collection set centres = ? where number = ?",
-        (centres.astype(np.float32).tobytes(), collection),
+        "update collection set centres = ? where number = ?", (centres.tobytes(), collection)
     )
-    base.execute("delete from vector where collection = ?", (collection,))
-    placed = zip(_nearest(rows, centres).tolist(), found, strict=True)
-    for cell, (number, codes) in sorted(placed):
-        base.execute("insert into vector values (?, ?, ?, ?)", (collection, cell, number, codes))
+    blocks.clear(base, collection)
+    placed = zip(_nearest(rows, centres), found, strict=True)
+    blocks.add(base, collection, (((cell, number), codes) for cell, (number, codes) in placed))
 
 
-def _nearest(rows: Matrix, centres: Matrix) -> NDArray[np.int64]:
+def _nearest(rows: Matrix, centres: Matrix) -> list[int]:
     """The number of the centre that is nearest to each row."""
-    parts = [
-        np.argmax(rows[at : at + 4096] @ centres.T, axis=1) for at in range(0, len(rows), 4096)
-    ]
-    return np.concatenate(parts)
+    parts = (rows[at : at + 4096] for at in range(0, len(rows), 4096))
+    return [cell for part in parts for cell in np.argmax(part @ centres.T, axis=1).tolist()]
 
 
 def _middles(rows: Matrix, count: int) -> Matrix:
@@ -100,19 +100,17 @@ def _middles(rows: Matrix, count: int) -> Matrix:
     sample = rows[:: max(1, len(rows) // (32 * count))]
     centres = sample[:: max(1, len(sample) // count)][:count]
     for _ in range(ROUNDS):
-        cells = _nearest(sample, centres)
         sums = np.zeros_like(centres)
-        np.add.at(sums, cells, sample)
+        np.add.at(sums, _nearest(sample, centres), sample)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         centres = np.where(lengths > 0, sums / np.maximum(lengths, 1e-9), centres)
     return centres
 
 
-def _unit(codes: bytes, size: int) -> Matrix:
-    """Codes as vectors of unit length."""
+def _rows(codes: bytes, size: int) -> tuple[Matrix, Matrix]:
+    """Codes as vectors, and the length of each."""
     rows = np.frombuffer(codes, np.int8).reshape(-1, size).astype(np.float32)
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return rows / np.maximum(lengths, 1e-9)[:, None]
+    return rows, np.sqrt(np.einsum("ij,ij->i", rows, rows)).clip(1e-9)
 
 
 def _centres(base: sqlite3.Connection, collection: int, *, size: int) -> Matrix:

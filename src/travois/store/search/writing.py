@@ -9,14 +9,14 @@ from hashlib import blake2b
 
 import msgspec
 
-from travois.store.search import lexicon
+from travois.store.search import blocks, lexicon
 from travois.store.search.document import Document, Embedder
 from travois.store.search.lexicon import Collection
 from travois.store.search.words import words
 
 BATCH = 500
 """How many documents are written in one step, so that other processes get their turn."""
-EMBEDDED = "update document set embedded = 1 where number = ? and digest = ? and not embedded"
+WAITS = "select 1 from document where number = ? and digest = ? and codes is null"
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder(Document).decode
@@ -76,7 +76,7 @@ def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int
     if collection.embedder != embedder.name:
         _renew(base, collection, embedder)
     found: list[tuple[int, bytes, bytes]] = base.execute(
-        "select number, digest, body from document where collection = ? and not embedded"
+        "select number, digest, body from document where collection = ? and codes is null"
         " order by number desc limit ?",
         (collection.number, limit),
     ).fetchall()
@@ -90,9 +90,11 @@ def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int
         rows = {
             number: data[at * width : (at + 1) * width]
             for at, (number, digest, _) in enumerate(found)
-            if base.execute(EMBEDDED, (number, digest)).rowcount
+            if base.execute(WAITS, (number, digest)).fetchone()
         }
         vectors.write(base, collection.number, rows, size=embedder.size)
+        size, count = embedder.size, collection.documents
+        vectors.settle(base, collection.number, size=size, documents=count)
     return len(found)
 
 
@@ -129,8 +131,8 @@ def _write(
     found = [*words(document.title) * 2, *words(document.text)]
     text = " ".join(found)
     number = base.execute(
-        "insert into document (collection, id, digest, band, place, embedded, body, words)"
-        " values (?, ?, ?, ?, ?, 0, ?, ?)",
+        "insert into document (collection, id, digest, band, place, body, words)"
+        " values (?, ?, ?, ?, ?, ?, ?)",
         (
             *(collection.number, document.id, digest, document.group, document.order),
             *(pack(document), text),
@@ -143,19 +145,22 @@ def _write(
 
 def _erase(base: sqlite3.Connection, collection: Collection, ids: Iterable[str]) -> int:
     erased = 0
+    places: list[blocks.Place] = []
     for id in ids:
-        row: tuple[int, str] | None = base.execute(
-            "select number, words from document where collection = ? and id = ?",
+        row: tuple[int, str, int | None] | None = base.execute(
+            "select number, words, cell from document where collection = ? and id = ?",
             (collection.number, id),
         ).fetchone()
         if row is None:
             continue
-        number, text = row
+        number, text, cell = row
+        if cell is not None:
+            places.append((cell, number))
         lexicon.erase(base, collection, number, words=text)
-        base.execute("delete from vector where document = ?", (number,))
         base.execute("delete from document where number = ?", (number,))
         _count(base, collection, documents=-1, words=-len(text.split()))
         erased += 1
+    blocks.drop(base, collection.number, places)
     return erased
 
 
@@ -170,8 +175,8 @@ def _renew(base: sqlite3.Connection, collection: Collection, embedder: Embedder)
     """Forget vectors of another embedder."""
     with step(base):
         number = (collection.number,)
-        base.execute("delete from vector where collection = ?", number)
-        base.execute("update document set embedded = 0 where collection = ?", number)
+        blocks.clear(base, collection.number)
+        base.execute("update document set cell = null, codes = null where collection = ?", number)
         base.execute(
             "update collection set embedder = ?, centres = x'' where number = ?",
             (embedder.name, *number),
