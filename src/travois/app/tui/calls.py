@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
 from travois.app.tui import diffs
 from travois.app.tui.cells import clean, cut, folded
-from travois.app.tui.themes import Theme
+from travois.app.tui.themes import Role, Theme
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call, words
 from travois.kernel.facts import Result
@@ -19,6 +19,12 @@ from travois.policy.glyphs import visible
 ERROR = 4
 """How many lines of a failure are shown at once."""
 WHOLE = 400
+CHANGES: dict[str, tuple[Role | Literal[""], str]] = {
+    "old_string": ("bad", "-"),
+    "new_string": ("good", "+"),
+    "content": ("good", "+"),
+    "command": ("strong", "$"),
+}
 QUIET = ("TodoWrite",)
 """Calls that show elsewhere what they did."""
 
@@ -30,14 +36,38 @@ def summary(call: Call, tools: Mapping[str, AnyTool]) -> str:
         if tool is not None and call.name != "Bash":
             args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
             return visible(tool.summary(args))
-        given: object = json.loads(call.args or "{}")
+        found: object = json.loads(call.args or "{}")
     except (msgspec.DecodeError, ValueError, RecursionError):
         return visible(f"{call.name} {call.args[:200]}")
-    if isinstance(given, dict) and isinstance(
-        command := cast(dict[str, object], given).get("command"), str
-    ):
+    fields = cast(dict[str, object], found) if isinstance(found, dict) else {}
+    if isinstance(command := fields.get("command"), str):
         return visible(f"$ {command.strip()}")
     return visible(f"{call.name} {call.args[:200]}")
+
+
+def given(args: str, theme: Theme, columns: int) -> list[str]:
+    """The arguments of a call, a line or more each, with nothing in them hidden or left out."""
+    try:
+        fields: object = json.loads(args or "{}")
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        return folded(visible(args), columns)
+    lines: list[str] = []
+    for name, value in cast(dict[str, object], fields).items():
+        lines += _field(name, value, theme=theme, columns=columns)
+    return lines
+
+
+def _field(name: str, value: object, *, theme: Theme, columns: int) -> list[str]:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    role, sign = CHANGES.get(name, ("", ""))
+    shown = [line for part in text.split("\n") for line in folded(visible(part), columns - 4)]
+    if role and sign in ("+", "-"):
+        return [theme.mark(f"{sign} {line}", role) for line in shown]
+    first, *more = [theme.mark(line, role) if role else line for line in shown]
+    label = theme.mark(sign or f"{visible(name)}:", "quiet")
+    return [f"{label} {first}", *(f"{theme.mark('│', 'quiet')} {line}" for line in more)]
 
 
 def done(
@@ -69,13 +99,13 @@ def running(
 
 def whole(call: Call, result: Result, *, theme: Theme, columns: int) -> list[str]:
     """Everything that a call was given and brought, as far as a screen can bear it."""
-    given = [f"    {line}" for line in folded(visible(call.args), columns - 5)]
+    asked = [f"    {line}" for line in given(call.args, theme, columns - 5)]
     text = clean(words(result.content)).rstrip()
     brought = [f"    {line}" for line in folded(text, columns - 5)] if text else []
     rest = len(brought) - WHOLE
     more = [theme.mark(f"    … {rest} more lines", "quiet")] if rest > 0 else []
     title = theme.mark(f"  {call.name}", "strong")
-    return ["", title, *(theme.mark(line, "quiet") for line in given), *brought[:WHOLE], *more]
+    return ["", title, *asked, *brought[:WHOLE], *more]
 
 
 def _size(result: Result) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import anyio
 
-from travois.app.repl import shown
+from travois.app.tui import calls
 from travois.app.tui.cells import clean, folded
 from travois.app.tui.menu import Pick
 from travois.app.tui.screen import Screen
@@ -88,14 +88,14 @@ class Dialogs:
         return answer
 
     def _show(self, question: Question) -> None:
-        theme = self._screen.theme
-        first, what, *more = shown(question)
-        effects = more[:-1] if question.always else more
-        lines = folded(first, self._screen.columns - 5)
+        """Exactly what would run, what it does, and why it is asked about; nothing is cut."""
+        theme, room = self._screen.theme, self._screen.columns - 5
+        asked = f"asked because it {visible(question.because)}"
+        effects = (f"· {visible(effect)}" for effect in question.effects)
+        quiet = [line for text in (*effects, asked) for line in folded(text, room)]
         self._screen.show(
             "",
-            f"  {theme.mark('?', 'warn')} {theme.mark(lines[0], 'strong')}",
-            *(f"    {theme.mark(line, 'strong')}" for line in lines[1:]),
-            *(f"    {line}" for line in folded(what.strip(), self._screen.columns - 5)),
-            *(f"    {theme.mark(line.strip(), 'quiet')}" for line in effects),
+            f"  {theme.mark('?', 'warn')} {theme.mark(visible(question.tool), 'strong')}",
+            *(f"    {line}" for line in calls.given(question.args, theme, room)),
+            *(f"    {theme.mark(line, 'quiet')}" for line in quiet),
         )

@@ -69,7 +69,7 @@ class Completing(Completer):
         before = document.text_before_cursor
         if found := COMMAND.fullmatch(before):
             name, word = found[1], found[2]
-            known = self._offers(None if word is None else name, word or name)
+            known = self._offers(None, name) if word is None else self._offers(name, word)
             start = -len(name) if word is None else -len(word)
             for text, meaning in known:
                 shown = f"/{text}" if word is None else text

@@ -159,27 +159,28 @@ class Keyboard:
         return self._pressed - before < TWICE
 
     def _escape(self, event: KeyPressEvent) -> None:
-        buffer, again = self._screen.buffer, self._again()
+        buffer = self._screen.buffer
         if buffer.complete_state:
             buffer.cancel_completion()
         elif self._screen.answer(None):
             return
         elif self._desk.busy:
             self._desk.interrupt()
-        elif again and buffer.text:
+        elif not self._again():
+            self._screen.hint(f"Esc again {'drops the line' if buffer.text else 'goes back'}")
+        elif buffer.text:
             buffer.reset()
-        elif again:
+        else:
             self._desk.press("rewind")
 
     def _cancel(self, event: KeyPressEvent) -> None:
-        again = self._again()
         if self._screen.answer(None):
             return
         if self._screen.buffer.text:
             self._screen.buffer.reset()
         elif self._desk.busy:
             self._desk.interrupt()
-        elif again:
+        elif self._again():
             self._desk.press("leave")
         else:
             self._screen.hint("Ctrl-C again leaves")

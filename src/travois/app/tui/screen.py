@@ -42,6 +42,7 @@ KEY, SEQUENCE = 0.03, 0.04
 """How long, in seconds, to wait for what may follow an Escape."""
 TALLEST = 10
 CHOICES = 6
+SEARCH = "  said before: "
 QUERY = "\x1b[?2026$p"
 """Asks whether the terminal can take a frame in one piece; one that cannot says nothing."""
 MUTE = ("linux", "vt", "screen.linux", "sun")
@@ -60,7 +61,9 @@ class Screen:
         self._label = self._hint = ""
         self._reply: tuple[anyio.Event, list[str | None]] | None = None
         self._turn = anyio.Lock()
-        self._search = SearchToolbar(ignore_case=True)
+        self._search = SearchToolbar(
+            ignore_case=True, backward_search_prompt=SEARCH, forward_search_prompt=SEARCH
+        )
         self._tube = Tube(sys.stdout, self._size)
         self._painter = Painter(self._tube, lambda: len(self.tail))
         self._painted: list[str] = []
@@ -109,6 +112,11 @@ class Screen:
         """Say something in place of the footer until the next key."""
         self._hint = text
         self.refresh()
+
+    @property
+    def asking(self) -> bool:
+        """Whether the person is asked something."""
+        return self.menu is not None or self._reply is not None
 
     def refresh(self) -> None:
         """Draw again soon."""
@@ -202,7 +210,9 @@ class Screen:
             [
                 Window(FormattedTextControl(self._prompt), dont_extend_width=True),
                 Window(
-                    BufferControl(self.buffer, search_buffer_control=self._search.control),
+                    BufferControl(
+                        self.buffer, search_buffer_control=self._search.control, preview_search=True
+                    ),
                     wrap_lines=True,
                     dont_extend_height=True,
                     height=Dimension(min=1, max=TALLEST),
@@ -226,6 +236,8 @@ class Screen:
 
     def _between(self) -> list[str]:
         lines = self.status(self.columns - 1)
+        while lines and not lines[-1]:
+            del lines[-1]
         shown = self.menu.lines(self.theme, self.columns - 1) if self.menu else []
         return ["", *lines, *([""] if lines else []), *shown]
 

@@ -35,8 +35,8 @@ def paint(environ: Mapping[str, str]) -> None:
 
 
 def unpaint() -> None:
-    """Take the prompt away again, for the one that can be edited."""
-    sys.stdout.write("\r\x1b[J")
+    """Take the prompt and the line above it away again, for one that can be edited."""
+    sys.stdout.write("\r\x1b[A\x1b[J")
     sys.stdout.flush()
 
 

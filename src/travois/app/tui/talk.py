@@ -142,7 +142,7 @@ class Talking:
             await anyio.sleep(FRAME)
             if page.advance():
                 moved = monotonic()
-            elif monotonic() - moved >= SLOW:
+            elif monotonic() - moved >= SLOW and not self.desk.screen.asking:
                 moved = monotonic()
                 self.desk.screen.refresh()
 

@@ -268,8 +268,9 @@ class Transcript:
                 lines += calls.running(
                     call, progress, tools=self._tools, theme=theme, columns=columns
                 )
-        if self.began:
-            lines += todos.lines(self.todos, theme, columns) if self._open() else []
+        if self.began and self._open():
+            lines += [*([""] if lines else []), *todos.lines(self.todos, theme, columns), ""]
+        if self.began and not self._screen.asking:
             lines.append(spinner.line(self._work(), theme, columns))
         for mark, said in (("↳", self.pending), ("…", self.queued)):
             lines += [

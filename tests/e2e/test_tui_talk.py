@@ -1,0 +1,284 @@
+"""A conversation on the screen, in a real pseudo-terminal."""
+
+from __future__ import annotations
+
+from tests.e2e.glass import Glass, steady, use
+from tests.e2e.program import Program
+from travois import lab
+from travois.kernel.blocks import Shown, words
+from travois.kernel.facts import Decided, User
+from travois.version import __version__
+
+MARKDOWN = """\
+# Plan
+
+Some **bold** words and `code` in a paragraph that is long enough to be folded at the edge.
+
+- one
+- two
+
+```python
+def f(x: int) -> str:
+    return str(x)
+```
+
+Done."""
+SHOWN = """
+  Travois VERSION  ~/work
+
+❯ hello
+
+  Plan
+
+  Some bold words and code in a paragraph that is long enough to be folded at
+  the edge.
+
+   • one
+   • two
+
+    def f(x: int) -> str:
+        return str(x)
+
+  Done.
+
+❯
+
+  claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · cache 5 min"""
+ASKED = """\
+  I will change it.
+
+  ? Edit
+    file_path: a.py
+    - return 1
+    + x = 2
+    +     return x
+    · changes FOLDER/a.py
+    asked because it writes FOLDER/a.py
+
+  ❯ y  yes, this once
+    a  yes, always
+       Edit(/FOLDER/a.py)
+    n  no, and say why
+
+  claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0% · cache 5 min"""
+CHANGED = """\
+  ✓ Edit a.py  +2 -1
+    1   def f():
+    2 -     return 1
+    2 +     x = 2
+    3 +     return x
+    4
+    5   def g():
+    6       return 2
+
+  ? Bash
+    $ rm made.txt
+    │ echo gone
+    · changes FOLDER/made.txt"""
+
+
+def screen(glass: Glass, program: Program) -> str:
+    seen = steady(glass.text).replace(__version__, "VERSION")
+    return seen.replace(str(program.folder), "FOLDER")
+
+
+def answered(glass: Glass, key: str) -> None:
+    """Press a key after the pause without which no key is an answer."""
+    glass.still()
+    glass.type(key)
+
+
+def test_markdown_is_shown_as_it_comes_and_stays_as_it_was_written(program: Program) -> None:
+    with lab.server([{"say": MARKDOWN, "chunks": {"by": "char", "delay_ms": 2}}]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, rows=26)
+        glass.ready()
+        glass.type("hello\r")
+        glass.until("Some bold words")
+        glass.until("Done.", "cache")
+        glass.still()
+        assert screen(glass, program) == SHOWN
+        assert glass.leave() == 0
+        assert "Resume with: travois --resume" in glass.text
+        assert "❯" not in glass.lines[-1]
+
+
+def test_a_question_shows_what_would_run_and_an_edit_what_it_changed(program: Program) -> None:
+    (program.folder / "a.py").write_text("def f():\n    return 1\n\ndef g():\n    return 2\n")
+    (program.folder / "made.txt").write_text("made\n")
+    edit = use("Edit", file_path="a.py", old_string="return 1", new_string="x = 2\n    return x")
+    script = [
+        {"say": [use("Read", file_path="a.py")]},
+        {"when": {"tool_result": {"name": "Read"}}, "say": [{"text": "I will change it."}, edit]},
+        {
+            "when": {"tool_result": {"name": "Edit", "is_error": False}},
+            "say": [use("Bash", command="rm made.txt\necho gone")],
+        },
+        {"when": {"tool_result": {"contains": "I need it"}}, "say": "Then it stays."},
+    ]
+    with lab.server(script) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, columns=120, rows=30)
+        glass.ready()
+        glass.type("change it\r")
+        glass.until("no, and say why", "cache")
+        assert screen(glass, program).endswith(ASKED)
+        answered(glass, "y")
+        glass.until("$ rm made.txt", "no, and say why")
+        assert CHANGED in screen(glass, program)
+        answered(glass, "n")
+        glass.until("why not")
+        glass.type("I need it\r")
+        glass.until("Then it stays.", "the user said no: I need it")
+        assert glass.leave() == 0
+        assert (program.folder / "made.txt").exists()
+        assert "x = 2" in (program.folder / "a.py").read_text()
+        api.no_invalid()
+
+
+def test_always_keeps_the_rule_that_was_shown(program: Program) -> None:
+    script = [
+        {"say": [use("Bash", command="touch one; rm one")]},
+        {"when": {"tool_result": {"is_error": False}}, "say": [use("Bash", command="rm one")]},
+        {"say": "Done."},
+    ]
+    with lab.server(script) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model)
+        glass.ready()
+        glass.type("go\r")
+        assert "Bash(rm one)" in glass.until("yes, always")
+        answered(glass, "\x1b[B\r")
+        glass.until("Done.")
+        assert glass.leave() == 0
+    decided = [entry.fact for entry in program.facts() if isinstance(entry.fact, Decided)]
+    assert [fact.by for fact in decided] == ["person", "rule"]
+
+
+def test_a_key_that_comes_while_one_types_is_no_answer(program: Program) -> None:
+    script = [{"say": [use("Bash", command="rm one")]}, {"say": "Done."}]
+    with lab.server(script) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model)
+        glass.ready()
+        glass.type("go\r")
+        glass.until("no, and say why")
+        glass.type("y")
+        glass.type("\x1b[200~y\x1b[201~")
+        glass.still()
+        assert "no, and say why" in glass.text
+        answered(glass, "\x1b")
+        glass.until("the user said no", "Done.", "❯ y")
+        glass.type("\x15")
+        assert glass.leave() == 0
+
+
+def test_what_is_typed_while_it_works_steers_or_waits(program: Program) -> None:
+    script = [
+        {"say": [use("Bash", command="sleep 1; echo one")]},
+        {"when": {"text": "faster"}, "say": [use("Bash", command="echo two")]},
+        {"when": {"last_text": "and then"}, "say": "Then this."},
+        {"say": "Done."},
+    ]
+    with lab.server(script) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, "--permission-mode", "bypass")
+        glass.ready()
+        glass.type("go\r")
+        glass.until("● $ sleep 1")
+        glass.type("faster\r")
+        glass.until("↳ faster")
+        glass.type("and then\t")
+        glass.until("… and then")
+        glass.until("Then this.")
+        glass.still()
+        said = [words(e.fact.content) for e in program.facts() if human(e.fact)]
+        assert said == ["go", "faster", "and then"]
+        order = [glass.story.index(text) for text in ("❯ go", "❯ faster", "$ echo two", "❯ and")]
+        assert order == sorted(order)
+        assert glass.leave() == 0
+        api.no_orphans()
+
+
+def human(fact: object) -> bool:
+    return isinstance(fact, User) and fact.origin == "human"
+
+
+def test_escape_stops_the_turn_and_gives_back_what_nobody_heard(program: Program) -> None:
+    script = [{"say": [use("Bash", command="echo up; sleep 60")]}, {"say": "Stopped."}]
+    with lab.server(script) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, "--permission-mode", "bypass")
+        glass.ready()
+        glass.type("wait\r")
+        glass.until("● $ echo up")
+        glass.type("and this\r")
+        glass.until("↳ and this")
+        glass.type("\x1b")
+        glass.until("stopped; what was read stays", "❯ and this")
+        glass.type("\r")
+        glass.until("Stopped.")
+        assert glass.leave() == 0
+        api.no_orphans()
+
+
+def test_commands_files_and_the_past_are_completed(program: Program) -> None:
+    (program.folder / "src").mkdir()
+    (program.folder / "src" / "wonder.py").write_text("")
+    with lab.server([{"say": "Hello.", "repeat": True}]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model)
+        glass.ready()
+        glass.type("/mo")
+        assert "go on with another model" in glass.until("/mode")
+        glass.type("\t\t \t")
+        glass.until("accept-edits")
+        glass.type("\x15/mode plan\r")
+        glass.until("The mode is plan.", "· plan ·")
+        glass.type("\x1b[Z")
+        glass.gone("· plan ·")
+        glass.type("look at @won")
+        glass.until("src/wonder.py")
+        glass.type("\t\r")
+        glass.until("look at @src/wonder.py")
+        glass.type("\r")
+        glass.until("Hello.")
+        glass.type("!echo from the $((40 + 2))\r")
+        glass.until("from the 42")
+        glass.type("\x12look")
+        glass.until("said before: look", "❯ look at @src/wonder.py")
+        glass.type("\r\r")
+        glass.wait(lambda: glass.story.count("Hello.") == 2, "a second answer")
+        glass.type("/nonsense\r")
+        glass.until("There is no command /nonsense")
+        glass.type("/quit\r")
+        assert glass.end() == 0
+    asked = words(program_prompts(program)[-1])
+    assert asked == "look at @src/wonder.py"
+
+
+def program_prompts(program: Program) -> list[tuple[Shown, ...]]:
+    return [entry.fact.content for entry in program.facts() if human(entry.fact)]
+
+
+def test_two_escapes_take_a_turn_back(program: Program) -> None:
+    write = use("Write", file_path="made.txt", content="made\n")
+    script = [{"say": [write]}, {"say": "Made."}, {"say": "Again."}]
+    with lab.server(script) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, "--permission-mode", "accept-edits")
+        glass.ready()
+        glass.type("make it\r")
+        glass.until("Made.")
+        glass.still()
+        glass.type("\x1b\x1b")
+        glass.until("Go back to before which of these?", "1  make it")
+        answered(glass, "1")
+        glass.until("What goes back?")
+        answered(glass, "1")
+        glass.until("1 deleted", "❯ make it")
+        assert not (program.folder / "made.txt").exists()
+        glass.type(" again\r")
+        glass.until("Again.")
+        assert glass.leave() == 0
+        assert "make it again" in str(api.bodies[-1]) and "Made." not in str(api.bodies[-1])
