@@ -6,7 +6,10 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 from tests.store.recorded.writing import CALL, TALK, claude, put, stamp
+from travois.store.recorded import spoken
 from travois.store.recorded.claude import find, read
 from travois.store.recorded.spoken import Found, Recorded, Spoken
 
@@ -131,3 +134,12 @@ def test_a_session_of_many_megabytes_is_read_in_little_memory(tmp_path: Path) ->
     tracemalloc.stop()
     assert [len(turn.text) for turn in found.turns] == [101] * 30
     assert peak < path.stat().st_size / 3
+
+
+def test_a_monstrous_line_is_passed_over_and_what_follows_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *rest = claude(TALK)
+    huge = claude([Spoken("user", "y" * 9000)])[0] | {"uuid": "h", "parentUuid": "u0"}
+    monkeypatch.setattr(spoken, "LONGEST_LINE", 1000)
+    assert read(put(tmp_path / "a.jsonl", [first, huge, *rest])).turns == TALK

@@ -94,7 +94,7 @@ def _search(
         if not args.catch_up:
             say(f"{progress.ready} sessions can be searched.")
         return 0
-    found = index.search(text, limit=args.limit, now=time.time(), wanted=wanted)
+    found = index.search(text, limit=max(1, args.limit), now=time.time(), wanted=wanted)
     for number, match in enumerate(found):
         say(_json(match) if args.json else ("\n" if number else "") + _shown(match, text))
     if not found and not args.json:
@@ -110,10 +110,9 @@ def _until(end: float) -> Callable[[Progress], bool]:
 
 def _told(progress: Progress) -> bool:
     """Show how far it is, on a terminal."""
-    if sys.stderr.isatty() and progress.read % 20 == 0:
-        sys.stderr.write(f"\rreading sessions … {progress.left:,} left \x1b[K")
-        if progress.left == 1:
-            sys.stderr.write("\r\x1b[K")
+    if sys.stderr.isatty() and (progress.read % 20 == 0 or progress.left == 1):
+        words = f"reading sessions … {progress.left:,} left" if progress.left > 1 else ""
+        sys.stderr.write(f"\r{words}\x1b[K")
     return True
 
 
