@@ -9,7 +9,7 @@ from itertools import islice
 from math import log
 from typing import TYPE_CHECKING
 
-from travois.context.memory.likeness import content
+from travois.context.memory.likeness import FILLER, content
 from travois.context.memory.memory import Memory
 from travois.store.memory.archive import Archive
 from travois.store.memory.folder import Stamp
@@ -57,7 +57,7 @@ class Finder:
             self._tell(index)
             index.update(self._collection + STATE, (), marks={STATE: self._state})
         query, found = index.candidates(self._collection, text, now=self._archive.past.clock())
-        about = content(text)
+        about = frozenset(query.words) - FILLER
         ranked = rank.rank(query, [one for one in found if _fits(one, about)])
         memories = (self._memory(hit.id) for hit in ranked)
         return tuple(islice(filter(None, memories), limit))
@@ -94,7 +94,7 @@ def by_words(memories: Sequence[Memory], text: str, *, limit: int) -> tuple[Memo
 
 def _fits(one: Candidate, about: frozenset[str]) -> bool:
     """Whether a memory has anything to do with what a text is about."""
-    shared = len(about & content(f"{one.document.title} {one.document.text}"))
+    shared = len(about.intersection(one.words))
     if one.cosine is None:
         return shared > 0
     return shared > 1 or one.cosine >= (NEAR if shared else NEARER)
