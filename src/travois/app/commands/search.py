@@ -98,9 +98,12 @@ def _search(
     for number, match in enumerate(found):
         say(_json(match) if args.json else ("\n" if number else "") + _shown(match, text))
     if not found and not args.json:
-        say("No session has anything to do with that.")
+        so_far = " of those read so far" if progress.left else ""
+        say(f"No session{so_far} has anything to do with that.")
     if progress.left:
-        _go_on(progress)
+        warn(f"{progress.ready:,} of {progress.ready + progress.left:,} sessions were searched")
+        if not index.trouble:
+            _go_on()
     return 0 if found else 1
 
 
@@ -116,14 +119,11 @@ def _told(progress: Progress) -> bool:
     return True
 
 
-def _go_on(progress: Progress) -> None:
+def _go_on() -> None:
     """Let a process of its own read the rest; if one is at it already, this one ends at once."""
     import subprocess
 
-    warn(
-        f"{progress.ready:,} of {progress.ready + progress.left:,} sessions were searched; the "
-        "rest is being read in the background (--wait waits for it)"
-    )
+    warn("the rest is being read in the background; --wait waits for it")
     subprocess.Popen(
         (sys.executable, "-m", "travois", "search", "--catch-up"),
         stdin=subprocess.DEVNULL,
