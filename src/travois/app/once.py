@@ -16,9 +16,10 @@ from travois.app.flags import chosen
 from travois.app.sdk import Session
 from travois.app.shapes import Object
 from travois.app.speak import Speaker
-from travois.engine.ports import Warned
+from travois.engine.extract import settled, told
+from travois.engine.ports import Event, Warned
 from travois.kernel.blocks import Shown, Text
-from travois.kernel.facts import Ended
+from travois.kernel.facts import Ended, Entry, Noted
 from travois.version import __version__
 
 LONGEST = 3_600.0
@@ -44,6 +45,7 @@ async def _once(args: Namespace, prompt: str) -> int:
             await run.turn(session, (Text(prompt),))
         if args.input_format == "stream-json":
             await run.listen(session)
+        await run.settle(session)
         group.cancel_scope.cancel()
     for notice in session.parting:
         sys.stderr.write(f"travois: {notice}\n")
@@ -60,14 +62,21 @@ class Run:
         self._shape: str = args.output_format
         self._alone: bool = args.input_format == "text"
         """Whether nothing more will be asked, so that agents in the background are waited for."""
+        self._over = False
 
     async def watch_signals(self, scope: anyio.CancelScope) -> None:
         """The first signal stops the turn and leaves a session to resume; a second one kills."""
         with anyio.open_signal_receiver(*CODES) as signals:
             async for number in signals:
-                self.code = CODES[number]
+                self.code = self.code if self._over else CODES[number]
                 scope.cancel()
                 return
+
+    async def settle(self, session: Session) -> None:
+        """Let what was said be remembered; from here on nothing changes how the run ended."""
+        self._over = True
+        if told := await settled(session.crew.agent):
+            sys.stderr.write(f"travois: {told}\n")
 
     async def listen(self, session: Session) -> None:
         """Run a turn for each message that standard input brings."""
@@ -104,8 +113,8 @@ class Run:
     ) -> None:
         async with aclosing(session.run(prompt)) as events:
             async for event in events:
-                if isinstance(event, Warned) and self._shape != "stream-json":
-                    sys.stderr.write(f"travois: {event.text}\n")
+                if self._shape != "stream-json" and (notice := _notice(event)):
+                    sys.stderr.write(f"travois: {notice}\n")
                 for line in speaker.lines(event):
                     self._stream(line)
         if self._alone and speaker.tally.ended.why == "end" and await heard(session):
@@ -126,6 +135,16 @@ class Run:
             sys.stdout.flush()
         if tally.failed:
             sys.stderr.write(f"travois: {tally.ended.detail or tally.ended.why}\n")
+
+
+def _notice(event: Event) -> str:
+    match event:
+        case Warned(text=text):
+            return text
+        case Entry(fact=Noted(what="memory", text=text)):
+            return told(text)
+        case _:
+            return ""
 
 
 async def heard(session: Session) -> bool:

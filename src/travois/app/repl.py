@@ -17,12 +17,13 @@ from travois.app.flags import chosen
 from travois.app.sdk import Session
 from travois.app.slash.command import obey
 from travois.app.slash.plain import Lines
+from travois.engine.extract import settled, told
 from travois.engine.hooks import notify
 from travois.engine.person import Answer, Choice, Inquiry, Question
 from travois.engine.ports import Event, Retrying, Running, Warned
 from travois.engine.warmth import keep_warm
 from travois.kernel.blocks import words
-from travois.kernel.facts import Asked, Ended, Entry, Result, User
+from travois.kernel.facts import Asked, Ended, Entry, Noted, Result, User
 from travois.kernel.faults import Fault
 from travois.policy.glyphs import visible
 from travois.wire.replies import Grew
@@ -85,6 +86,7 @@ async def _typed(session: Session, terminal: Terminal) -> str | None:
         group.start_soon(keep_warm, session.crew.agent)
         group.start_soon(_wake, session, group.cancel_scope)
         group.start_soon(_heed, session, group.cancel_scope)
+        group.start_soon(_remember, session, terminal)
         text = await terminal.read("> ")
         group.cancel_scope.cancel()
     return text
@@ -101,6 +103,12 @@ async def _heed(session: Session, scope: anyio.CancelScope) -> None:
     """Wait no longer for words when an agent in the background has something to tell."""
     if await session.news():
         scope.cancel()
+
+
+async def _remember(session: Session, terminal: Terminal) -> None:
+    """Show what was kept of the last turn, once that is known."""
+    if terminal.remembered(await settled(session.crew.agent)):
+        terminal.line("> ")
 
 
 async def _watch_interrupts(session: Session, terminal: Terminal) -> None:
@@ -135,6 +143,7 @@ class Terminal:
         self._typed = b""
         self._column = 0
         self._asked: dict[str, anyio.Event] = {}
+        self._remembered = ""
 
     def line(self, text: str) -> None:
         """Show words that begin a line of their own and, unless they prompt, end it."""
@@ -148,9 +157,19 @@ class Terminal:
                 self._show(text)
             case Entry(fact=Asked(call=call)):
                 self._told(call).set()
+            case Entry(fact=Noted(what="memory", text=text)):
+                self.remembered(told(text))
             case _:
                 if words := _line(event):
                     self.line(words)
+
+    def remembered(self, text: str) -> bool:
+        """Show a change of memory, once; returns whether it was shown."""
+        if not text or text == self._remembered:
+            return False
+        self._remembered = text
+        self.line("\n".join(f"· {line}" for line in text.splitlines()))
+        return True
 
     async def read(self, prompt: str) -> str | None:
         """One line that they type; None when they leave."""

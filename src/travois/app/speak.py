@@ -16,6 +16,8 @@ from travois.app.shapes import (
     stream_json,
     usage_json,
 )
+from travois.context.memory.shown import names
+from travois.engine.extract import told
 from travois.engine.ports import Event, Progress, Retrying, Running, Warned
 from travois.kernel.blocks import Call, calls, words
 from travois.kernel.facts import (
@@ -26,6 +28,7 @@ from travois.kernel.facts import (
     EndedWhy,
     Entry,
     Epoch,
+    Noted,
     Result,
     Sent,
     Stop,
@@ -161,9 +164,21 @@ class Speaker:
                 return [self._result(seq, fact)]
             case User() if fact.origin != "human":
                 content: list[Json] = [block_json(part) for part in fact.content]
-                return [self._user(seq, content) | {"isSynthetic": True}]
+                synthetic = self._user(seq, content) | {"isSynthetic": True}
+                return [*self._recalled(words(fact.content)), synthetic]
+            case Noted(what="memory", text=text):
+                return self._remembered(told(text))
             case _:
                 return []
+
+    def _recalled(self, note: str) -> list[Object]:
+        found: list[Json] = [{"name": name} for name in names(note)]
+        body: Object = {"subtype": "memory_recall", "mode": "select", "memories": found}
+        return [self._loose("system", body)] if found else []
+
+    def _remembered(self, text: str) -> list[Object]:
+        body: Object = {"subtype": "informational", "content": text}
+        return [self._loose("system", body)] if text else []
 
     def _blocks(self, seq: int, fact: Assistant) -> list[Object]:
         message: Object = {

@@ -78,6 +78,14 @@ class Small(msgspec.Struct, frozen=True):
     model: Model
 
 
+class Gathering(msgspec.Struct):
+    """A look through the conversation for what is worth keeping."""
+
+    done: anyio.Event
+    told: str = ""
+    """What came of it, for the eye."""
+
+
 class Birth(msgspec.Struct, frozen=True):
     """How an agent came to be that another one started."""
 
@@ -113,8 +121,8 @@ class Agent(msgspec.Struct):
     """Where instruction files are read; none if there are none."""
     memories: Memories | None = None
     """What is remembered from earlier sessions; none if nothing is."""
-    gathering: anyio.Event | None = None
-    """Set once what was said is looked through for what is worth keeping; none before that."""
+    gathering: Gathering | None = None
+    """The last time that the conversation was looked through for what is worth keeping."""
     extract: Literal["model", "rules", "off"] = "model"
     """Who finds what is worth keeping."""
     recall: bool = True

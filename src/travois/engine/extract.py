@@ -23,7 +23,7 @@ from travois.context.memory.likeness import content, covered, same
 from travois.context.memory.memory import Change, Drop, Memory, Put
 from travois.context.memory.rules import ruled, signals
 from travois.context.memory.wording import explicit
-from travois.engine.agent import Agent
+from travois.engine.agent import Agent, Gathering
 from travois.engine.briefing import nested
 from travois.engine.fork import inquire
 from travois.engine.memories import Applied
@@ -57,34 +57,45 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     refused: tuple[str, ...] = ()
 
     @property
-    def quiet(self) -> bool:
-        """Whether nothing came of them that a person would want to know."""
-        return not self.diff and not self.proposed
+    def told(self) -> str:
+        """What a person would want to know; empty if there is nothing."""
+        undo = f"undo: travois memory undo {self.id}"
+        waiting = f"{len(self.proposed)} in the inbox: travois memory inbox"
+        lines = [self.diff, undo] if self.diff else []
+        return "\n".join((*lines, waiting) if self.proposed else lines)
 
 
 def gather(agent: Agent) -> None:
     """Look through what was said since the last time, in the background, if it may be worth it."""
     if agent.memories is None or agent.birth is not None or agent.extract == "off":
         return
-    busy = agent.gathering is not None and not agent.gathering.is_set()
+    busy = agent.gathering is not None and not agent.gathering.done.is_set()
     if busy or agent.background is None or not due(agent.session.view, agent.session.extracted):
         return
-    done = agent.gathering = anyio.Event()
+    look = agent.gathering = Gathering(anyio.Event())
 
     async def work() -> None:
         try:
-            await extract(agent)
+            look.told = (await extract(agent)).told
         finally:
-            done.set()
+            look.done.set()
 
     agent.background(work)
 
 
-async def settled(agent: Agent) -> None:
-    """Wait until what was said is looked through, but not for long."""
-    if agent.gathering is not None:
-        with anyio.move_on_after(PATIENCE):
-            await agent.gathering.wait()
+async def settled(agent: Agent, *, patience: float = PATIENCE) -> str:
+    """Wait until what was said is looked through, but not for long; tells what came of it, once."""
+    look, told = agent.gathering, ""
+    if look is not None:
+        with anyio.move_on_after(patience):
+            await look.done.wait()
+        told, look.told = look.told, ""
+    return told
+
+
+def told(noted: str) -> str:
+    """What was noted on a change of memory, for the eye; empty if nothing came of it."""
+    return msgspec.json.decode(noted, type=Outcome).told
 
 
 def due(view: View, since: int) -> bool:
@@ -134,7 +145,7 @@ async def settle(agent: Agent, weighed: Sequence[Weighed], ground: Ground, *, wh
             proposed += await anyio.to_thread.run_sync(lay)
     refused = (*(one.why for one in weighed if isinstance(one, Refused)), *done.refused)
     outcome = Outcome(done.id, done.diff, tuple(proposed), refused)
-    if weighed and (not outcome.quiet or refused):
+    if weighed:
         agent.session.append(Noted("memory", msgspec.json.encode(outcome).decode()))
     return outcome
 

@@ -12,16 +12,18 @@ from collections import Counter
 from travois.policy.secrets import find
 
 TOLD = re.compile(
-    r"(?i)\b(?:pass(?:word|wd|phrase|code)?|pwd|pin|otp|secret|token|(?:api|access|private|signing|"
+    r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|code)?|pwd|pin|otp|secret|token|(?:api|access|"
+    r"private|signing|"
     r"encryption|deploy|license)[ _-]?keys?|credentials?|client[ _-]?secret|recovery code|"
-    r"connection string|seed phrase)s?\b[^.\n]{0,40}?(?:\bis\b|\bare\b|[:=]|→|->|\bwas\b)\s*"
+    r"connection string|seed phrase)s?\b[^.\n]{0,40}?(?:\bis\b|\bare\b|changed to|[:=]|→|->|"
+    r"\bwas\b)\s*"
     r"[\"'`(]*(?!in\b|on\b|at\b|the\b|an?\b|stored|kept|set\b|from\b|read\b|not\b|never\b|rotated|"
     r"expired|required|optional|missing|invalid|wrong|managed|injected|called|named|handled|shared|"
     r"under\b|via\b|by\b|to\b|only\b|always\b|found|defined|needed|encrypted|hashed|checked|valid)"
     r"(\S{3,})"
 )
 SAID = re.compile(
-    r"(?i)\b(?:password|passwd|passphrase|passcode|pin|token|secret)\s+"
+    r"(?i)(?<![a-z])(?:password|passwd|passphrase|passcode|pin|token|secret)\s+"
     r"(?:[\"'`]\S{3,}[\"'`]|(?=\S*\d)(?=\S*[a-z])\S{5,})"
 )
 BEARER = re.compile(r"(?i)\b(?:bearer|basic|authorization:?)\s+[\w.~+/=-]{12,}")

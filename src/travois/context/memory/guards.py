@@ -173,26 +173,33 @@ def _around(text: str, hit: re.Match[str]) -> str:
 
 
 def _unfit(draft: Draft, place: Place, ground: Ground) -> str:
-    """Why a draft is not worth keeping, whoever said it; empty if it may be."""
-    by, explicit = place.by, wording.explicit(place.sentence)
+    """Why a draft is not kept, whoever said it; empty if it may be."""
     if not content(draft.text):
         return "it says nothing"
-    if by.files:
-        return "the files of the project say it"
     if any(_restated(draft.text, line) for line in ground.told):
         return "it repeats what was told from memory or from instructions"
-    if wording.withdrawn(place.sentence):
-        return "it was not meant to last"
-    if by.voice == "user" and wording.asks(place.sentence):
-        return "it was a question"
-    owned = explicit and by.voice == "user"
-    if not owned and (why := wording.passing(draft.text, said=by.voice == "user")):
+    if why := _useless(draft, place):
         return why
     if invented(draft, ground):
         return "it names what nobody spoke of"
     if covered(draft.text, _supporting(place, ground)) < SUPPORT:
         return "it says more than was said"
     return ""
+
+
+def _useless(draft: Draft, place: Place) -> str:
+    """Why nobody will need this later; empty if somebody may."""
+    by, wish = place.by, draft.type in ("user", "feedback")
+    if by.files:
+        return "the files of the project say it"
+    if wording.withdrawn(place.sentence):
+        return "it was not meant to last"
+    if by.voice != "user":
+        telling = wish or wording.telling(draft.text, by=by.voice)
+        return wording.passing(draft.text, said=False) or ("" if telling else "it will not help")
+    if wording.asks(place.sentence) or wording.task(place.sentence, wish=wish):
+        return "it was a task or a question"
+    return "" if wording.explicit(place.sentence) else wording.passing(draft.text, said=True)
 
 
 def _restated(text: str, line: str) -> bool:
@@ -245,10 +252,10 @@ def _reason(why: str, ground: Ground) -> str:
 def _settled(draft: Draft, memory: Memory, ground: Ground, *, sentence: str) -> Weighed:
     """What becomes of a draft beside what is known: news, more of the same, or another opinion."""
     by_user = memory.author == "user"
-    for old in ground.known:
-        if same(memory.body, old.body or old.description):
-            return _merged(old, memory) if by_user else Refused("it is known already")
     opposed = [old for old in ground.known if _opposes(draft, old, sentence)]
+    alike = [old for old in ground.known if old not in opposed and _same(memory, old)]
+    if alike:
+        return _merged(alike[0], memory) if by_user else Refused("it is known already")
     if not opposed:
         return Accepted(Put(memory))
     old = max(opposed, key=lambda one: likeness(draft.text, one.body or one.description))
@@ -283,11 +290,17 @@ def _opposes(draft: Draft, old: Memory, sentence: str) -> bool:
     """Whether both cannot hold, as far as words tell or the draft says."""
     text = old.body or old.description
     alike = likeness(draft.text, text)
+    if alike == 1.0 and denies(draft.text) == denies(text):
+        return False
     if draft.replaces == old.name:
         return bool(content(draft.text) & content(text))
     if denies(draft.text) != denies(text) and alike >= OPPOSED:
         return True
-    return wording.turns(sentence) and alike >= TOPIC
+    return wording.turns(sentence) and alike >= TOPIC and not content(draft.text) <= content(text)
+
+
+def _same(memory: Memory, old: Memory) -> bool:
+    return same(memory.body, old.body or old.description)
 
 
 def _memory(draft: Draft, place: Place, ground: Ground) -> Memory:

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 
 WORD = re.compile(r"[^\W_]+(?:[._/@#+'’-]+[^\W_]+)*[+#]*", re.UNICODE)
-ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ed", "es", "s", "ly")
+ENDINGS = ("ations", "ation", "ings", "ing", "ed", "es", "s", "ly")
 TELLING_NOTHING = """a about after again all also an and any are as at be been before being both but
 by can could did do does during each else ever every for from had has have he her here his how i if
 in into is it its itself just let like may me might more most my no nor now of off on once one only
@@ -19,7 +19,8 @@ or other our out over own per please really same shall she should so some still 
 their them then there these they this those through thing to too under until up upon us use very via
 was we were what when where whether which while who whom whose will with within would yes you your
 user always never not don't doesn't won't can't isn't dont cannot avoid without stop instead note
-want remember prefer project repository repo team work make sure keep mind memory code must ask"""
+want remember prefer project repository repo team work make sure keep mind memory code must
+ask need needs"""
 FILLER = frozenset(TELLING_NOTHING.split())
 """Words that tell nothing about what a text is about."""
 CONCEPTS = {
@@ -46,12 +47,14 @@ CONCEPTS = {
         "dependency dependencies package packages library libraries",
         "push pushing",
         "name naming called",
+        "write written wrote writing",
     )
     for word in group.split()
 }
 """Words that mean the same where work is spoken of, by the one that stands for them."""
 DENIAL = re.compile(
-    r"(?i)\b(?:no|not|never|avoid|without|stop|don['’]?t|doesn['’]?t|isn['’]?t|aren['’]?t|"
+    r"(?i)\b(?:no|not|never|instead of|rather than|avoid|without|stop|don['’]?t|doesn['’]?t|"
+    r"isn['’]?t|aren['’]?t|"
     r"won['’]?t|"
     r"can['’]?t|mustn['’]?t|shouldn['’]?t|cannot|neither|nor|forbidden|hates?|dislikes?)\b"
 )
@@ -65,6 +68,8 @@ FEWEST = 2
 def stem(word: str) -> str:
     """The word as all its forms have it."""
     word = word.casefold().replace("’", "'").removesuffix("'s").strip("'")
+    if word.endswith("ies"):
+        word = f"{word[:-3]}y"
     if word in CONCEPTS:
         return CONCEPTS[word]
     for ending in ENDINGS if word.isalpha() else ():

@@ -20,7 +20,8 @@ from travois.context.memory.memory import Type
 
 Kind = Literal["remember", "correction", "preference"]
 REMEMBER = re.compile(
-    r"(?i)^(?:and |also,? |oh,? |ok(?:ay)?,? |so,? |btw,? |hey,? |yes,? |please,? |just ){0,3}"
+    r"(?i)(?:^|[:;—] )(?:and |also,? |oh,? |ok(?:ay)?,? |so,? |btw,? |hey,? |yes,? |please,? |"
+    r"just ){0,3}"
     r"(?:can you |could you |would you |i want you to |i'd like you to )?(?:please )?"
     r"(?:(?:always )?remember|memori[sz]e|(?:make a )?note|keep in mind|don['’]t forget|"
     r"do not forget|"
@@ -29,11 +30,19 @@ REMEMBER = re.compile(
     r"[\s,:-]*(?:that\b[\s,:]*)?"
 )
 ASKED = re.compile(r"(?i)^(?:do|did|can|could|would|will) (?:you|we|i) (?!please)|\?\s*$")
+DOUBTED = re.compile(r"(?i)^(?:do|did|don['’]t|didn['’]t) (?:you|we|i)\b")
 CORRECTION = re.compile(
     r"(?i)^(?:no+|nope|wrong|stop|not like that|that's wrong|that is wrong|please don['’]t|"
     r"don['’]t|"
     r"do not|never|actually|please stop|again)\b[\s,.!:;—-]+"
 )
+MERE = re.compile(
+    r"(?i)^(?:never ?mind|stop(?! \w+ing\b)|again\b(?!.*\b(?:always|never|i |we ))|"
+    r"(?:please |i |we )?(?:don['’]t|do not) "
+    r"(?:worry|bother|know|think|see|understand|get|need|have|care|panic|hesitate|mind|wait|"
+    r"do that))\b"
+)
+"""What begins like a correction and is none."""
 ADVICE = re.compile(
     r"(?i)\b(?:use|using|instead|always|never|prefer|don['’]t|do not|stop|rather than|not with|"
     r"should|must|only)\b"
@@ -48,7 +57,8 @@ PREFERENCE = re.compile(
 STANDING = re.compile(r"(?i)\b(?:always|never|every time|whenever|in general|each time)\b")
 ABOUT_ME = re.compile(r"(?i)\b(?:i am|i['’]m|my|call me|i (?:work|live|speak|use))\b")
 PERSON = re.compile(
-    r"(?i)\b(?:i am|i['’]m|my (?:name|role|job|timezone|time zone)|call me|i (?:work|live|speak))\b"
+    r"(?i)\b(?:(?:i am|i['’]m) (?!\w+ing\b|not sure|done|stuck|sure|sorry|afraid|back|here|ok|"
+    r"fine|ready)|my (?:name|role|job|timezone|time zone)|call me|i (?:work|live|speak))\b"
 )
 WISH = re.compile(
     r"(?i)\b(?:always|never|don['’]t|do not|should|must|prefer\w*|avoid|stop|want|like|hate)\b"
@@ -71,8 +81,8 @@ def signals(said: Iterable[Heard]) -> Iterator[Signal]:
     """All of them in what a person wrote, in order."""
     for one in said:
         for sentence in spoken(one.text) if one.voice == "user" else ():
-            if kind := _kind(sentence):
-                yield Signal(kind, sentence, one.seq)
+            if found := kind(sentence):
+                yield Signal(found, sentence, one.seq)
 
 
 def ruled(fresh: Iterable[Heard], said: Iterable[Heard]) -> Iterator[Draft]:
@@ -88,26 +98,32 @@ def ruled(fresh: Iterable[Heard], said: Iterable[Heard]) -> Iterator[Draft]:
 
 def draft(signal: Signal) -> Draft:
     """The draft that a sentence makes, in the words in which it was said."""
-    text = REMEMBER.sub("", signal.sentence).strip(" ,:-") or signal.sentence
+    asked = REMEMBER.search(signal.sentence)
+    text = signal.sentence[asked.end() :].strip(" ,:-") if asked else ""
+    text = text or signal.sentence
     text = CORRECTION.sub("", text) if _yes(text) else text
     text = text[:1].upper() + text[1:]
-    kind = _type(text)
-    return Draft(text, kind, signal.sentence, scope="user" if kind == "user" else None)
+    found = _type(text)
+    return Draft(text, found, signal.sentence, scope="user" if found == "user" else None)
 
 
 def asked_to_remember(text: str) -> bool:
     """Whether a person asks to remember something."""
-    return any(_kind(sentence) == "remember" for sentence in spoken(text))
+    return any(kind(sentence) == "remember" for sentence in spoken(text))
 
 
-def _kind(sentence: str) -> Kind | None:
+def kind(sentence: str) -> Kind | None:
+    """What a sentence of a person's may be; none if it is just talk."""
+    if REMEMBER.search(sentence) and not DOUBTED.match(sentence):
+        return "remember"
     if ASKED.search(sentence):
         return None
-    if REMEMBER.match(sentence):
-        return "remember"
+    if MERE.match(sentence):
+        return None
     if CORRECTION.match(sentence) and ADVICE.search(sentence):
         return "correction"
-    return "preference" if PREFERENCE.search(sentence) else None
+    lasting = PREFERENCE.search(sentence) or PERSON.search(sentence)
+    return "preference" if lasting else None
 
 
 def _standing(signal: Signal) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from travois.context.memory.rules import STANDING, asked_to_remember
+from travois.context.memory.rules import MERE, STANDING, asked_to_remember, kind
 
 VERBS = (
     "use|run|add|prefer|avoid|keep|put|send|push|deploy|execute|install|call|set|disable|enable|"
@@ -40,7 +40,8 @@ STEERS = re.compile(
 WITHDRAWN = re.compile(
     r"(?i)\b(?:(?:don['’]t|do not|no need to|never) (?:remember|save|store|memori[sz]e|note|"
     r"record)|"
-    r"off the record|forget (?:that|it|this|what)|just kidding|only joking|hypothetical\w*|"
+    r"off the record|(?<!don't )(?<!don’t )(?<!not )forget (?:that|it|this|what)|just kidding|"
+    r"only joking|hypothetical\w*|"
     r"just (?:this once|for now|this time|once)|only (?:this once|this time|for now|today|"
     r"for this)|"
     r"for now|for today|for the moment|temporar\w+|this (?:time|once)|"
@@ -96,6 +97,31 @@ NAMES = re.compile(
     r"|\b[A-Za-z]+_\w+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z]{2,}[A-Z0-9]*\b"
     r"|\bv?\d+(?:[.:]\d+)+\b|\b\d{2,}\b|(?<=[a-z0-9,;] )[A-Z][a-z]{2,}\b"
 )
+TASK = re.compile(
+    r"(?i)^(?:please |can you |could you |now |then |ok(?:ay)?,? |and |just |let['’]s |also |"
+    r"first ){0,3}"
+    r"(?:fix|add|rename|write|show|print|run|make|create|delete|remove|update|explain|summari[sz]e|"
+    r"commit|port|upgrade|check|look|find|stop|use|go|ship|do|try|change|move|refactor|implement|"
+    r"test|"
+    r"build|install|open|push|merge|review|read|list|start|set|put|replace|convert|format|log|"
+    r"debug|"
+    r"investigate|tell|give|help|finish|continue|undo|revert|search|translate|generate|install)\b"
+)
+LASTING = re.compile(
+    r"(?i)\b(?:prefer\w*|rather|only|not|instead|don['’]t|do not|want|hate|love|must|should|"
+    r"every|each|"
+    r"we (?:use|do|have|support|keep|write|name|put|call|avoid))\b"
+)
+STATES = re.compile(
+    r"(?i)\b(?:is|are|allows?|requires?|needs?|supports?|listens?|expires?|uses?|costs?|limits?|"
+    r"runs?|"
+    r"lives?|belongs?|owns?|means?|provides?|accepts?|has|have|can|cannot|happens?|applies|"
+    r"serves?)\b"
+)
+CAUSES = re.compile(
+    r"(?i)\b(?:when|unless|only|because|since|needs?|requires?|fails?|hangs?|if|until|without|"
+    r"cannot|can['’]t|due to|depends on)\b"
+)
 TURNS = re.compile(
     r"(?i)\b(?:instead|no longer|not any ?more|anymore|changed my mind|actually|switch(?:ed|"
     r"ing)? to|"
@@ -134,6 +160,19 @@ def withdrawn(sentence: str) -> bool:
     return bool(WITHDRAWN.search(sentence))
 
 
+def task(sentence: str, *, wish: bool) -> bool:
+    """Whether a person's sentence only says what is to be done, or is just talk.
+
+    A wish must show that it is meant to last.
+    """
+    if kind(sentence):
+        return False
+    lasts = LASTING.search(sentence) or STANDING.search(sentence)
+    if MERE.match(sentence) or TASK.match(sentence):
+        return not lasts or bool(MERE.match(sentence))
+    return wish and not lasts
+
+
 def asks(sentence: str) -> bool:
     """Whether this only asks."""
     return sentence.rstrip().endswith("?") and not HANDY.match(sentence)
@@ -154,6 +193,11 @@ def passing(text: str, *, said: bool) -> str:
     if FINISHED.search(text):
         return "it tells what was done"
     return "the code says it" if CODED.search(text) else ""
+
+
+def telling(text: str, *, by: str) -> bool:
+    """Whether what a tool or the model stated may be of use later: how things are, and why."""
+    return bool((STATES if by == "tool" else CAUSES).search(text))
 
 
 def names(text: str) -> Iterator[str]:
