@@ -69,3 +69,248 @@ def test_an_undone_change_leaves_everything_as_it_was(memories: FolderMemories) 
     assert not (memories.folders()["project"] / "MEMORY.md").exists()
     with pytest.raises(Fault, match="There is nothing to undo"):
         memories.undo()
+
+
+def test_a_change_that_was_undone_can_be_made_again(memories: FolderMemories) -> None:
+    first = memories.apply([Put(UV)], why="one")
+    back = memories.undo(first.id)
+    with pytest.raises(Fault, match=f"{first.id} was undone already"):
+        memories.undo(first.id)
+    memories.undo(back.id)
+    assert memories.all() == (stamped(UV),)
+    assert [one.undone for one in memories.history()] == [False, True, False]
+    with pytest.raises(Fault, match="There is no change nothing"):
+        memories.undo("nothing")
+
+
+def test_what_was_changed_since_is_not_undone(memories: FolderMemories) -> None:
+    first = memories.apply([Put(UV), Put(PORT)], why="one")
+    second = memories.apply([Put(replace(UV, body="Also in CI."))], why="two")
+    kept = memories.all()
+    with pytest.raises(Fault) as refused:
+        memories.undo(first.id)
+    assert str(refused.value) == (
+        f"{first.id} cannot be undone: use-uv.md was changed since by {second.id} (two)\n"
+        "  Undo that first, or change the file by hand."
+    )
+    assert memories.all() == kept
+    memories.undo(second.id)
+    memories.undo(first.id)
+    assert memories.all() == ()
+
+
+def test_a_persons_edits_are_taken_into_the_history(memories: FolderMemories) -> None:
+    first = memories.apply([Put(UV), Put(PORT)], why="one")
+    folder = memories.folders()["project"]
+    written = (folder / "use-uv.md").read_text().replace("with uv.", "with uv. Mine.")
+    (folder / "use-uv.md").write_text(written)
+    (folder / "port.md").unlink()
+    (folder / "by-hand.md").write_text("# Mind the gap\n\nReally.\n")
+    (folder / "MEMORY.md").write_text("Read this first.\n")
+    assert {one.name for one in memories.all()} == {"use-uv", "by-hand"}
+    with pytest.raises(Fault, match="cannot be undone"):
+        memories.undo(first.id)
+    later = memories.apply([Put(replace(UV, body="Overwritten."))], why="two")
+    made = memories.history()
+    assert [(one.why, sorted(file.file for file in one.files)) for one in made] == [
+        ("two", ["use-uv.md"]),
+        ("edited outside", ["by-hand.md", "port.md", "use-uv.md"]),
+        ("one", ["port.md", "use-uv.md"]),
+    ]
+    assert (folder / "MEMORY.md").read_text() == (
+        "Read this first.\n- [by-hand](by-hand.md): Mind the gap\n"
+        "- [use-uv](use-uv.md): Use uv, never pip\n"
+    )
+    memories.undo(later.id)
+    assert (folder / "use-uv.md").read_text() == written
+    memories.undo(made[1].id)
+    assert {one.name for one in memories.all()} == {"use-uv", "port"}
+
+
+def test_an_edit_shows_when_it_is_asked_for(memories: FolderMemories) -> None:
+    memories.apply([Put(UV)], why="one")
+    path = memories.folders()["project"] / "use-uv.md"
+    path.write_text(path.read_text().replace("never pip", "or pip"))
+    assert memories.edited().diff == (
+        "--- use-uv.md\n+++ use-uv.md\n-Use uv, never pip (feedback, said by user)\n"
+        "+Use uv, or pip (feedback, said by user)"
+    )
+    assert memories.edited().id == ""
+    assert "Use uv, or pip" in memories.index()
+
+
+def test_what_is_pinned_is_a_persons(memories: FolderMemories) -> None:
+    memories.add(replace(UV, pinned=True))
+    mine = replace(stamped(UV), pinned=True)
+    done = memories.apply([Put(UV), Drop("use-uv"), Put(replace(PORT, pinned=True))], why="dream")
+    why = "it is pinned, and only a person may change it"
+    assert done.id == ""
+    assert done.refused == (f"use-uv: {why}", f"use-uv: {why}", f"port: {why}")
+    assert memories.all() == (mine,)
+    memories.add(UV)
+    assert memories.all() == (stamped(UV),)
+    memories.add(replace(UV, pinned=True))
+    assert memories.all() == (mine,)
+    memories.forget("use-uv")
+    assert memories.all() == ()
+
+
+@pytest.mark.parametrize(
+    ("memory", "why"),
+    [
+        (replace(UV, name="../../etc/passwd"), "a name is up to 60 letters and digits in words"),
+        (replace(UV, name="Use-UV"), "there is use-uv, which differs in case only; use that name"),
+        (replace(UV, name="memory"), "a name is up to 60"),
+        (replace(UV, name="a\nb"), "a name is up to 60"),
+        (replace(UV, name=""), "a name is up to 60"),
+        (replace(UV, name="x" * 61), "a name is up to 60"),
+        (replace(PORT, body="x" * 16_001), "it has 16,001 characters, more than 16,000; split it"),
+        (replace(PORT, body="ghp_" + "a1B2" * 10), "it holds what looks like a secret (GitHub"),
+        (
+            replace(PORT, evidence=(Evidence("s", 1, "user", "AKIA" + "A" * 16),)),
+            "it holds what looks like a secret (AWS key)",
+        ),
+        (replace(PORT, scope="team"), "memory is off for team"),
+    ],
+)
+def test_what_is_not_to_be_kept_is_refused(
+    memories: FolderMemories, memory: Memory, why: str
+) -> None:
+    memories.add(UV)
+    done = memories.apply([Put(memory)], why="w")
+    assert (done.id, len(done.refused)) == ("", 1)
+    assert why in done.refused[0]
+    assert memories.all() == (stamped(UV),)
+
+
+def test_unfit_changes_do_not_keep_others_from_being_made(memories: FolderMemories) -> None:
+    done = memories.apply([Drop("nothing"), Put(UV), Put(UV)], why="w")
+    assert done.refused == ("nothing: there is none of that name",)
+    assert memories.all() == (stamped(UV),)
+    assert memories.apply([Put(UV)], why="again").id == ""
+
+
+def test_what_a_hand_wrote_around_a_memory_survives_a_rewrite(memories: FolderMemories) -> None:
+    memories.add(UV)
+    path = memories.folders()["project"] / "use-uv.md"
+    path.write_text(path.read_text().replace("type:", "tags: [a]\n# mine\ntype:"))
+    memories.apply([Put(replace(UV, body="Otherwise."))], why="w")
+    assert "tags: [a]\n# mine\n" in path.read_text()
+    assert memories.get("use-uv").body == "Otherwise."
+
+
+def test_an_unknown_name_suggests_near_ones(memories: FolderMemories) -> None:
+    memories.add(UV)
+    with pytest.raises(Fault, match="There is no memory 'use-vu'\n  Near it: use-uv"):
+        memories.get("use-vu")
+    with pytest.raises(Fault, match="There is no memory 'use-uv'"):
+        memories.get("use-uv", "user")
+
+
+def test_a_proposal_waits_for_a_persons_word(memories: FolderMemories, tmp_path: Path) -> None:
+    ids = memories.propose([Put(UV), Put(PORT), Drop("x", "user")], why="a page says so")
+    assert memories.propose([Put(replace(UV, modified=5.0))], why="again") == ids[:1]
+    assert memories.all() == ()
+    waiting = opened(tmp_path).inbox()
+    assert sorted(one.id for one in waiting) == sorted(ids)
+    assert {one.why for one in waiting} == {"a page says so"}
+    done = memories.accept(ids[0])
+    assert memories.all() == (stamped(UV),)
+    assert done.diff.startswith("--- /dev/null\n+++ use-uv.md")
+    memories.reject(ids[1])
+    assert [one.id for one in memories.inbox()] == [ids[2]]
+    assert memories.propose([Put(PORT)], why="once more") == ()
+    with pytest.raises(Fault, match="The memory was not changed: x: there is none of that name"):
+        memories.accept(ids[2])
+    with pytest.raises(Fault, match="No proposal is 'zzz'"):
+        memories.accept("zzz")
+
+
+def test_a_memory_is_stale_when_its_file_changes_and_fresh_again_when_its_words_stand(
+    memories: FolderMemories, tmp_path: Path
+) -> None:
+    config = tmp_path / "work" / "config.toml"
+    config.parent.mkdir()
+    config.write_text("port = 8080\n")
+    anchor = memories.anchor("config.toml")
+    assert anchor is not None
+    told = Memory("port", "Where the port is", "project", "`port` is 8080.", anchors=(anchor,))
+    memories.add(told)
+    told = memories.get("port")
+    assert memories.stale(told) == ()
+    assert memories.reverify(told) == told
+    config.write_text("# moved\nport = 8080\n")
+    assert memories.stale(told) == ("config.toml",)
+    renewed = memories.reverify(told)
+    assert renewed == memories.get("port") != told
+    assert memories.stale(memories.get("port")) == ()
+    assert memories.history()[0].why == "verified"
+    config.write_text("port = 9090\n")
+    assert memories.reverify(memories.get("port")) is None
+    config.unlink()
+    assert memories.stale(memories.get("port")) == ("config.toml",)
+    assert memories.reverify(memories.get("port")) is None
+    assert memories.anchor("config.toml") is None
+
+
+def test_recalls_are_counted_beside_the_memories(memories: FolderMemories, tmp_path: Path) -> None:
+    memories.apply([Put(UV), Put(PORT)], why="w")
+    before = (memories.folders()["project"] / "port.md").read_bytes()
+    memories.used(["port", "nothing"])
+    opened(tmp_path).used(["port"])
+    stats = memories.stats()
+    assert (stats.total, stats.types, stats.authors, stats.scopes) == (
+        2,
+        {"project": 1, "feedback": 1},
+        {"tool": 1, "user": 1},
+        {"project": 2},
+    )
+    assert (stats.recalled, stats.never) == ({"project/port": (2, 100.5)}, ("project/use-uv",))
+    assert (memories.folders()["project"] / "port.md").read_bytes() == before
+    (tmp_path / "home/memory/.history/usage.json").write_bytes(b"\xff\0")
+    assert memories.stats().recalled == {}
+
+
+def test_nothing_outside_the_memory_folders_is_written(
+    memories: FolderMemories, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    memories.apply([Put(UV), Put(replace(PORT, scope="user"))], why="w")
+    memories.propose([Put(PORT)], why="w")
+    memories.used(["port"])
+    memories.undo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "work"]
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["memory"]
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_reading_writes_nothing(memories: FolderMemories, tmp_path: Path) -> None:
+    assert (memories.all(), memories.index(), memories.search("uv", limit=5)) == ((), "", ())
+    assert (memories.history(), memories.inbox(), memories.flaws()) == ([], [], [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_projects_never_mix(tmp_path: Path) -> None:
+    one = opened(tmp_path)
+    two = open_memories(
+        Home(tmp_path / "home"),
+        Project("git-b", str(tmp_path)),
+        consent=AUTO,
+        index=None,
+        trusted=True,
+    )
+    one.add(UV)
+    one.add(replace(PORT, scope="user"))
+    assert [memory.name for memory in two.all()] == ["port"]
+    assert [made.files[0].file for made in two.history()] == ["port.md"]
+    with pytest.raises(Fault, match="There is no change"):
+        two.undo(one.history()[1].id)
+
+
+def test_the_folder_may_lie_where_the_user_wants_it(tmp_path: Path) -> None:
+    place = tmp_path / "notes"
+    memories = opened(tmp_path, directory=str(place))
+    memories.add(UV)
+    assert sorted(path.name for path in place.iterdir()) == ["MEMORY.md", "use-uv.md"]
+    memories.undo(memories.history()[0].id)
+    assert list(place.iterdir()) == []
