@@ -130,6 +130,7 @@ class Nights(msgspec.Struct, frozen=True):
                 agent=parent,
                 gather=partial(passages, self.place, since),
                 manner=manner,
+                undone=self._undone(),
             )
             over = Dreamt("killed")
             try:
@@ -165,6 +166,11 @@ class Nights(msgspec.Struct, frozen=True):
                 group.cancel_scope.cancel()
             while events.statistics().current_buffer_used:
                 self.tell(events.receive_nowait())
+
+    def _undone(self) -> frozenset[str]:
+        """What earlier nights did and a person took back."""
+        gone = {one.id for one in self.memories.history(HISTORY) if one.undone}
+        return frozenset(w for one in self.all() if one.dreamt.id in gone for w in one.dreamt.steps)
 
     def _since(self, at: float) -> int:
         """How many sessions said something since then."""

@@ -137,11 +137,15 @@ async def dream(
     agent: Agent | str,
     gather: Callable[[], Sequence[Passage]],
     manner: Manner = "make",
+    undone: Collection[str] = (),
 ) -> None:
-    """Put memories in order; `agent` may be why there is none, and then rules work alone."""
+    """Put memories in order; `agent` may be why there is none, and then rules work alone.
+
+    What was `undone` after an earlier night is not done again.
+    """
     _enter(session, "orient")
     before = await _beside(_open, memories)
-    steps = await _beside(ruled, before)
+    steps = await _beside(ruled, before, undone)
     _tell(session, f"{len(before)} memories; rules see to {len(steps)} things")
     _enter(session, "gather")
     said = await _beside(gather)
@@ -154,7 +158,7 @@ async def dream(
         step.make(tidy)
     found, flaws = await _consider(session, agent, tidy.values(), said=said, drifted=drifted)
     _enter(session, "prune")
-    over = await _conclude(memories, found, id=id, manner=manner)
+    over = await _conclude(memories, found, id=id, manner=manner, undone=undone)
     alone = agent if isinstance(agent, str) else ""
     end(session, replace(over, alone=alone, refused=(*flaws, *over.refused)))
 
@@ -226,13 +230,18 @@ async def _consider(
 
 
 async def _conclude(
-    memories: Memories, found: Sequence[Proposed], *, id: str, manner: Manner
+    memories: Memories,
+    found: Sequence[Proposed],
+    *,
+    id: str,
+    manner: Manner,
+    undone: Collection[str],
 ) -> Dreamt:
     """Plan on what is there at the moment and make it so; plan again if that changed meanwhile."""
     barred: set[str] = set()
     unfit: list[str] = []
     for _ in range(TRIES):
-        draft = await _beside(_drafted, memories, found, frozenset(barred))
+        draft = await _beside(_drafted, memories, found, frozenset(barred), undone)
         if manner == "show":
             return draft.told(Applied("", draft.diff))
         with anyio.CancelScope(shield=True):  # nobody stops it between a change and its record
@@ -246,10 +255,15 @@ async def _conclude(
     return Dreamt("failed", refused=tuple(unfit), why="memories changed all the while")
 
 
-def _drafted(memories: Memories, found: Sequence[Proposed], barred: Collection[str]) -> Draft:
+def _drafted(
+    memories: Memories,
+    found: Sequence[Proposed],
+    barred: Collection[str],
+    undone: Collection[str],
+) -> Draft:
     before = _open(memories)
     asks: list[Scope] = [scope for scope in SCOPES if memories.consent(scope) == "ask"]
-    plan = planned(before, found, asks=asks, barred=barred)
+    plan = planned(before, found, asks=asks, barred=barred, without=undone)
     after = dict(before)
     for step in plan.steps:
         step.make(after)

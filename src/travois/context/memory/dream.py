@@ -87,13 +87,14 @@ def said(memory: Memory) -> float:
     return max((e.at for e in memory.evidence), default=0.0) or memory.modified or memory.created
 
 
-def ruled(memories: Memories) -> list[Step]:
-    """All that rules do; each step begins where the one before it ended."""
+def ruled(memories: Memories, without: Collection[str] = ()) -> list[Step]:
+    """All that rules do but what is not wanted; each step begins where the one before it ended."""
     steps: list[Step] = []
     state = dict(memories)
     for step in _steps(state):
-        step.make(state)
-        steps.append(step)
+        if step.why not in without:
+            step.make(state)
+            steps.append(step)
     return steps
 
 

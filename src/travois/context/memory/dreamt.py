@@ -95,8 +95,12 @@ def planned(
     *,
     asks: Collection[Scope] = (),
     barred: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> Plan:
-    """A night out of rules and proposals; a person decides where scopes ask."""
+    """A night out of rules and proposals; a person decides where scopes ask.
+
+    Memories of `barred` names stay as they are, and what was taken back before is left out.
+    """
     state, steps = dict(memories), list[Step]()
     held: list[Step] = []
     refused: list[str] = []
@@ -108,7 +112,7 @@ def planned(
             if not ask:
                 step.make(state)
 
-    for step in ruled(memories):
+    for step in ruled(memories, without):
         settle(step)
     for part in proposed:
         for operation in part.operations:

@@ -1,0 +1,205 @@
+"""Nights as they really happen: many processes, kills, a person in a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from dataclasses import replace
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import BinaryIO
+
+import anyio
+
+from tests.e2e.program import Program
+from tests.e2e.test_terminal import Screen
+from travois import lab
+from travois.app.dreaming import Nights
+from travois.app.opening import Place
+from travois.context.memory.memory import Consent, Memory, Put, Scope
+from travois.lab import Prompt, call, text
+from travois.lab.objects import Json
+from travois.store.home import Home
+from travois.store.memory import night
+from travois.store.memory.memories import open_memories
+from travois.store.memory.night import Gates
+from travois.store.project import identify
+
+VAULT = "Backups are taken with make vault from the archive branch"
+WISH = "Never push to the main branch"
+KEPT = {"vault": VAULT, "wish": WISH}
+EAGER = ("--settings", '{"memory": {"extract": "off", "dream": {"sessions": 1}}}')
+
+
+def opened(program: Program) -> Nights:
+    home = Home(program.home).prepare()
+    place = Place(home, identify(home, str(program.folder)), str(program.folder))
+    auto: dict[Scope, Consent] = {"project": "auto"}
+    memories = open_memories(home, place.project, consent=auto, index=None, trusted=False)
+    return Nights(place, memories, Gates(sessions=0))
+
+
+def seeded(program: Program) -> Program:
+    """Two memories, and a double of the first."""
+    put = [Memory("vault", VAULT, "project"), Memory("twin", VAULT, "project")]
+    opened(program).memories.apply([*map(Put, put), Put(Memory("wish", WISH, "feedback"))], why="x")
+    return program
+
+
+def remembered(program: Program) -> dict[str, str]:
+    return {one.name: one.description for one in opened(program).memories.all()}
+
+
+def changed(program: Program) -> list[str]:
+    """The ids of all that nights have changed."""
+    return [one.id for one in opened(program).memories.history() if one.why == "dream"]
+
+
+def dream(program: Program, go: Event, tell: int) -> None:
+    """What a session does when it looks whether it is time, and says whether it was."""
+    nights = opened(program)
+    go.wait()
+    seen = nights.gate()
+    mine = None if isinstance(seen, str) else nights.begin(seen)
+    os.write(tell, b"mine\n" if mine else b"not mine\n")
+    if mine is not None:
+        anyio.run(nights.run, "nobody to ask", mine)
+
+
+def started(program: Program, number: int) -> tuple[list[BaseProcess], BinaryIO]:
+    """So many processes that dream at the same moment, and what they say."""
+    fork, (read, tell) = get_context("fork"), os.pipe()
+    go = fork.Event()
+    some = [fork.Process(target=dream, args=(program, go, tell)) for _ in range(number)]
+    for process in some:
+        process.start()
+    go.set()
+    os.close(tell)
+    return list(some), os.fdopen(read, "rb")
+
+
+def test_twenty_processes_dream_one_dream(program: Program) -> None:
+    some, told = started(seeded(program), 20)
+    with told:
+        assert sorted(told) == [b"mine\n"] + [b"not mine\n"] * 19
+    for process in some:
+        process.join()
+    assert [process.exitcode for process in some] == [0] * 20
+    assert remembered(program) == KEPT
+    assert len(changed(program)) == len(opened(program).all()) == 1
+
+
+def test_a_killed_night_has_changed_all_or_nothing_and_the_next_one_comes(program: Program) -> None:
+    before = {"twin": VAULT, **KEPT}
+    for seed in range(20):
+        place = replace(program, home=program.home / str(seed))
+        (process,), told = started(seeded(place), 1)
+        with told:
+            assert told.readline() == b"mine\n"
+            time.sleep(random.Random(seed).uniform(0, 0.08))
+            process.kill()
+            process.join()
+        assert remembered(place) in (before, KEPT)
+        nights = opened(place)
+        mine = nights.begin(night.look(nights.folder))
+        assert mine is not None
+        assert anyio.run(nights.run, "nobody to ask", mine).state == "completed"
+        assert remembered(place) == KEPT
+        assert len(changed(place)) == 1
+
+
+def model(prompt: Prompt, state: object) -> list[Json]:
+    """Dreams with care, and in a conversation says little."""
+    if "project/vault" not in json.dumps(prompt.messages):
+        return [text("hello")]
+    if len(prompt.messages) == 1:
+        return [call("Bash", command="touch made.txt; sleep 60")]
+    return [text('[{"do": "drop", "names": ["project/wish"], "why": "it is in the way"}]')]
+
+
+def test_a_night_on_command_shows_what_it_does_and_can_be_taken_back(program: Program) -> None:
+    seeded(program)
+    with lab.server(model) as api:
+        program.url = api.url
+        shown = program.run("dream", "--dry-run", *program.model)
+        files = sorted(program.home.rglob("*"))
+        assert (shown.code, remembered(program)) == (0, {"twin": VAULT, **KEPT})
+        assert "Nothing was changed" in shown.out
+        assert sorted(program.home.rglob("*")) == files
+        done = program.run("dream", "--now", *program.model)
+        api.no_invalid()
+    assert done.code == 0, done.err
+    phases = [line for line in done.out.splitlines() if line.endswith(" …")]
+    assert phases == ["orient …", "gather …", "consolidate …", "prune …"]
+    assert "--- twin.md\n+++ /dev/null" in done.out
+    assert "- refused: drop project/wish: nothing that the user has said since" in done.out
+    assert list(program.folder.iterdir()) == []
+    (id,) = changed(program)
+    assert f"Undo: travois memory undo {id}" in done.out
+    status = program.run("dream", "--status")
+    assert "completed; touched project/" in status.out
+    assert program.run("memory", "undo", id).code == 0
+    assert remembered(program) == {"twin": VAULT, **KEPT}
+
+
+def test_without_a_model_a_night_says_that_rules_work_alone(program: Program) -> None:
+    done = seeded(program).run("dream", "--now")
+    assert (done.code, remembered(program)) == (0, KEPT)
+    assert "By rules alone, without a model: No model to talk to." in done.out
+
+
+def test_a_night_runs_beside_a_conversation_and_the_next_one_tells_of_it(program: Program) -> None:
+    seeded(program)
+    with lab.server(model) as api:
+        program.url = api.url
+        assert program.ask("hello", *EAGER).code == 0
+        assert remembered(program) == {"twin": VAULT, **KEPT}
+        screen = Screen(program, "--plain", *program.model, *EAGER)
+        screen.until("> ")
+        until = time.monotonic() + 20
+        while "completed" not in program.run("dream").out and time.monotonic() < until:
+            time.sleep(0.1)
+        row = json.loads(program.run("agents", "--json").out.splitlines()[-1])
+        assert (row["kind"], row["state"], row["doing"]) == (
+            "dream",
+            "completed",
+            "updating: prune",
+        )
+        assert "touch made.txt" in program.run("agents", "show", row["id"]).out
+        assert screen.leave() == 0
+        assert remembered(program) == KEPT
+        assert program.ask("again", *EAGER).err == ""
+        for told in (True, False):
+            screen = Screen(program, "--plain", *program.model, *EAGER)
+            assert ("last night memories were put in order" in screen.until("\n> ")) == told
+            assert screen.leave() == 0
+        assert all(b"last night" not in exchange.body for exchange in api.requests(1))
+
+
+def test_a_night_that_runs_is_seen_and_stopped_from_elsewhere(program: Program) -> None:
+    seeded(program)
+    stalled = [{"match": {"n": 1}, "do": {"stall": {"s": 60}}}]
+    with lab.server(model, faults=stalled) as api:
+        program.url = api.url
+        process = program.start("dream", "--now", *program.model)
+        api.requests(1)
+        assert "running, updating (consolidate)" in program.run("dream").out
+        assert program.run("dream", "--now", "--rules").code == 1
+        stopped = program.run("dream", "--stop")
+        assert (stopped.code, "memories are as they were" in stopped.out) == (0, True)
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert b"Killed: it was stopped. Nothing changed." in out
+    assert remembered(program) == {"twin": VAULT, **KEPT}
+    assert "Last consolidation: never" in program.run("dream").out
+
+
+def test_where_nothing_is_remembered_there_is_nothing_to_dream_of(program: Program) -> None:
+    done = program.run("dream", "--now")
+    assert (done.code, done.err.splitlines()[0]) == (2, "travois: There are no memories here")
+    assert not (program.home / "memory").exists()
+    assert Path(program.home / "dreams").exists() is False
