@@ -1,0 +1,139 @@
+"""What recall costs as memory grows: a thousand documents, ten thousand, a hundred thousand.
+
+The texts follow Zipf's law. Vectors of documents are made up from their words, since the model
+would need an hour for them; the query goes through the real model.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from math import log
+from pathlib import Path
+from time import perf_counter
+from zlib import crc32
+
+from travois.host.embedder.minilm import Absent, MiniLM, find
+from travois.store.search.document import Document
+from travois.store.search.index import Index
+
+SIZES = (1_000, 10_000, 100_000)
+PASSAGES = 10
+QUERIES = 60
+FRESH = """
+import sys
+from pathlib import Path
+from travois.host.embedder.minilm import Absent, find
+from travois.store.search.index import Index
+embedder = find(Path(sys.argv[2]))
+index = Index(Path(sys.argv[1]), None if isinstance(embedder, Absent) else embedder)
+assert index.search("passages", sys.argv[3], limit=5, now=0.0)
+"""
+
+
+class MadeUp:
+    """Vectors of documents in no time, near if their words are the same; queries are real."""
+
+    name, size = MiniLM.name, MiniLM.size
+
+    def __init__(self, real: MiniLM) -> None:
+        self._real = real
+        real.encode([""])  # first of all, since it says how many threads numpy may have
+        import numpy as np
+
+        self._words = np.random.default_rng(7).standard_normal((4096, self.size), np.float32)
+
+    def encode(self, texts: Sequence[str]) -> bytes:
+        if len(texts) == 1:
+            return self._real.encode(texts)
+        rows = (
+            self._words[[crc32(word.encode()) % 4096 for word in text.split()]] for text in texts
+        )
+        sums = (row.sum(axis=0) for row in rows)
+        return b"".join((row / (row @ row) ** 0.5).tobytes() for row in sums)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        stamp = Path(scratch, "stamp")
+        real = find(stamp)
+        print(f"meaning: {real.why if isinstance(real, Absent) else real.name}")
+        print("documents  write/s  fresh ms  warm p50 ms  p95 ms  one update ms  / smallest  log n")
+        embedder = None if isinstance(real, Absent) else MadeUp(real)
+        first = 0.0
+        for size in SIZES:
+            path = Path(scratch, f"{size}.db")
+            middle = measure(path, size, embedder=embedder, stamp=stamp)
+            first = first or middle
+            print(f"  {middle / first:10.2f}  {log(size) / log(SIZES[0]):5.2f}")
+
+
+def measure(path: Path, size: int, *, embedder: MadeUp | None, stamp: Path) -> float:
+    index = Index(path, embedder)
+    wrote = size / spent(lambda: fill(index, size))
+    queries = [text(random.Random(-n), 10) for n in range(1, QUERIES)]
+    times = sorted(spent(lambda q=q: look(index, q)) for q in queries)
+    changed = statistics.median(spent(lambda n=n: change(index, n)) for n in range(9))
+    fresh = min(spent(lambda: begin(path, stamp, queries[0])) for _ in range(3))
+    middle = statistics.median(times)
+    shown = (fresh, middle, times[int(0.95 * len(times))], changed)
+    print(
+        f"{size:9}  {wrote:7.0f}  {{:8.0f}}  {{:11.1f}}  {{:6.1f}}  {{:13.1f}}".format(
+            *(1000 * t for t in shown)
+        ),
+        end="",
+    )
+    return middle
+
+
+def fill(index: Index, size: int) -> None:
+    index.update("passages", documents(size))
+    while index.embed("passages", limit=2000):
+        pass
+
+
+def look(index: Index, query: str) -> None:
+    assert index.search("passages", query, limit=5, now=0.0)
+
+
+def change(index: Index, number: int) -> None:
+    index.update("passages", [Document(f"p{number}", text(random.Random(number + 0.5), 40))])
+
+
+def begin(path: Path, stamp: Path, query: str) -> None:
+    subprocess.run([sys.executable, "-c", FRESH, path, stamp, query], check=True)
+
+
+def documents(size: int) -> Iterator[Document]:
+    for number in range(size):
+        group, order = divmod(number, PASSAGES)
+        said = text(random.Random(number), 40)
+        yield Document(f"p{number}", said, f"s{group}", order, at=60.0 * number)
+
+
+def text(chance: random.Random, length: int) -> str:
+    return " ".join(chance.choices(VOCABULARY, cum_weights=WEIGHTS, k=length))
+
+
+def word(number: int) -> str:
+    """A word that can be said, of its own for each number."""
+    said = ""
+    while number or not said:
+        number, at = divmod(number, 80)
+        said += "bdfgklmnprstvzhj"[at // 5] + "aeiou"[at % 5]
+    return said
+
+
+def spent(act: Callable[[], object]) -> float:
+    begun = perf_counter()
+    act()
+    return perf_counter() - begun
+
+
+VOCABULARY = [word(number) for number in range(30_000)]
+WEIGHTS = list(accumulate(1 / (number + 10) for number in range(30_000)))
