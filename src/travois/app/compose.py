@@ -150,15 +150,9 @@ async def gather(
             office = posting.opened(place, opened, agent, settings=asked.mail, stack=stack)
         if epoch := renewed(session, card, options):
             switch(agent, epoch)
-        notices = (
-            *((fence.line,) if fence.line else ()),
-            *loaded.notices,
-            *unusable,
-            *_unpriced(asked, card),
-            *flaws,
-            *rights.remarks(loaded, place.cwd),
-            *damage(opened.log),
-        )
+        notices = (*filter(None, (fence.line,)), *loaded.notices, *unusable)
+        notices += (*_unpriced(asked, card), *flaws)
+        notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log))
         kept = stack.pop_all()
         serve = _serving(given, loaded, kept, session=session)
         remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
