@@ -170,12 +170,13 @@ class Folder:
             ):
                 where = str(self.path / file)
                 yield Flaw(f"a line has more than {LONGEST_LINE:,} characters", where, "Break it.")
-        for place in (self.path, self.path / PINNED, self.path / TOPICS):
-            if place != self.path and place.is_symlink():
-                yield Flaw(f"it is not used: {LINK}", str(place), "Make it a plain folder.")
-            elif place.exists() and not os.access(place, os.W_OK | os.X_OK):
-                yield Flaw("it cannot be written to", str(place), "Make it writable.")
-            for entry in _entries(place):
+        for place in ("", PINNED, TOPICS):
+            path = self.path / place
+            if place and path.is_symlink():
+                yield Flaw(f"it is not used: {LINK}", str(path), "Make it a plain folder.")
+            elif path.exists() and not os.access(path, os.W_OK | os.X_OK):
+                yield Flaw("it cannot be written to", str(path), "Make it writable.")
+            for entry in self._entries(place):
                 if entry.name.endswith(SHELVED):
                     fix = "Take out of it what you need, and delete it."
                     yield Flaw("it lay where the index belongs", entry.path, fix)
@@ -185,14 +186,14 @@ class Folder:
 
     def sweep(self) -> None:
         """Remove what writers that were killed left behind."""
-        for folder in (self.path, self.path / PINNED, self.path / TOPICS):
-            for entry in _entries(folder):
+        for place in ("", PINNED, TOPICS):
+            for entry in self._entries(place):
                 if DRAFT.fullmatch(entry.name):
                     os.unlink(entry.path)
 
     def _pages(self) -> dict[str, str]:
         """The pages of the index that can be read."""
-        topics = (f"{TOPICS}/{entry.name}" for entry in _entries(self.path / TOPICS))
+        topics = (f"{TOPICS}/{entry.name}" for entry in self._entries(TOPICS))
         pages = (INDEX, *filter(PAGE.fullmatch, topics))
         return {page: text for page in pages if (text := self._page(page)) is not None}
 
@@ -203,10 +204,18 @@ class Folder:
         except (OSError, UnicodeDecodeError):
             return None
 
+    def _entries(self, place: str = "") -> list[os.DirEntry[str]]:
+        """What lies in the folder or below it; nothing if that cannot be told, or is elsewhere."""
+        folder = self.path / place
+        try:
+            with os.scandir(folder) as entries:
+                return [] if place and folder.is_symlink() else list(entries)
+        except OSError:
+            return []
+
     def _files(self) -> Iterator[tuple[str, Stamp]]:
-        pinned = () if (self.path / PINNED).is_symlink() else (f"{PINNED}/",)
-        for place in ("", *pinned):
-            for entry in sorted(_entries(self.path / place), key=lambda entry: entry.name):
+        for place in ("", f"{PINNED}/"):
+            for entry in sorted(self._entries(place.rstrip("/")), key=lambda entry: entry.name):
                 if entry.name.endswith(".md") and entry.name[0] != "." and entry.name != INDEX:
                     yield place + entry.name, _stamp(entry.stat(follow_symlinks=False))
 
@@ -224,15 +233,6 @@ class Folder:
         page = parse(path.stem, text, scope=self.scope, pinned=pinned)
         flaws = tuple(Flaw(why, str(path), "Mend its front matter.") for why in page.flaws)
         return Seen(stamp, digest(data), page.memory, flaws)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder; nothing if that cannot be told."""
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
 
 
 def _stamp(found: os.stat_result) -> Stamp:

@@ -40,35 +40,38 @@ def codex(environ: Mapping[str, str]) -> Path:
     return Path(base, "memories")
 
 
-def memories(place: Path, *, scope: Scope) -> Iterator[Memory]:
-    """What lies in a folder of another agent, or in one file. Raises OSError."""
+def memories(place: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
+    """What lies in a folder of another agent, or in one file. Raises OSError.
+
+    Names that are made of headings begin with the label.
+    """
     if place.is_file():
-        yield from _sections(place, scope=scope)
+        yield from _sections(place, scope=scope, label=label)
     elif any((place / name).is_file() for name in (CODEX[0], "raw_memories.md")):
         for path in (place / name for name in CODEX):
             if path.is_file():
-                yield from _sections(path, scope=scope)
+                yield from _sections(path, scope=scope, label=label)
     else:
-        yield from _files(place, scope=scope)
+        yield from _files(place, scope=scope, label=label)
 
 
-def _files(place: Path, *, scope: Scope) -> Iterator[Memory]:
+def _files(place: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
     """One memory a file; what stands in the index besides its lines is one more."""
     for path in sorted(place.glob("[!.]*.md"))[:MANY]:
         if path.name == INDEX:
             own = "\n".join(prose({INDEX: plain_text(str(path), opener=unlinked)}))
             if HEADING.sub("", own).strip():
-                yield from _parts(path, own, scope=scope)
+                yield from _parts(path, own, scope=scope, label=label)
         elif name := slug(path.stem):
             page = parse(name, plain_text(str(path), opener=unlinked), scope=scope)
             yield _from(path, page.memory)
 
 
-def _sections(path: Path, *, scope: Scope) -> Iterator[Memory]:
-    yield from _parts(path, plain_text(str(path), opener=unlinked), scope=scope)
+def _sections(path: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
+    yield from _parts(path, plain_text(str(path), opener=unlinked), scope=scope, label=label)
 
 
-def _parts(path: Path, text: str, *, scope: Scope) -> Iterator[Memory]:
+def _parts(path: Path, text: str, *, scope: Scope, label: str) -> Iterator[Memory]:
     """A long text as memories: one for each heading, several where too much stands below it."""
     starts = [0, *(found.start() for found in HEADING.finditer(text)), len(text)]
     for start, end in pairwise(starts):
@@ -78,7 +81,7 @@ def _parts(path: Path, text: str, *, scope: Scope) -> Iterator[Memory]:
         if not (body[found.end() :] if found else body).strip():
             continue
         for number, at in enumerate(range(0, len(body), LONGEST), 1):
-            name = slug(f"{path.parent.parent.name.strip('.')} {title}")
+            name = slug(f"{label} {title}")
             name = name[:54].rstrip("-") + (f"-{number}" if number > 1 else "")
             part = Memory(name, title, _type(title), body[at : at + LONGEST], scope=scope)
             yield _from(path, part)

@@ -223,10 +223,12 @@ class History:
         try:
             with self._path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < self._end:
-                    self._end, self._all, self._open = 0, {}, None
-                    self.known.clear()
+                    self._start_over()
                 file.seek(self._end)
                 data = file.read()
+        except FileNotFoundError:
+            self._start_over()
+            return
         except OSError:
             return
         whole = data[: data.rfind(b"\n") + 1]
@@ -235,6 +237,11 @@ class History:
             for record in line.records(text)[0]:
                 with suppress(msgspec.DecodeError, UnicodeDecodeError):
                     self._learn(msgspec.json.decode(record, type=Line))
+
+    def _start_over(self) -> None:
+        """Somebody took the journal away: what lies in the folders is all that is known."""
+        self._end, self._all, self._open = 0, {}, None
+        self.known.clear()
 
     def _learn(self, said: Line) -> None:
         made = said.begun or self._all.get(said.id) or self._open

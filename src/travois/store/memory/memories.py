@@ -255,7 +255,10 @@ class FolderMemories:
         scope = scope or ("user" if source == "codex" else "project")
         known = {one.name: one for one in self.all() if one.scope == scope}
         try:
-            found = [_apart(one, known, source) for one in foreign.memories(place, scope=scope)]
+            found = [
+                _apart(one, known, source)
+                for one in foreign.memories(place, scope=scope, label=Path(source).stem)
+            ]
         except OSError as error:
             why = error.strerror or str(error)
             raise Fault(f"The memories in {place} cannot be read", why=why) from error
