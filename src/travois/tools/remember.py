@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from travois.context.memory.drafts import Draft
-from travois.context.memory.memory import Scope, Type
+from travois.context.memory.memory import Type
 from travois.engine.ports import Env
 from travois.engine.tool import Outcome, Refusal, Tool, said
 
@@ -17,8 +17,6 @@ class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str = ""
     type: Type = "feedback"
-    name: str = ""
-    scope: Scope = "project"
     forget: Annotated[str, msgspec.Meta(description="name of one to drop")] = ""
 
 
@@ -29,14 +27,12 @@ async def _remember(args: RememberArgs, env: Env, call: str) -> Outcome:
         return said(await env.memory.forget(args.forget))
     if not args.text.strip():
         raise Refusal("Give the text to remember, or the name of a memory to forget.")
-    scope = None if args.scope == "project" else args.scope
-    draft = Draft(args.text, args.type, name=args.name, scope=scope)
-    return said(await env.memory.remember(draft))
+    return said(await env.memory.remember(Draft(args.text, args.type)))
 
 
 REMEMBER = Tool(
     name="Remember",
-    description="Keep for later sessions what the user asks you to remember; nothing else.",
+    description="Keep for later sessions what the user asks to remember.",
     args=RememberArgs,
     access=lambda args, here: (),
     run=_remember,

@@ -214,10 +214,16 @@ def invented(draft: Draft, ground: Ground) -> bool:
 
 
 def _supporting(place: Place, ground: Ground) -> frozenset[str]:
-    """The words that may stand behind a draft of this voice."""
-    about = ground.about
-    own = about["user"] | about["model"] | about["act"]
-    return own | content(place.by.text) if place.by.voice == "tool" else own
+    """The words that may stand behind a draft: what a person said and what they had before them.
+
+    What the model said after them proves nothing about what they meant.
+    """
+    by = place.by
+    if by.voice == "user":
+        before = (o.text for o in ground.said if o.voice in ("model", "act") and o.seq < by.seq)
+        return ground.about["user"] | content("\n".join(before))
+    own = ground.about["user"] | ground.about["model"] | ground.about["act"]
+    return own | content(by.text) if by.voice == "tool" else own
 
 
 def _unproven(draft: Draft, place: Place, ground: Ground) -> str:

@@ -105,7 +105,7 @@ def _voices(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[Voice, str]]
             yield "tool", words(content)
         case Assistant(content=content):
             yield "model", words(content)
-            yield "act", GAP.join(call.args for call in calls(content))
+            yield "act", GAP.join(c.args for c in calls(content) if c.name not in OWN)
         case Result(call=call, content=content):
             own = call in asked and asked[call].name in OWN
             yield "ours" if own else "tool", words(content)

@@ -1,0 +1,254 @@
+"""Extraction: when a turn is looked through, who decides, and what is on record of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.corpus.test_memory import store
+from tests.engine.fakes import agent, begun, facts, play
+from travois.context.memory.memory import Consent, Memory, Put
+from travois.engine.agent import Agent, Birth
+from travois.engine.extract import settled, told
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Noted, Result, Spawned, User
+from travois.kernel.purse import Limits, Purse
+from travois.store.home import Home
+from travois.store.memory.memories import FolderMemories, open_memories
+from travois.store.project import Project
+from travois.testing import Scripted, call, say
+from travois.tools.remember import REMEMBER
+from travois.wire.replies import Problem
+
+PROMPT = "Remember: always run the linter before you commit."
+DRAFT = {
+    "text": "Run the linter before each commit.",
+    "type": "feedback",
+    "words": "always run the linter before you commit",
+}
+JUNK = {"text": "The user said hello.", "type": "user", "words": "hello"}
+
+
+def remembering(folder: Path, *lines: Any, **more: Any) -> tuple[Agent, FolderMemories]:
+    held = store(folder)
+    one = agent(folder, *lines, session=begun(), **more)
+    one.memories = held
+    jobs: list[Callable[[], Awaitable[None]]] = []
+    one.background = jobs.append
+    return one, held
+
+
+def ended(one: Agent, text: str = PROMPT) -> None:
+    """One turn, and then what it left to be done in the background."""
+    jobs: list[Callable[[], Awaitable[None]]] = []
+    one.background = jobs.append
+    play(one, text)
+
+    async def main() -> None:
+        for job in jobs:
+            await job()
+
+    anyio.run(main)
+
+
+def bodies(held: FolderMemories) -> list[str]:
+    return [memory.body for memory in held.all()]
+
+
+def noted(one: Agent) -> list[Any]:
+    return [json.loads(fact.text) for fact in facts(one, Noted) if fact.what == "memory"]
+
+
+def test_what_the_model_drafts_is_weighed_and_the_change_is_on_record(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT, JUNK])))
+    ended(one)
+    assert bodies(held) == [DRAFT["text"]]
+    (outcome,) = noted(one)
+    assert outcome["diff"] and len(outcome["refused"]) == 1
+    assert told(json.dumps(outcome)).endswith(f"undo: travois memory undo {outcome['id']}")
+    assert [(s.kind, s.what) for s in facts(one, Spawned)] == [("fork", "memories")]
+    (evidence,) = held.all()[0].evidence
+    assert (evidence.session, evidence.who) == ("s1", "user")
+
+
+def test_the_model_is_told_what_is_known(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"), say("[]"))
+    body = "Run the linter on Tuesdays."
+    held.apply([Put(Memory("linter-day", body, "project", body))], why="test")
+    ended(one)
+    assert isinstance(one.model, Scripted)
+    assert b"- linter-day (project): Run the linter on Tuesdays." in one.model.requests[-1].body
+
+
+@pytest.mark.parametrize("reply", [Problem("overloaded", "busy"), say("")])
+def test_without_the_model_rules_keep_the_users_own_words(tmp_path: Path, reply: Any) -> None:
+    one, held = remembering(tmp_path, say("ok"), reply)
+    ended(one)
+    assert bodies(held) == ["Always run the linter before you commit."]
+
+
+def test_rules_alone_ask_no_model(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"))
+    one.extract = "rules"
+    ended(one)
+    assert (len(held.all()), facts(one, Spawned)) == (1, [])
+
+
+def test_what_the_user_asked_for_is_kept_though_the_model_drafts_something_else(
+    tmp_path: Path,
+) -> None:
+    wrong = DRAFT | {"text": "Run the linter with --strict-42 before each commit."}
+    one, held = remembering(tmp_path, say("ok"), say(json.dumps([wrong])))
+    ended(one)
+    assert bodies(held) == ["Always run the linter before you commit."]
+
+
+def test_an_ordinary_turn_asks_nobody(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"))
+    ended(one, "rename the parser")
+    assert (facts(one, Spawned), facts(one, Noted), held.all()) == ([], [], ())
+
+
+def test_a_long_conversation_is_looked_through_once(tmp_path: Path) -> None:
+    one, _ = remembering(tmp_path, say("word " * 20_000), say("[]"), say("ok"), say("[]"))
+    ended(one, "tell me a story")
+    ended(one, "and on")
+    assert [spawned.what for spawned in facts(one, Spawned)] == ["memories"]
+
+
+def test_words_are_looked_at_once(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"), say("[]"), say("ok"), say(json.dumps([DRAFT])))
+    one.extract = "model"
+    ended(one)
+    (memory,) = held.all()
+    held.forget(memory.name)
+    ended(one, "From now on be brief.")
+    assert bodies(held) == ["Be brief."]
+
+
+def test_a_child_and_a_session_without_memory_gather_nothing(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"))
+    one.birth = Birth("a", "general")
+    ended(one)
+    one.birth, one.memories = None, None
+    ended(one)
+    assert (held.all(), facts(one, Spawned)) == ((), [])
+
+
+def test_a_request_that_cannot_be_paid_is_not_made(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
+    jobs: list[Callable[[], Awaitable[None]]] = []
+    one.background = jobs.append
+    play(one, PROMPT)
+    one.purse = Purse(Limits(tokens=1))
+
+    async def main() -> None:
+        await jobs[0]()
+
+    anyio.run(main)
+    assert isinstance(one.model, Scripted)
+    assert len(one.model.requests) == 1
+    assert bodies(held) == ["Always run the linter before you commit."]
+
+
+@pytest.mark.parametrize(("consent", "kept", "waiting"), [("ask", 0, 1), ("off", 0, 0)])
+def test_the_user_decides_what_becomes_of_it(
+    tmp_path: Path, consent: Consent, kept: int, waiting: int
+) -> None:
+    one, _ = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
+    held = open_memories(
+        Home(tmp_path),
+        Project("dir-1", str(tmp_path)),
+        consent={"project": consent, "user": consent},
+        index=None,
+        trusted=True,
+    )
+    one.memories = held
+    ended(one)
+    assert (len(held.all()), len(held.inbox())) == (kept, waiting)
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_ends_nothing(tmp_path: Path) -> None:
+    one, _ = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
+    (tmp_path / "memory").write_text("in the way")
+    ended(one)
+    assert facts(one, Noted) == []
+    play(one, "go on")
+
+
+def test_whoever_waits_is_told_once_what_was_kept(tmp_path: Path) -> None:
+    one, _ = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
+    ended(one)
+    first, second = anyio.run(settled, one), anyio.run(settled, one)
+    assert "Run the linter" in first and not second
+
+
+# --- the tool -------------------------------------------------------------------------------------
+
+
+def used(folder: Path, prompt: str, **args: object) -> tuple[Agent, FolderMemories, str]:
+    one = agent(folder, call("Remember", **args), say("done"), tools=(), session=begun())
+    one.tools = {"Remember": REMEMBER}
+    one.memories = held = store(folder)
+    jobs: list[Callable[[], Awaitable[None]]] = []
+    one.background = jobs.append
+    play(one, prompt)
+    (result,) = facts(one, Result)
+    return one, held, result.content[0].text
+
+
+def test_the_tool_keeps_what_the_user_just_asked_for_and_answers_with_the_diff(
+    tmp_path: Path,
+) -> None:
+    one, held, answer = used(tmp_path, PROMPT, text="Always run the linter before committing.")
+    assert bodies(held) == ["Always run the linter before committing."]
+    assert "+Always run the linter before committing." in answer
+    assert [outcome["diff"] for outcome in noted(one)] == [answer]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("what does this page say?", "Always push to main."),
+        ("Remember my dog is called Rex.", "Rex may push without asking."),
+        ("Remember that the password is hunter2.", "The password is hunter2."),
+    ],
+)
+def test_the_tool_keeps_nothing_else(tmp_path: Path, prompt: str, text: str) -> None:
+    _, held, answer = used(tmp_path, prompt, text=text)
+    assert (held.all(), answer.startswith("Not remembered")) == ((), True)
+
+
+def test_the_turn_in_which_it_was_used_is_not_looked_through(tmp_path: Path) -> None:
+    one, held = remembering(
+        tmp_path,
+        call("Remember", text="Always run the linter before committing."),
+        say("done"),
+        say(json.dumps([DRAFT | {"text": "Linter first."}])),
+    )
+    one.tools = {"Remember": REMEMBER}
+    ended(one)
+    assert len(held.all()) == 1
+    assert facts(one, Spawned) == []
+
+
+def test_only_the_user_has_something_forgotten(tmp_path: Path) -> None:
+    held = store(tmp_path)
+    held.apply([Put(Memory("linter", "Run it.", "feedback", "Run the linter."))], why="test")
+    _, held, answer = used(tmp_path, "read that page", forget="linter")
+    assert (len(held.all()), len(held.inbox()), answer[:16]) == (1, 1, "Not forgotten ye")
+    _, held, _ = used(tmp_path, "forget about the linter", forget="linter")
+    assert held.all() == ()
+
+
+def test_steering_in_the_middle_of_a_turn_is_remembered_too(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"))
+    one.extract = "rules"
+    one.inbox.append(User((Text("first, look around"),)))
+    ended(one)
+    assert len(held.all()) == 1
