@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from travois.context import instructions, sources
 from travois.context.compact import is_summary
+from travois.context.memory.shown import CHANGED, INDEX, RECALLED
 from travois.kernel.audit import Cache
 from travois.kernel.blocks import AnyBlock, Text, calls, words
 from travois.kernel.facts import Assistant, Cleared, Compacted, Entry, Epoch, Offloaded, Result
@@ -17,10 +18,19 @@ from travois.kernel.models import Usage
 from travois.kernel.tokens import PER_RESULT, block_tokens, estimate, fact_tokens, ratio
 from travois.kernel.view import Item, View
 
-Kind = Literal["tools", "system", "instructions", "summary", "messages", "results"]
+Kind = Literal["tools", "system", "instructions", "memory", "summary", "messages", "results"]
 State = Literal["read", "written", "not cached", "not yet sent", "cold"]
-KINDS: tuple[Kind, ...] = ("system", "tools", "instructions", "summary", "messages", "results")
+KINDS: tuple[Kind, ...] = (
+    "system",
+    "tools",
+    "instructions",
+    "memory",
+    "summary",
+    "messages",
+    "results",
+)
 SHOWN = 60
+MEMORY = (RECALLED, INDEX, CHANGED)
 NOTHING: Mapping[str, str] = {}
 
 
@@ -127,6 +137,8 @@ def _said(block: AnyBlock, item: Item, shaped: Mapping[str, str]) -> Portion:
         return Portion("messages", f"you: {_short(text)}", size, "what you said", item.seq)
     if text.startswith(instructions.TAG):
         return Portion("instructions", "instruction files", size, "how to work here", item.seq)
+    if text.startswith(MEMORY):
+        return Portion("memory", "memories", size, "known from earlier sessions", item.seq)
     if text.startswith(sources.OPENING):
         return Portion("messages", "surroundings", size, "where the session stands", item.seq)
     if isinstance(block, Text) and is_summary(item):

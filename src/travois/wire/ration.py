@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from travois.wire.pieces import Request
 
-LONGEST = re.compile(rb'("max_(?:completion_)?tokens":)\d+')
+LONGEST = re.compile(rb'("max_(?:completion_)?tokens":)(\d+)')
 """How long a reply may be: it stands after the model's name, before anything that was said."""
 
 

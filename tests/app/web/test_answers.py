@@ -60,9 +60,10 @@ def test_every_request_is_byte_for_byte_what_the_log_projects_to(home: Home, sha
     ]
     assert shown == bodies
     assert [one.problem for one in check(story.entries, fetch)] == [""] * len(bodies)
-    seen = [answers.seen(story, n, first=0, last=1 << 30, fetch=fetch) for n in range(len(bodies))]
+    seen = [answers.seen(story, n, fetch=fetch) for n in range(len(bodies))]
     assert [one.problem for one in seen] == [""] * len(bodies)
-    assert [len(one.lines) for one in seen] == [len(project(entries).items) for entries in past]
+    items = [answers.items(story, n)[: story.steps[n].items] for n in range(len(bodies))]
+    assert items == [project(entries).items for entries in past]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -74,7 +75,7 @@ def test_layers_sum_to_what_the_provider_counted(home: Home, shape: str) -> None
 
 
 def test_a_layer_is_there_when_something_of_it_is_in_the_request(home: Home) -> None:
-    memory = user("<memory>\nTests live in tests/.", origin="note")
+    memory = user("<memories>\nTests live in tests/.", origin="note")
     step = told(home, memory, *talk(2), compacted(5, 13), *turn(2)).steps[-1]
     assert {name for name, size in zip(LAYERS, step.sizes, strict=True) if size} == {*LAYERS} - {
         "notes"
@@ -85,7 +86,7 @@ def test_what_requests_have_in_common_is_told_in_items_and_in_bytes(home: Home) 
     story = told(home, *talk(3))
     steps, seen = (
         story.steps,
-        [answers.seen(story, n, first=-1, last=1 << 30, fetch=fetch) for n in range(6)],
+        [answers.seen(story, n, fetch=fetch) for n in range(6)],
     )
     assert [step.common for step in steps[1:]] == [step.items for step in steps[:-1]]
     assert not any(step.moved for step in steps)
@@ -97,8 +98,8 @@ def test_what_requests_have_in_common_is_told_in_items_and_in_bytes(home: Home) 
 def test_after_a_compaction_the_common_part_ends_where_it_began(home: Home) -> None:
     story = told(home, *talk(3), compacted(4, 22), *turn(3))
     step = story.steps[6]
-    assert (step.moved, step.common) == (True, 1)
-    one = answers.seen(story, 6, first=0, last=1 << 30, fetch=fetch)
+    assert (step.moved, step.common) == ((("compaction", ""),), 1)
+    one = answers.seen(story, 6, fetch=fetch)
     assert one.gone == story.steps[5].items - 1
     kept = answers.raw(story, 6, start=0, size=one.shared, fetch=fetch).text
     assert RULES.partition("\n")[2] in kept
@@ -158,7 +159,7 @@ def test_a_search_finds_texts_that_hold_all_of_the_words(home: Home) -> None:
 
 def test_a_long_text_is_cut_and_can_be_had_in_full(home: Home) -> None:
     story = told(home, *turn(0, words=2_000))
-    line = answers.seen(story, 1, first=-1, last=99, fetch=fetch).lines[-1]
+    line = answers.seen(story, 1, fetch=fetch).lines[-1]
     text = "needle0 " * 2_000
     assert ([part.text for part in line.parts], line.lengths) == ([text[:2_000]], [len(text)])
     assert answers.whole(answers.items(story, 1)[line.index], 0) == text
@@ -216,7 +217,7 @@ def test_a_fork_shows_its_own_requests_after_what_it_branched_off(home: Home) ->
         write(log, turn(2), view=project(log.read()))
     story = Reading(home.session("p", "s2")).story
     assert [step.index for step in story.steps] == [0, 1]
-    assert answers.seen(story, 0, first=0, last=99, fetch=fetch).problem == ""
+    assert answers.seen(story, 0, fetch=fetch).problem == ""
     assert story.steps[0].items == 10
     assert answers.overview(story, first=0, damaged=0).dollars == pytest.approx(
         sum(step.dollars for step in story.steps)

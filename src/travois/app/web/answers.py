@@ -33,15 +33,16 @@ from travois.kernel.legal import unsendable
 from travois.kernel.models import Usage
 from travois.kernel.view import Item
 from travois.wire.encode import Encoder
+from travois.wire.ration import LONGEST
 
 Fetch = Callable[[str], bytes]
 CUT = 2_000
 """How many characters of a text are sent before more are asked for."""
 FOUND = 200
 WINDOW = 100
-"""How far back the call of a result is looked for."""
-ASIDE = re.compile(rb',"cache_control":\{[^}]*\}|(?<="max_tokens":)\d+')
-"""Cache markers, and how long a reply may be: they are no part of what a provider caches."""
+"""How many items are sent at once, and how far back the call of a result is looked for."""
+MARKER = re.compile(rb',"cache_control":\{[^}]*\}')
+"""Where cache markers stand is no part of what a provider caches."""
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     step: Step
     lines: list[Line]
+    """The items that were not in the request before it."""
     answer: Line | None
     """What the model answered."""
     gone: int
@@ -155,28 +157,28 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
         kinds=total.kinds,
         misses=misses,
         expected=[miss.expected for miss in misses],
-        compactions=receipts(story.entries),
+        compactions=receipts(story.entries) if story.cuts else [],
         agents=sum(isinstance(entry.fact, Spawned) and entry.fact.call != "" for entry in own),
         damaged=damaged,
     )
 
 
-def seen(story: Story, index: int, *, first: int, last: int, fetch: Fetch) -> Seen:
-    """One request; of its items those from `first` (below zero: what is fresh) to `last`."""
+def seen(story: Story, index: int, *, fetch: Fetch) -> Seen:
+    """One request; of its items those that are fresh, as far as they are not too many."""
     step = _step(story, index)
     view = story.seen(index)
-    first = step.common if first < 0 else first
     before = story.steps[index - 1].items if index else 0
-    body, problem = _body(story, index, fetch)
-    epoch = view.epoch
+    epoch, encoder = view.epoch, Encoder(fetch)
+    old = _body(story, index - 1, encoder)[0] if index else b""
+    body, problem = _body(story, index, encoder)
     return Seen(
         step=step,
-        lines=lines(view.items, first, last),
+        lines=lines(view.items, step.common, step.common + WINDOW),
         answer=_line(step.items, reply, {}) if (reply := answered(story, index)) else None,
         gone=before - step.common,
         system=len(epoch.system) if epoch else 0,
         tools=len(epoch.tools) if epoch else 0,
-        shared=_shared(_body(story, index - 1, fetch)[0], body) if index else 0,
+        shared=_shared(old, body),
         problem=problem,
     )
 
@@ -228,7 +230,7 @@ def head(story: Story, index: int) -> Head:
 def raw(story: Story, index: int, *, start: int, size: int, fetch: Fetch) -> Bytes:
     """Some of the bytes of a request, from the beginning of a character on."""
     _step(story, index)
-    body, _ = _body(story, index, fetch)
+    body, _ = _body(story, index, Encoder(fetch))
     while 0 < start < len(body) and body[start] & 0xC0 == 0x80:
         start -= 1
     end = min(start + size, len(body))
@@ -306,13 +308,13 @@ def _parts(item: Item) -> list[Part]:
     return list(parts([Entry(item.seq, 0.0, item.fact)]))
 
 
-def _body(story: Story, index: int, fetch: Fetch) -> tuple[bytes, str]:
+def _body(story: Story, index: int, encoder: Encoder) -> tuple[bytes, str]:
     """The request as it is derived again, and in what it differs from the one that was sent."""
     view, sent = story.seen(index), story.sent(index)
     if why := unsendable(view):
         return b"", f"could not have been sent: {why}"
     try:
-        request = derived(view, sent, Encoder(fetch))
+        request = derived(view, sent, encoder)
     except KeyError as error:
         return b"", f"an image or document is missing: {error}"
     return request.body, difference(request, sent)
@@ -320,16 +322,22 @@ def _body(story: Story, index: int, fetch: Fetch) -> tuple[bytes, str]:
 
 def _shared(old: bytes, new: bytes) -> int:
     """How long the common beginning of two bodies is in the second one, markers aside."""
-    bare, other = ASIDE.sub(b"", old), ASIDE.sub(b"", new)
-    low, high = 0, min(len(bare), len(other))
+    one, two = (memoryview(_bare(body)) for body in (old, new))
+    low, high = 0, min(len(one), len(two))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if bare[:middle] == other[:middle] else (low, middle - 1)
-    for part in ASIDE.finditer(new):
-        if part.start() > low:
-            break
-        low += len(part.group())
+        same = one[low:middle] == two[low:middle]
+        low, high = (middle, high) if same else (low, middle - 1)
+    longest = LONGEST.search(new)
+    aside = [longest.span(2)] if longest else []
+    for start, end in (*aside, *(marker.span() for marker in MARKER.finditer(new))):
+        low += end - start if start <= low else 0
     return low
+
+
+def _bare(body: bytes) -> bytes:
+    """A body without what may differ though the provider reads it from its cache."""
+    return MARKER.sub(b"", LONGEST.sub(rb"\1", body, count=1))
 
 
 def _choice(story: Story, entry: Entry, call: Call | None) -> Choice:

@@ -48,10 +48,10 @@ class Reading:
     def _take(self, text: bytes) -> None:
         found, reason = line.records(text)
         self._lines += 1
-        where = Skipped(str(self.folder / NAME), self._lines, self._offset, reason)
-        self._offset += len(text)
         if reason:
-            self.skipped.append(where)
+            name = str(self.folder / NAME)
+            self.skipped.append(Skipped(name, self._lines, self._offset, reason))
+        self._offset += len(text)
         for record in found:
             entry = _decoded(record)
             if entry and entry.seq > self._last:

@@ -23,7 +23,6 @@ KEPT = 4
 """How many stories stay in memory."""
 RECENT = 3600.0
 """Sessions that were not touched for so long are not asked whether they are open."""
-WINDOW = 100
 PIECE = 1 << 16
 Query = Mapping[str, str]
 
@@ -71,15 +70,13 @@ class Shelf:
 
     def seen(self, query: Query) -> answers.Seen:
         """What the model saw in one request."""
-        first = _number(query, "first", default=-1)
-        last = _number(query, "last", default=max(0, first) + WINDOW if first >= 0 else 1 << 40)
-        return answers.seen(
-            self._read(query).story,
-            _number(query, "step"),
-            first=first,
-            last=last,
-            fetch=self._fetch,
-        )
+        return answers.seen(self._read(query).story, _number(query, "step"), fetch=self._fetch)
+
+    def items(self, query: Query) -> list[answers.Line]:
+        """Some items of one request."""
+        found = answers.items(self._read(query).story, _number(query, "step"))
+        first = max(0, _number(query, "first"))
+        return answers.lines(found, first, min(_number(query, "last"), first + answers.WINDOW))
 
     def text(self, query: Query) -> str:
         """One text in full: of a request's item, or of an item that a compaction took away."""
@@ -156,6 +153,7 @@ QUESTIONS: dict[str, Callable[[Shelf, Query], object]] = {
     "sessions": Shelf.sessions,
     "overview": Shelf.overview,
     "seen": Shelf.seen,
+    "items": Shelf.items,
     "text": Shelf.text,
     "head": Shelf.head,
     "bytes": Shelf.bytes,

@@ -13,8 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app.window import head, portions, scaled
-from travois.kernel.audit import Spent
-from travois.kernel.blocks import words
+from travois.kernel.audit import Cache, Cause, Spent
 from travois.kernel.facts import (
     Assistant,
     Compacted,
@@ -41,8 +40,6 @@ LAYERS = (
     "notes",
 )
 """What a request is made of, in the order in which it is plotted."""
-MEMORY = "<memor"
-"""How a note begins that tells what is remembered from other sessions."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -62,8 +59,8 @@ class Step(msgspec.Struct, frozen=True):
     items: int
     common: int
     """How many of its items are those that the request before it began with."""
-    moved: bool
-    """Whether a fact has moved the prefix since then."""
+    moved: tuple[tuple[Cause, str], ...] = ()
+    """What has moved the prefix since the last reply, in words."""
     reply: int = 0
     """The entry of the reply; none if it failed, or is under way."""
     seconds: float = 0.0
@@ -112,6 +109,7 @@ class Story:
         self._turns = 0
         self._view = View()
         self._spent = Spent()
+        self._cache = Cache()
         self._stretch: Stretch | None = None
         self._asked: list[Asked] = []
         for entry in entries:
@@ -120,7 +118,7 @@ class Story:
     def take(self, entry: Entry) -> None:
         """Take one more entry into account."""
         before = self._spent.dollars
-        self._spent = self._spent.after(entry)
+        self._spent, self._cache = self._spent.after(entry), self._cache.after(entry)
         match entry.fact:
             case Opened():
                 self.own, self.steps, self._asked = len(self.entries), [], []
@@ -175,7 +173,7 @@ class Story:
             sizes=sizes,
             items=len(view.items),
             common=common,
-            moved=moved and bool(self.steps),
+            moved=self._cache.moved,
             total=self._spent.dollars,
         )
         self.steps.append(step)
@@ -224,7 +222,7 @@ def layer(item: Item, kind: str) -> str:
     if isinstance(fact, Assistant):
         return "assistant"
     if isinstance(fact, User) and fact.origin != "human":
-        return "memory" if words(fact.content).startswith(MEMORY) else "notes"
+        return "notes"
     return "user"
 
 

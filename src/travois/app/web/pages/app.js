@@ -7,7 +7,7 @@ const main = $("main"), find = $("find"), tip = $("tip");
 const TABS = ["requests", "cache", "compactions", "decisions", "agents", "search"];
 const ROW = 32, MOST = 300;
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
-let at = {}, story = null, sessions = null, stream = null, mark = null, list = null, due = 0, asked = 0;
+let at = {}, story = null, sessions = null, stream = null, mark = null, list = null, due = 0, asked = 0, way = "messages";
 
 // --- small things -------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ function h(name, attributes, ...inside) {
     if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
     else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...inside.flat().filter((one) => one !== null && one !== undefined && one !== false).map((one) => (one instanceof Node ? one : clean(one))));
+  made.append(...inside.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false).map((one) => (one instanceof Node ? one : clean(one))));
   return made;
 }
 
@@ -30,6 +30,7 @@ async function ask(question, query = {}) {
   return told.json();
 }
 
+const sorry = (error) => h("p", { class: "card empty", role: "alert" }, error.message);
 const about = (more) => ({ session: at.session, ...(at.agent ? { agent: at.agent } : {}), ...more });
 const count = (n) => n.toLocaleString("en");
 const many = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
@@ -107,7 +108,7 @@ function frame({ quiet = false } = {}) {
   const { listed, steps, usage, misses, expected } = story;
   const title = at.agent ? `Agent ${at.agent}` : listed.title;
   document.title = `${title} · Travois`;
-  $("crumbs").replaceChildren(h("a", { href: `#${new URLSearchParams({ session: at.session })}` }, listed.title.slice(0, 60)), at.agent ? h("span", {}, at.agent) : "");
+  $("crumbs").replaceChildren(h("a", { href: `#${new URLSearchParams({ session: at.session })}` }, listed.title), at.agent ? h("span", {}, at.agent) : "");
   $("live").textContent = listed.live ? "live" : "";
   const asks = misses.length - expected.filter(Boolean).length, prompt = (usage.input || 0) + (usage.read || 0) + (usage.write || 0) + (usage.write_1h || 0);
   const figures = [
@@ -121,7 +122,7 @@ function frame({ quiet = false } = {}) {
     h("div", { class: "quiet" }, [listed.summary.cwd, listed.summary.id, steps.length ? `${day(steps[0].at)} – ${clock(steps.at(-1).at)}` : "", story.damaged ? `${many(story.damaged, "damaged line")} left out` : ""].filter(Boolean).join(" · ")),
     h("dl", { class: "figures" }, figures.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, more ? h("small", {}, ` ${more}`) : "")))),
     steps.length ? h("div", { class: "card plots" }, h("div", { id: "plot" }), h("ul", { class: "legend", id: "legend" })) : h("p", { class: "card empty" }, "No request was sent in this session yet."));
-  if (quiet && $("top")) $("top").replaceWith(top);
+  if (quiet && $("top")) { $("top").replaceWith(top); main.querySelector("[role=tablist]").replaceWith(tabs()); }
   else main.replaceChildren(top, tabs(), h("section", { id: "panel", role: "tabpanel", "aria-label": at.tab || "requests" }));
   draw();
   if (quiet) { if (list) list.render(); return; }
@@ -150,7 +151,7 @@ function hover(index, event) {
   const step = story.steps[index], row = (name, value) => h("div", {}, h("span", {}, h("span", { class: `dot ${name}` }), name), h("b", {}, count(value)));
   tip.replaceChildren(h("b", {}, `Request ${index + 1}`), ` turn ${step.turn}, ${clock(step.at)}`,
     ...story.layers.map((name, n) => step.sizes[n] && row(name, step.sizes[n])).filter(Boolean).reverse(),
-    h("div", {}, "total", h("b", {}, count(step.tokens))), h("div", {}, "from cache", h("b", {}, percent(used(step).read, step.tokens))), h("div", {}, "output", h("b", {}, count(step.usage.output || 0))), h("div", {}, "cost", h("b", {}, dollars(step.dollars))));
+    h("div", {}, "total", h("b", {}, count(step.tokens))), h("div", {}, "from cache", h("b", {}, percent(used(step).read, step.tokens))), h("div", {}, "output", h("b", {}, count(step.usage.output || 0))), h("div", {}, "cost", h("b", {}, dollars(step.dollars))), h("div", {}, "took", h("b", {}, lasted(step.seconds))), h("div", {}, step.model));
   const right = event.clientX + 16 + tip.offsetWidth > innerWidth;
   tip.style.left = `${right ? event.clientX - 16 - tip.offsetWidth : event.clientX + 16}px`;
   tip.style.top = `${Math.max(8, Math.min(event.clientY, innerHeight - tip.offsetHeight - 8))}px`;
@@ -166,7 +167,7 @@ async function show() {
   const number = ++asked;
   document.querySelectorAll("[role=tab]").forEach((tab) => tab.setAttribute("aria-selected", String(tab.id === `tab-${at.tab || "requests"}`)));
   list = null;
-  const made = await PANELS[at.tab || "requests"]();
+  const made = await Promise.resolve(PANELS[at.tab || "requests"]()).catch(sorry);
   if (number === asked && made) $("panel").replaceChildren(...[made].flat());
 }
 
@@ -174,7 +175,7 @@ const PANELS = {
   requests() {
     if (!story.steps.length) return [];
     $("panel").replaceChildren(h("div", { class: "pair" },
-      h("div", { class: "card" }, h("div", { class: "heads", "aria-hidden": "true" }, ["#", "Time", "Tokens", "Cache", "Cost"].map((one) => h("span", {}, one))), h("div", { class: "list", role: "listbox", tabindex: 0, "aria-label": "Requests" }, h("div", { class: "rows" }))),
+      h("div", { class: "card list", role: "listbox", tabindex: 0, "aria-label": "Requests" }, h("div", { class: "heads", "aria-hidden": "true" }, ["#", "Time", "Tokens", "Cache", "Cost"].map((one) => h("span", {}, one))), h("div", { class: "rows" })),
       h("article", { class: "card detail", id: "detail", "aria-live": "polite" })));
     list = requests(document.querySelector(".list"));
     detail(chosen());
@@ -231,16 +232,15 @@ function lit(text) {
 
 // Only the rows in sight are there.
 function requests(box) {
-  const rows = box.firstChild;
+  const [heads, rows] = box.children;
   const render = () => {
     rows.style.height = `${story.steps.length * ROW}px`;
     const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 4), last = Math.min(story.steps.length, first + Math.ceil(box.clientHeight / ROW) + 8);
     rows.replaceChildren(...story.steps.slice(first, last).map(row));
   };
   const reveal = (index) => {
-    const y = index * ROW;
-    if (y < box.scrollTop) box.scrollTop = y;
-    if (y + ROW > box.scrollTop + box.clientHeight) box.scrollTop = y + ROW - box.clientHeight;
+    const y = index * ROW, end = y + ROW + heads.offsetHeight;
+    if (y < box.scrollTop || end > box.scrollTop + box.clientHeight) box.scrollTop = y - box.clientHeight / 2;
     render();
   };
   box.addEventListener("scroll", render);
@@ -250,7 +250,7 @@ function requests(box) {
 
 function row(step) {
   const before = story.steps[step.index - 1], index = step.index;
-  const names = ["row", (!before || before.turn !== step.turn) && "turn", step.moved && "moved", step.failed && "bad"].filter(Boolean).join(" ");
+  const names = ["row", (!before || before.turn !== step.turn) && "turn", step.moved.length && "moved", step.failed && "bad"].filter(Boolean).join(" ");
   const made = h("div", { class: names, role: "option", "aria-selected": String(index === chosen()), onclick: () => go({ step: index + 1 }) },
     h("span", {}, `${index + 1}`), h("span", {}, step.failed ? step.failed : [clock(step.at), " ", h("span", { class: "quiet" }, `turn ${step.turn}`)]), h("span", {}, short(step.tokens)),
     h("span", {}, step.reply ? percent(used(step).read, step.tokens).replace(/\.\d/, "") : "…"), h("span", {}, dollars(step.dollars)));
@@ -258,17 +258,17 @@ function row(step) {
   return made;
 }
 
-async function detail(index, view = "messages") {
+async function detail(index) {
   if (list) list.reveal(index);
   mark?.(index);
   legend();
   const number = ++asked, step = story.steps[index];
-  const seen = await ask("seen", about({ step: index, ...(index && !step.moved ? {} : { first: 0 }) }));
-  if (number !== asked || !$("detail")) return;
+  const seen = await ask("seen", about({ step: index })).catch((error) => { $("detail")?.replaceChildren(sorry(error)); });
+  if (!seen || number !== asked || !$("detail")) return;
   const fresh = step.items - step.common, kept = percent(seen.shared, step.size);
   const body = h("div", { id: "seen" });
   const ways = { messages: () => messages(body, index, seen), head: () => heading(body, index), bytes: () => bytes(body, index, seen) };
-  const turn = (name) => { buttons.querySelectorAll("button").forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.way === name))); body.replaceChildren(); ways[name](); };
+  const turn = (name) => { way = name; buttons.querySelectorAll("button").forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.way === name))); body.replaceChildren(); ways[name](); };
   const buttons = h("div", { class: "buttons" }, [["messages", "Messages"], ["head", `System and ${many(seen.tools, "tool")}`], ["bytes", "Bytes"]].map(([name, text]) => h("button", { class: "plain", "data-way": name, onclick: () => turn(name) }, text)));
   const meter = h("div", { class: "meter", role: "img", "aria-label": `${kept} of the bytes begin as the request before` }, h("i", {}));
   meter.firstChild.style.width = step.size ? `${(100 * seen.shared) / step.size}%` : "0";
@@ -276,9 +276,10 @@ async function detail(index, view = "messages") {
   $("detail").replaceChildren(
     h("h2", {}, `Request ${index + 1}`, h("span", { class: "quiet" }, ` of ${count(story.steps.length)} · turn ${step.turn}`)),
     h("div", { class: "quiet" }, facts.filter(Boolean).join(" · ")), step.failed ? h("div", { class: "fail" }, step.failed) : "", meter,
+    step.moved.length ? h("div", { class: "moved" }, "The prefix was moved by ", step.moved.map(([cause, more]) => [h("span", { class: "tag" }, cause), more ? ` ${more} ` : " "])) : "",
     h("div", { class: "quiet" }, index ? `${count(seen.shared)} of ${count(step.size)} bytes (${kept}) are those that the request before began with; ${many(fresh, "item")} of ${count(step.items)} ${fresh === 1 ? "is" : "are"} new${seen.gone ? `, ${many(seen.gone, "item")} gave way` : ""}.` : `The first request: ${count(step.size)} bytes, ${many(step.items, "item")}.`),
     h("div", { class: seen.problem ? "proof bad" : "proof" }, seen.problem || "\u2713 Derived again from the log: byte for byte what was sent."), buttons, body);
-  turn(view);
+  turn(way);
 }
 
 function messages(body, index, seen) {
@@ -286,12 +287,14 @@ function messages(body, index, seen) {
   const query = (line, part) => about({ step: index, item: line.index, part });
   const draw = (lines) => lines.map((line) => item(line, { fresh: index > 0 && line.index >= step.common, query }));
   const earlier = async (before) => {
-    const from = Math.max(0, before - 50), more = await ask("seen", about({ step: index, first: from, last: before }));
-    body.firstChild.replaceWith(button(from), ...draw(more.lines));
+    const from = Math.max(0, before - 50);
+    body.firstChild.replaceWith(button(from), ...draw(await ask("items", about({ step: index, first: from, last: before }))));
   };
   const button = (before) => (before > 0 ? h("button", { class: "plain", onclick: () => earlier(before) }, `Show earlier items (${count(before)})`) : h("span", {}));
-  const tail = seen.lines.length && seen.lines.at(-1).index + 1 < step.items ? h("p", { class: "quiet" }, `${count(step.items - seen.lines.at(-1).index - 1)} more items; step through the requests to see them.`) : "";
-  body.replaceChildren(button(first), ...draw(seen.lines), tail, seen.answer ? item(seen.answer, { answer: true, query: (line, part) => about({ step: index, item: step.items, part }) }) : "");
+  const later = async (from) => { const more = await ask("items", about({ step: index, first: from, last: step.items })); rest.replaceWith(...draw(more)); rest = next(from + more.length); body.lastChild.before(rest); };
+  const next = (from) => (from < step.items ? h("button", { class: "plain", onclick: () => later(from) }, `Show later items (${count(step.items - from)})`) : h("span", {}));
+  let rest = next(first + seen.lines.length);
+  body.replaceChildren(button(first), ...draw(seen.lines), rest, seen.answer ? item(seen.answer, { answer: true, query: (line, part) => about({ step: index, item: step.items, part }) }) : h("span", {}));
 }
 
 function item(line, { fresh = false, answer = false, query }) {
@@ -299,7 +302,7 @@ function item(line, { fresh = false, answer = false, query }) {
   return h("div", { class: `item ${line.layer}${fresh ? " fresh" : ""}${answer ? " answer" : ""}`, "data-entry": line.entry },
     h("header", {}, h("b", {}, answer ? "The model answered" : line.layer), tag && !answer ? h("span", { class: "tag" }, tag) : "", h("span", {}, `about ${count(line.tokens)} tokens · entry ${line.entry}`)),
     line.parts.map((part, n) => {
-      const words = part.kind === "person" || part.kind === "model" || part.kind === "thinking";
+      const words = part.kind === "person" || part.kind === "model";
       const pre = h("pre", { class: words ? "words" : null }, part.text);
       const more = line.lengths[n] > part.text.length ? h("button", { class: "plain", onclick: async () => { pre.replaceChildren(clean(await ask("text", query(line, n)))); more.remove(); } }, `All ${count(line.lengths[n])} characters`) : "";
       const media = (part.media || []).map((one) => h("div", { class: "quiet" }, `${one.kind} ${one.name || one.mime}, ${count(one.size)} bytes`));
@@ -325,7 +328,7 @@ async function bytes(body, index, seen) {
 function compaction({ receipt, dropped, kept, summary }) {
   const query = (line, part) => about({ compaction: receipt.entry, item: line.index, part });
   const gone = dropped.reduce((sum, line) => sum + line.tokens, 0);
-  const read = (span, n) => h("li", {}, h("button", { class: "plain", onclick: async (event) => { const pre = h("pre", { class: "scroll" }, await ask("span", about({ compaction: receipt.entry, span: n })).catch((error) => error.message)); event.target.replaceWith(h("b", {}, span.title), pre); } }, span.title || span.file), " ", h("span", { class: "quiet" }, span.file));
+  const read = (span, n) => h("li", {}, h("button", { class: "plain", onclick: async (event) => { const pre = h("pre", { class: "scroll" }, await ask("span", about({ compaction: receipt.entry, span: n })).catch((error) => error.message)); event.target.replaceWith(h("b", {}, span.title), pre); } }, span.title || span.file), " ", h("span", { class: "quiet", title: clean(span.file) }, span.file.split("/").at(-1)));
   return h("div", { class: "card section", id: "diff" }, h("h2", {}, `Compaction ${receipt.number}`),
     h("p", { class: "quiet" }, `${count(receipt.before)} tokens before, ${count(receipt.planned)} planned, ${receipt.measured ? `${count(receipt.measured)} measured` : "not measured yet"}; ${many(kept, "item")} stayed. It starts at ${count(receipt.threshold)} (${receipt.set_by}); took ${lasted(receipt.seconds)}; ${dollars(receipt.dollars)} for the summary, ${dollars(receipt.rewritten)} for sending the rest again.`),
     receipt.restored.length ? h("p", { class: "quiet" }, `Shown again: ${receipt.restored.join(", ")}`) : "",
@@ -339,7 +342,11 @@ function compaction({ receipt, dropped, kept, summary }) {
 
 // To the next request, or to the next row of a table.
 function moveBy(step) {
-  if (story?.steps.length && (at.tab || "requests") === "requests") { go({ step: Math.min(story.steps.length, Math.max(1, chosen() + 1 + step)) }); return; }
+  if (story?.steps.length && (at.tab || "requests") === "requests") {
+    if ($("detail").getBoundingClientRect().top > innerHeight - 240) document.querySelector("[role=tablist]").scrollIntoView();
+    go({ step: Math.min(story.steps.length, Math.max(1, chosen() + 1 + step)) });
+    return;
+  }
   const rows = [...main.querySelectorAll("tbody tr[tabindex]")], here = rows.indexOf(document.activeElement);
   rows[Math.min(rows.length - 1, Math.max(0, here + step))]?.focus();
 }
@@ -374,7 +381,7 @@ async function route() {
     else if ((at.tab || "requests") !== (before.tab || "requests") || at.tab === "compactions") show();
     else if ((at.tab || "requests") === "requests") detail(chosen());
   } catch (error) {
-    main.replaceChildren(h("p", { class: "card empty", role: "alert" }, error.message));
+    main.replaceChildren(sorry(error));
   }
 }
 

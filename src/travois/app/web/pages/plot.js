@@ -3,11 +3,11 @@
 const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 52, RIGHT = 12;
 const PANELS = [
-  { name: "context", title: "In the request", top: 18, height: 190 },
-  { name: "tokens", title: "Cache", top: 240, height: 74 },
-  { name: "cost", title: "Cost so far", top: 346, height: 52 },
+  { name: "context", title: "In the request", top: 18, height: 160 },
+  { name: "tokens", title: "Cache", top: 208, height: 64 },
+  { name: "cost", title: "Cost so far", top: 302, height: 46 },
 ];
-export const HEIGHT = 416;
+export const HEIGHT = 360;
 export const USED = ["read", "write", "input"];
 
 export const short = (n) =>
@@ -59,7 +59,7 @@ function stack(values, names, place) {
 
 function axis(panel, most, width, label) {
   const y = (value) => panel.top + panel.height * (1 - value / (most || 1));
-  const rough = most / (panel.height / 42) || 1, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = most / Math.max(2.5, panel.height / 42) || 1, power = 10 ** Math.floor(Math.log10(rough));
   const size = [1, 2, 5, 10].map((f) => f * power).find((f) => f >= rough);
   const marks = [];
   for (let value = 0; value <= most * 1.0001; value += size) {
