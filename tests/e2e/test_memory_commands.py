@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+import pexpect
+
 from tests.e2e.program import Program
 from tests.store.recorded.writing import TALK, claude, put
 
@@ -21,3 +25,14 @@ def test_an_answer_comes_first_and_waiting_makes_it_complete(program: Program) -
     assert program.run("search", "redis", "--json").code == 0
     done = program.run("search", "redis", "--json", "--wait", "--limit", "7")
     assert (done.code, done.err, len(done.lines)) == (0, "", 7)
+
+
+def test_on_a_terminal_the_words_that_were_looked_for_stand_out(program: Program) -> None:
+    put(program.home.parent / ".claude" / "projects" / "-w" / "s.jsonl", claude(TALK))
+    out = pexpect.run(
+        f"{sys.executable} -m travois search redis writes",
+        cwd=str(program.folder),
+        env={**program.environment, "TERM": "xterm"},  # type: ignore[arg-type]
+    )
+    assert b"It lost \x1b[33mwrites\x1b[0m." in out
+    assert b"\x1b[36mcd /w && claude --resume s\x1b[0m" in out

@@ -142,6 +142,7 @@ def run_list(memories: FolderMemories, args: Namespace) -> int:
         for one in memories.all()
         if args.scope in (None, one.scope) and args.type in (None, one.type)
     ]
+    found.sort(key=lambda one: (SCOPES.index(one.scope), TYPES.index(one.type), one.name))
     if args.json:
         for one in found:
             say(memory_told.as_json(memories, one))

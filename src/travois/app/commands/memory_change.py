@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from travois.app.commands.memory_told import file, line
+from travois.app.commands.memory_told import file, line, many
 from travois.app.commands.plain import clean, say, styled, table
 from travois.app.commands.sessions import here
 from travois.context.memory.drafts import slug
@@ -18,7 +18,7 @@ from travois.context.memory.text import parse
 from travois.engine.memories import Applied
 from travois.kernel.faults import Fault
 from travois.policy.leaks import leak
-from travois.store import disk
+from travois.store import disk, trust
 from travois.store.memory import foreign
 from travois.store.memory.memories import FolderMemories, share
 
@@ -132,7 +132,7 @@ def run_edit(memories: FolderMemories, args: Namespace) -> int:
     draft = _edited(path, before)
     after = draft.read_bytes()
     if after in (before, b""):
-        draft.unlink()
+        _drop(draft)
         say(
             "Nothing changed."
             if after
@@ -146,7 +146,7 @@ def run_edit(memories: FolderMemories, args: Namespace) -> int:
         fix = f"Your text is kept in {draft}."
         raise Fault(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
     disk.replace(path, after)
-    draft.unlink()
+    _drop(draft)
     say(told(memories.edited()))
     return 0
 
@@ -168,6 +168,11 @@ def _edited(path: Path, text: bytes) -> Path:
     return copy
 
 
+def _drop(draft: Path) -> None:
+    draft.unlink()
+    draft.parent.rmdir()
+
+
 def _flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
     try:
         text = data.decode()
@@ -179,21 +184,30 @@ def _flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
 
 
 def run_import(memories: FolderMemories, args: Namespace) -> int:
-    """Read in what another agent remembers."""
+    """Read in what another agent remembers, or only list it."""
+    path = _place(args.source)
+    if path is None or not path.exists():
+        why = f"{path} is not there" if path else "it keeps none for this project"
+        fix = "Name another folder, or an agent: claude, codex."
+        raise Fault(f"There are no memories of {args.source}", why=why, fix=fix)
     if not args.dry_run:
         say(told(memories.import_from(args.source, scope=args.scope)))
         return 0
-    _, project = here()
-    place = {"claude": foreign.claude(os.environ, project.root), "codex": foreign.codex(os.environ)}
-    path = place.get(args.source, Path(args.source).expanduser())
-    if path is None or not path.exists():
-        why = f"{path} is not there" if path else "it keeps none for this project"
-        raise Fault(f"There are no memories of {args.source}", why=why)
     found = list(foreign.memories(path, scope=args.scope or "project"))
     rows = [(one.type, line(one.name), line(one.description)) for one in found]
     say(table([("TYPE", "NAME", "MEMORY"), *rows]))
-    say(f"\n{len(found)} memories would be read in from {path}")
+    say(f"\n{many(len(found))} would be read in from {path}")
     return 0
+
+
+def _place(source: str) -> Path | None:
+    match source:
+        case "claude":
+            return foreign.claude(os.environ, trust.root(here()[1].root))
+        case "codex":
+            return foreign.codex(os.environ)
+        case _:
+            return Path(source).expanduser()
 
 
 def run_share(memories: FolderMemories, args: Namespace) -> int:
