@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -314,3 +315,24 @@ def test_the_folder_may_lie_where_the_user_wants_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in place.iterdir()) == ["MEMORY.md", "use-uv.md"]
     memories.undo(memories.history()[0].id)
     assert list(place.iterdir()) == []
+
+
+def test_threads_of_one_process_do_not_get_in_each_others_way(memories: FolderMemories) -> None:
+    def work(number: int) -> None:
+        for turn in range(5):
+            name = f"m{number}-{turn}"
+            memories.apply([Put(Memory(name, "Threads of one process", "project"))], why=name)
+            memories.search("threads", limit=3)
+            memories.history()
+            assert name in {one.name for one in memories.all()}
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert len(memories.all()) == 40
+    assert len({made.why for made in memories.history(100)}) == 40
+    assert memories.flaws() == []
+
+
+def test_a_long_diff_is_cut_and_says_so(memories: FolderMemories) -> None:
+    done = memories.apply([Put(replace(PORT, name=f"p{n}")) for n in range(50)], why="w")
+    assert done.diff.splitlines()[-1] == "… 50 lines more"

@@ -20,6 +20,8 @@ from travois.store.memory.history import History, Touched, Transaction, Write
 By = Literal["agent", "person"]
 """Whose change it is: a person may touch what is pinned."""
 OUTSIDE = "edited outside"
+SHOWN = 100
+"""How many lines a diff may have."""
 LONGEST = 16_000
 """How many characters a memory may have."""
 
@@ -124,7 +126,9 @@ class Archive:
             for before, after in ((self._memory(one, one.before), self._memory(one, one.after)),)
             if before or after
         )
-        return "\n".join(filter(None, shown))
+        lines = "\n".join(filter(None, shown)).split("\n")
+        more = [f"… {len(lines) - SHOWN} lines more"] if len(lines) > SHOWN else []
+        return "\n".join((*lines[:SHOWN], *more))
 
     def _plan(self, change: Change, writes: dict[tuple[str, str], Write], *, by: By) -> None:
         match change:
@@ -179,7 +183,7 @@ class Archive:
 
     def _file(self, folder: Folder, name: str) -> str:
         """Where a memory of this name lies, or is to lie."""
-        for file in folder.seen:
+        for file in list(folder.seen):
             stem = PurePosixPath(file).stem
             if stem == name:
                 return file

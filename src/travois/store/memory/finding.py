@@ -19,7 +19,7 @@ from travois.store.search.document import Candidate, Document
 if TYPE_CHECKING:
     from travois.store.search.index import Index
 
-NEAR, NEARER = 0.25, 0.38
+NEAR, NEARER = 0.12, 0.27
 """How near in meaning a memory is that shares a word with a text, and one that shares none."""
 STATE = " state"
 """A collection beside, with one mark: what the folders were like when all was told."""
@@ -58,8 +58,8 @@ class Finder:
             index.update(self._collection + STATE, (), marks={STATE: self._state})
         query, found = index.candidates(self._collection, text, now=self._archive.past.clock())
         about = frozenset(query.words) - FILLER
-        ranked = rank.rank(query, [one for one in found if _fits(one, about)])
-        memories = (self._memory(hit.id) for hit in ranked)
+        fit = {one.document.id for one in found if _fits(one, about)}
+        memories = (self._memory(hit.id) for hit in rank.rank(query, found) if hit.id in fit)
         return tuple(islice(filter(None, memories), limit))
 
     def _tell(self, index: Index) -> None:
@@ -97,12 +97,12 @@ def _fits(one: Candidate, about: frozenset[str]) -> bool:
     shared = len(about.intersection(one.words))
     if one.cosine is None:
         return shared > 0
-    return shared > 1 or one.cosine >= (NEAR if shared else NEARER)
+    return one.cosine >= (NEAR if shared else NEARER)
 
 
 def _document(memory: Memory, id: str) -> Document:
     title = f"{memory.name.replace('-', ' ')} {memory.description}"
-    return Document(id, memory.body, at=memory.modified, who=memory.author, title=title)
+    return Document(id, memory.body, at=memory.modified, title=title)
 
 
 def _state(scans: Sequence[Mapping[str, Stamp]]) -> str:

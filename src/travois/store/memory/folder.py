@@ -103,7 +103,8 @@ class Folder:
 
     def memories(self) -> Iterator[Memory]:
         """Those that were readable when they were last looked at."""
-        return (seen.memory for seen in self.seen.values() if seen.memory is not None)
+        # A copy: another thread may look at a file meanwhile.
+        return (seen.memory for seen in list(self.seen.values()) if seen.memory is not None)
 
     def head(self) -> str:
         """The first page of the index; made of the files where the one on disk does not fit them.
@@ -163,7 +164,7 @@ class Folder:
 
     def flaws(self) -> Iterator[Flaw]:
         """What is not as it should be; the folder is as it was last read."""
-        for file, seen in self.seen.items():
+        for file, seen in list(self.seen.items()):
             yield from seen.flaws
             if seen.memory and any(
                 len(line) > LONGEST_LINE for line in seen.memory.body.split("\n")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import RLock
 from typing import Literal
 
 import msgspec
@@ -76,42 +77,46 @@ class History:
         """The name of the bytes that each file has, as far as the journal tells."""
         self._path = root / ".history" / "journal.jsonl"
         self.clock = clock
+        self._mutex = RLock()
         self._end = 0
         self._all: dict[str, Transaction] = {}
         self._open: Transaction | None = None
 
     def transactions(self) -> list[Transaction]:
         """All that were made, the oldest first."""
-        self._catch_up()
+        self.settle()
         live: set[str] = set()
-        for one in reversed(self._all.values()):
+        made = list(self._all.values())
+        for one in reversed(made):
             if one.undoes and one.id not in live:
                 live.add(one.undoes)
-        return [replace(one, undone=one.id in live) for one in self._all.values()]
+        return [replace(one, undone=one.id in live) for one in made]
 
     def settle(self) -> None:
         """Wait for a change that is being made; take back one whose process died."""
-        self._catch_up()
-        if self._open is not None:
-            with suppress(Fault), self.locked():
-                pass
+        with self._mutex:
+            self._catch_up()
+            if self._open is not None:
+                with suppress(Fault), self.locked():
+                    pass
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """The right to change files, for one process at a time."""
-        try:
-            fd = self._lock()
-        except OSError as error:
-            raise disk.fault(WHAT, error, path=self.root) from error
-        try:
-            self._catch_up()
-            if self._open is not None:
-                self._take_back(self._open)
-            yield
-        except OSError as error:
-            raise disk.fault(WHAT, error, path=self.root) from error
-        finally:
-            os.close(fd)
+        """The right to change files, for one thread of one process at a time."""
+        with self._mutex:
+            try:
+                fd = self._lock()
+            except OSError as error:
+                raise disk.fault(WHAT, error, path=self.root) from error
+            try:
+                self._catch_up()
+                if self._open is not None:
+                    self._take_back(self._open)
+                yield
+            except OSError as error:
+                raise disk.fault(WHAT, error, path=self.root) from error
+            finally:
+                os.close(fd)
 
     def commit(
         self, writes: Sequence[Write], *, why: str, session: str = "", undoes: str = ""
