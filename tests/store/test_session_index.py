@@ -115,11 +115,12 @@ def test_what_is_gone_is_not_found(index: SessionIndex, tmp_path: Path) -> None:
 def test_it_reads_no_longer_than_it_may_and_goes_on_later(
     index: SessionIndex, tmp_path: Path
 ) -> None:
-    for number in range(5):
-        path = session(tmp_path, f"s{number}", f"topic{number}")
+    trees = ("alder", "birch", "cedar", "dogwood", "elm")
+    for number, tree in enumerate(trees):
+        path = session(tmp_path, f"s{number}", tree)
         os.utime(path, (number, number))
     assert index.refresh(lambda progress: progress.read < 2) == Progress(2, 3, read=2)
-    assert [found(index, f"topic{number}") for number in range(5)] == [[], [], [], ["s3"], ["s4"]]
+    assert [found(index, tree) for tree in trees] == [[], [], [], ["s3"], ["s4"]]
     assert index.refresh(always) == Progress(5, 0, read=3)
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ from travois.store.recorded import AGENTS, read
 from travois.store.recorded.passages import masked, passages
 from travois.store.recorded.spoken import Found
 from travois.store.search import rank
-from travois.store.search.document import Document
+from travois.store.search.document import Candidate, Document, Query
 from travois.store.search.index import Index
 
 COLLECTION = "sessions"
@@ -42,14 +43,12 @@ class Known(msgspec.Struct, frozen=True, array_like=True):
     passages: int = 0
 
     @property
-    def group(self) -> str:
-        """What its passages have in common; a name of its file, not of the session."""
-        return blake2b(f"{self.agent} {self.path}".encode(), digest_size=8).hexdigest()
-
-    @property
     def resume(self) -> str:
         """The command that goes on with it."""
         return AGENTS[self.agent].RESUME.format(id=self.id)
+
+
+decode = msgspec.json.Decoder(Known).decode
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -104,47 +103,40 @@ class SessionIndex:
         """
         with _alone(self.folder, turn=turn) as alone:
             known = self.known()
-            found = {str(one.path): one for one in self._find()}
-            stale = [f for p, f in found.items() if p not in known or known[p].stamp != f.stamp]
+            found = {_group(one): one for one in self._find()}
+            stale = [f for g, f in found.items() if g not in known or known[g].stamp != f.stamp]
             stale.sort(key=lambda one: (-one.at, str(one.path)))
             progress = Progress(len(found) - len(stale), len(stale))
             if alone:
-                self._drop(one for path, one in known.items() if path not in found)
+                self._drop({group: one for group, one in known.items() if group not in found})
             for one in stale if alone else ():
                 if not go_on(progress):
                     break
-                self._take(one, before=known.get(str(one.path)))
+                self._take(one, before=known.get(_group(one)))
                 progress = Progress(progress.ready + 1, progress.left - 1, progress.read + 1)
             return progress
 
     def known(self) -> dict[str, Known]:
-        """The sessions that are in the index, by the path of each."""
-        decode = msgspec.json.Decoder(Known).decode
-        return {path: decode(value) for path, value in self._index.marks(COLLECTION).items()}
+        """The sessions that are in the index, each by what its passages have in common."""
+        return {group: decode(mark) for group, mark in self._index.marks(COLLECTION).items()}
 
     def search(
         self, text: str, *, limit: int, now: float, wanted: Callable[[Known], bool] | None = None
     ) -> list[Match]:
         """The wanted sessions that have most to do with a text, the best first."""
-        all_known = self.known().values()
-        known = {one.group: one for one in all_known if wanted is None or wanted(one)}
-        if not known:
+        groups = [group for group, one in self.known().items() if wanted(one)] if wanted else ()
+        if wanted and not groups:
             return []
-        groups = known if wanted else ()
         query, candidates = self._index.candidates(COLLECTION, text, now=now, groups=groups)
-        telling = [one for one in candidates if one.document.group in known]
-        documents = {one.document.id: one.document for one in telling if one.lexical}
-        best: dict[str, list[Document]] = {}
-        for hit in rank.rank(query, telling):
-            chosen = best.setdefault(hit.group, [])
-            one = documents.get(hit.id)
-            if one is not None and all(one.text != other.text for other in chosen):
-                chosen.append(one)
+        marks = self._index.marks(COLLECTION)
+        among = marks.keys() & set(groups) if wanted else marks.keys()
+        telling = [one for one in candidates if one.document.group in among]
+        best = _best(query, telling)
         ranked = [hit for hit in rank.groups(query, telling) if best.get(hit.id)]
-        return [
-            Match(known[hit.id], hit.score, tuple(best[hit.id][:SHOWN]))
-            for hit in _once(ranked, known)
-        ][:limit]
+        found = (
+            Match(decode(marks[hit.id]), hit.score, tuple(best[hit.id][:SHOWN])) for hit in ranked
+        )
+        return list(islice(_once(found), limit))
 
     def _find(self) -> Iterator[Found]:
         for agent in self._agents:
@@ -153,10 +145,11 @@ class SessionIndex:
     def _take(self, found: Found, *, before: Known | None) -> None:
         """Read one session; the passages that it no longer has go."""
         recorded = read(found, longest=LONGEST)
+        group = _group(found)
         now = Known(found.agent, found.path.stem, str(found.path), found.stamp)
         documents: list[Document] = []
         if recorded is not None:
-            documents = passages(recorded, group=now.group)
+            documents = passages(recorded, group=group)
             now = Known(
                 *(found.agent, recorded.id, now.path, found.stamp, recorded.cwd, recorded.at),
                 title=masked(recorded.title),
@@ -166,24 +159,40 @@ class SessionIndex:
         self._index.update(
             COLLECTION,
             documents,
-            gone=[f"{now.group}-{order}" for order in gone],
-            marks={now.path: msgspec.json.encode(now).decode()},
+            gone=[f"{group}-{order}" for order in gone],
+            marks={group: msgspec.json.encode(now).decode()},
         )
 
-    def _drop(self, gone: Iterable[Known]) -> None:
-        for one in gone:
-            ids = [f"{one.group}-{order}" for order in range(one.passages)]
-            self._index.update(COLLECTION, (), gone=ids, marks={one.path: ""})
+    def _drop(self, gone: Mapping[str, Known]) -> None:
+        for group, one in gone.items():
+            ids = [f"{group}-{order}" for order in range(one.passages)]
+            self._index.update(COLLECTION, (), gone=ids, marks={group: ""})
 
 
-def _once(hits: Iterable[rank.Hit], known: Mapping[str, Known]) -> Iterator[rank.Hit]:
+def _group(found: Found) -> str:
+    """What the passages of a session have in common: a name of its file."""
+    return blake2b(f"{found.agent} {found.path}".encode(), digest_size=8).hexdigest()
+
+
+def _best(query: Query, candidates: Sequence[Candidate]) -> dict[str, list[Document]]:
+    """The passages of each group that have the words, the best first, none twice."""
+    documents = {one.document.id: one.document for one in candidates if one.lexical}
+    best: dict[str, list[Document]] = {}
+    for hit in rank.rank(query, candidates):
+        chosen, one = best.setdefault(hit.group, []), documents.get(hit.id)
+        if one is not None and all(one.text != other.text for other in chosen):
+            chosen.append(one)
+    return best
+
+
+def _once(found: Iterable[Match]) -> Iterator[Match]:
     """A session that lies in two places is one."""
     seen: set[tuple[str, str]] = set()
-    for hit in hits:
-        name = (known[hit.id].agent, known[hit.id].id)
+    for match in found:
+        name = (match.session.agent, match.session.id)
         if name not in seen:
             seen.add(name)
-            yield hit
+            yield match
 
 
 @contextmanager
