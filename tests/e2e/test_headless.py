@@ -57,8 +57,8 @@ def test_standard_input_comes_before_the_prompt(program: Program) -> None:
     with lab.server([{"say": [{"text": "ok"}]}]) as api:
         program.url = api.url
         assert program.ask("review this", stdin=b"some diff\n").code == 0
-        last = api.bodies[0]["messages"][-1]["content"][-1]["text"]
-    assert last == "some diff\n\nreview this"
+        last = api.bodies[0]["messages"][-1]["content"][-2:]
+    assert [block["text"] for block in last] == ["some diff", "review this"]
 
 
 def test_json_is_one_result_object(program: Program) -> None:

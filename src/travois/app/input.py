@@ -52,17 +52,17 @@ class Line(msgspec.Struct):
     uuid: str = ""
 
 
-def plain(words: str) -> str:
-    """The prompt of a run: what was piped in, then the words."""
+def plain(words: str) -> tuple[Text, ...]:
+    """The prompt of a run: what was piped in, then the words, which alone are the user's own."""
     piped = _piped(waiting=not words)
-    text = "\n\n".join(part for part in (piped.strip("\n"), words) if part.strip())
-    if not text:
+    parts = tuple(Text(part) for part in (piped.strip("\n"), words) if part.strip())
+    if not parts:
         raise Fault(
             "There is nothing to do",
             why="no prompt was given and standard input is empty",
             fix='For example: travois -p "explain this repository"',
         )
-    return text
+    return parts
 
 
 def _piped(*, waiting: bool) -> str:

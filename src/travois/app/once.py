@@ -29,20 +29,20 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 def once(args: Namespace) -> int:
     """Run headless; returns the exit code."""
-    prompt = args.prompt or ""
+    prompt: tuple[Shown, ...] = (Text(args.prompt),) if args.prompt else ()
     if args.input_format == "text":
-        prompt = reading.plain(prompt)
+        prompt = reading.plain(args.prompt or "")
     return anyio.run(_once, args, prompt)
 
 
-async def _once(args: Namespace, prompt: str) -> int:
+async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
     run = Run(args)
     async with Session(chosen(args)) as session, anyio.create_task_group() as group:
         group.start_soon(run.watch_signals, group.cancel_scope)
         for notice in session.crew.notices:
             sys.stderr.write(f"travois: {notice}\n")
         if prompt:
-            await run.turn(session, (Text(prompt),))
+            await run.turn(session, prompt)
         if args.input_format == "stream-json":
             await run.listen(session)
         await run.settle(session)
