@@ -102,3 +102,8 @@ def test_what_people_wrote_into_the_index_stays() -> None:
     assert index([Memory("a", "b", "user")], kept)[INDEX] == (
         "# Mine\n\nMind the gap.\n- a\nAlso this.\n- [a](a.md): b\n"
     )
+
+
+def test_a_merge_that_left_both_sides_is_mended() -> None:
+    merged = "<<<<<<< HEAD\n- [a](a.md): b\n=======\n- [c](c.md): d\n>>>>>>> theirs\nMine.\n"
+    assert prose({INDEX: merged}) == ("Mine.",)

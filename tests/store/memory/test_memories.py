@@ -336,3 +336,14 @@ def test_threads_of_one_process_do_not_get_in_each_others_way(memories: FolderMe
 def test_a_long_diff_is_cut_and_says_so(memories: FolderMemories) -> None:
     done = memories.apply([Put(replace(PORT, name=f"p{n}")) for n in range(50)], why="w")
     assert done.diff.splitlines()[-1] == "… 50 lines more"
+
+
+def test_a_name_that_begins_like_the_folder_of_what_is_pinned_is_not_pinned(
+    memories: FolderMemories,
+) -> None:
+    memories.apply([Put(replace(UV, name="pinned-versions"))], why="w")
+    assert memories.apply([Drop("pinned-versions")], why="w").refused == ()
+    (memories.folders()["project"] / "Twice.md").write_text("Loud.\n")
+    (memories.folders()["project"] / "twice.md").write_text("Quiet.\n")
+    assert memories.apply([Drop("twice")], why="w").refused == ()
+    assert [one.name for one in memories.all()] == ["Twice"]

@@ -23,7 +23,10 @@ LINES, BYTES = 200, 25_000
 """How long a page may be."""
 PAGE, LEAST, OFTEN = 180, 80, 64
 """A topic has at most so many memories; from `LEAST` on, one name in so many ends it."""
-LINK = re.compile(r"[-*] \[[^\]]*\]\((?:topics/|pinned/)?[^()/\s]+\.md\).*")
+LINK = re.compile(
+    r"[-*] \[[^\]]*\]\((?:topics/|pinned/)?[^()/\s]+\.md\).*|<{7}(?: .*)?|={7}|>{7}(?: .*)?"
+)
+"""A line that leads to a memory, or that a merge left between two such lines."""
 
 
 def prose(pages: Mapping[str, str]) -> tuple[str, ...]:

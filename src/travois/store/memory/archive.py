@@ -137,7 +137,7 @@ class Archive:
             case Drop(name, scope):
                 folder = self._folder(scope)
                 file = self._file(folder, name)
-                if file.startswith(PINNED) and by == "agent":
+                if _pinned(file) and by == "agent":
                     raise Unfit("it is pinned, and only a person may change it")
                 if self._planned(folder, file, writes) is None:
                     raise Unfit("there is none of that name")
@@ -148,7 +148,7 @@ class Archive:
     def _plan_put(self, memory: Memory, writes: dict[tuple[str, str], Write], *, by: By) -> None:
         folder = self._folder(memory.scope)
         file = self._file(folder, memory.name)
-        if by == "agent" and (memory.pinned or file.startswith(PINNED)):
+        if by == "agent" and (memory.pinned or _pinned(file)):
             raise Unfit("it is pinned, and only a person may change it")
         data = self._planned(folder, file, writes)
         text = "" if data is None else data.decode("utf-8-sig", errors="replace")
@@ -183,10 +183,11 @@ class Archive:
 
     def _file(self, folder: Folder, name: str) -> str:
         """Where a memory of this name lies, or is to lie."""
-        for file in list(folder.seen):
-            stem = PurePosixPath(file).stem
+        stems = {file: PurePosixPath(file).stem for file in list(folder.seen)}
+        for file, stem in stems.items():
             if stem == name:
                 return file
+        for stem in stems.values():
             if stem.casefold() == name.casefold():
                 raise Unfit(f"there is {stem}, which differs in case only; use that name")
         if not NAME.fullmatch(name) or len(name) > LONGEST_NAME or f"{name}.md" == INDEX.lower():
@@ -199,7 +200,7 @@ class Archive:
         """What a file will have once the changes so far are made. Raises OSError."""
         if (planned := writes.get((folder.key, file))) is not None:
             return planned.data
-        if file.startswith(PINNED) and (folder.path / PINNED).is_symlink():
+        if _pinned(file) and (folder.path / PINNED).is_symlink():
             raise OSError(LINK)
         return folder.bytes(file)
 
@@ -209,7 +210,7 @@ class Archive:
             return None
         path = PurePosixPath(touched.file)
         text = data.decode("utf-8-sig", errors="replace")
-        return parse(path.stem, text, pinned=path.parent.name == PINNED).memory
+        return parse(path.stem, text, pinned=_pinned(touched.file)).memory
 
     def _bytes(self, name: str) -> bytes | None:
         try:
@@ -252,6 +253,10 @@ def _check(memory: Memory) -> None:
         raise Unfit(f"it holds what looks like a secret ({found[0].kind})")
     if len(memory.body) > LONGEST:
         raise Unfit(f"it has {len(memory.body):,} characters, more than {LONGEST:,}; split it")
+
+
+def _pinned(file: str) -> bool:
+    return file.startswith(f"{PINNED}/")
 
 
 def _named(change: Change) -> str:
