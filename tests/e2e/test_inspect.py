@@ -363,6 +363,32 @@ def test_nothing_that_a_log_holds_is_ever_more_than_text(
     page.wait("tbody td", EVIL[0])
 
 
+STICKS_OUT = "const page = document.documentElement; return page.scrollWidth - page.clientWidth"
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_nothing_sticks_out_at_the_sides(
+    home: Home, inspect: Callable[..., str], page: Page, width: int
+) -> None:
+    agents(home)
+    with Log.open(home.session("p", "s1")) as log:
+        view = project(log.read())
+        write(log, (*turn(1), compacted(4, 12), user("x" * 900)), view=view)
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    page.open(inspect("s1"))
+    for key, what in zip(
+        "123451", ("h2", "caption", "h2", "caption", "caption", "h2"), strict=True
+    ):
+        page.press(key)
+        until(lambda what=what: page.all(f"#panel {what}"), what)
+        assert page.run(STICKS_OUT) == 0, key
+    page.press("\ue00c")
+    page.wait("h1", "Sessions")
+    assert page.run(STICKS_OUT) == 0
+    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_the_same_is_told_as_json(home: Home, program: Program) -> None:
     make(home.session("p", "s1"), *talk(2))
     done = program.run("inspect", "s1", "--json")

@@ -128,7 +128,7 @@ def test_a_compaction_is_shown_with_what_went_and_what_stands_for_it(
     (entry,) = story.cuts
     found = answers.diff(story, entry)
     assert [line.entry for line in found.dropped] == [3, 4, 6, 10, 12, 14, 16, 20, 22]
-    assert found.kept == 4
+    assert (found.count, found.kept) == (9, 4)
     assert found.summary[0].endswith("The user asked question 0.")
     assert found.receipt == receipts(story.entries)[0]
     assert answers.span(story, entry, 0, home=home.path) == "set aside"

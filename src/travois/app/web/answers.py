@@ -138,6 +138,10 @@ class Diff(msgspec.Struct, frozen=True):
 
     receipt: Receipt
     dropped: list[Line]
+    """The first of those that went."""
+    count: int
+    """How many went."""
+    tokens: int
     kept: int
     summary: tuple[str, ...]
 
@@ -272,7 +276,9 @@ def diff(story: Story, entry: int) -> Diff:
     if receipt is None or not isinstance(fact, Compacted):
         raise Fault(f"There is no compaction at entry {entry}")
     summary = tuple(part for block in fact.summary if (part := getattr(block, "text", "")))
-    return Diff(receipt, lines(gone, 0, len(gone)), story.cuts[entry].kept, summary)
+    size = sum(one.tokens for item in gone for one in portions(item))
+    kept = story.cuts[entry].kept
+    return Diff(receipt, lines(gone, 0, WINDOW), len(gone), size, kept, summary)
 
 
 def span(story: Story, entry: int, number: int, *, home: Path) -> str:

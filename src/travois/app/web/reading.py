@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 
 from travois.app.web.story import Story
@@ -38,9 +39,7 @@ class Reading:
         try:
             with (self.folder / NAME).open("rb") as file:
                 file.seek(self._offset)
-                for text in file:
-                    if not text.endswith(b"\n"):
-                        return
+                for text in takewhile(_ended, file):
                     self._take(text)
         except OSError as error:
             raise disk.fault("The session cannot be read", error, path=self.folder) from error
@@ -57,6 +56,10 @@ class Reading:
             if entry and entry.seq > self._last:
                 self._last = entry.seq
                 self.story.take(entry)
+
+
+def _ended(text: bytes) -> bool:
+    return text.endswith(b"\n")
 
 
 def _decoded(record: bytes) -> Entry | None:

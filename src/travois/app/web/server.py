@@ -175,7 +175,7 @@ class Guard:
 async def _growth(log: Path) -> AsyncGenerator[str]:
     """A word whenever the log has grown."""
     size, quiet = -1, 0.0
-    while True:
+    while log.is_file():
         found = log.stat().st_size
         if found != size:
             size, quiet = found, 0.0

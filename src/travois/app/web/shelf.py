@@ -13,6 +13,7 @@ from travois.app.commands.agents import agent_folder, tree
 from travois.app.web import answers
 from travois.app.web.reading import Reading
 from travois.kernel.faults import Fault
+from travois.kernel.view import Item
 from travois.store import lock
 from travois.store.blobs import Blobs
 from travois.store.home import Home
@@ -73,21 +74,17 @@ class Shelf:
         return answers.seen(self._read(query).story, _number(query, "step"), fetch=self._fetch)
 
     def items(self, query: Query) -> list[answers.Line]:
-        """Some items of one request."""
-        found = answers.items(self._read(query).story, _number(query, "step"))
+        """Some items of one request, or of those that a compaction took away."""
+        found = self._items(query)
         first = max(0, _number(query, "first"))
         return answers.lines(found, first, min(_number(query, "last"), first + answers.WINDOW))
 
     def text(self, query: Query) -> str:
-        """One text in full: of a request's item, or of an item that a compaction took away."""
-        story, item = self._read(query).story, _number(query, "item")
-        entry = _number(query, "compaction")
-        items = (
-            answers.dropped(story, entry) if entry else answers.items(story, _number(query, "step"))
-        )
-        if not 0 <= item < len(items):
-            raise Fault(f"There is no item {item}")
-        return answers.whole(items[item], _number(query, "part"))
+        """One text of an item in full."""
+        items, number = self._items(query), _number(query, "item")
+        if not 0 <= number < len(items):
+            raise Fault(f"There is no item {number}")
+        return answers.whole(items[number], _number(query, "part"))
 
     def head(self, query: Query) -> answers.Head:
         """System text and tools of one request."""
@@ -123,6 +120,12 @@ class Shelf:
     def agents(self, query: Query) -> list[object]:
         """The agents below a session, as a tree."""
         return [*tree(self._folder({"session": query.get("session", "")}), [])]
+
+    def _items(self, query: Query) -> list[Item]:
+        story, entry = self._read(query).story, _number(query, "compaction")
+        if entry:
+            return answers.dropped(story, entry)
+        return answers.items(story, _number(query, "step"))
 
     def _listed(self, summary: Summary) -> Listed:
         recent = time.time() - summary.updated < RECENT

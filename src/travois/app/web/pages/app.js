@@ -77,29 +77,33 @@ function listSessions() {
 // --- one session --------------------------------------------------------------------------------
 
 async function load(first = 0) {
-  const [listed, told] = await ask("overview", about({ first }));
+  const place = about(), [listed, told] = await ask("overview", about({ first }));
+  if (place.session !== at.session || place.agent !== at.agent) return false;
   const steps = first ? [...story.steps.slice(0, first), ...told.steps] : told.steps;
   story = { ...told, listed, steps, byReply: new Map(steps.map((step) => [step.reply, step.index])) };
+  return true;
 }
 
 async function showSession() {
   find.placeholder = "Search this session  /";
-  await load();
   if (stream) stream.close();
+  if (!(await load())) return;
   stream = new EventSource(`live?${new URLSearchParams(about())}`);
-  stream.onmessage = grown;
+  stream.onmessage = () => grown().catch(() => {});
+  stream.onerror = () => { $("live").textContent = ""; };
   frame();
 }
 
 // The log has grown: only what is not known yet is asked for, at most once a second.
 async function grown() {
   const wait = due - Date.now();
-  if (wait > 0) { clearTimeout(grown.timer); grown.timer = setTimeout(grown, wait); return; }
+  if (!story) return;
+  if (wait > 0) { clearTimeout(grown.timer); grown.timer = setTimeout(stream.onmessage, wait); return; }
   due = Date.now() + 1000;
   const before = story, open = story.steps.findIndex((step) => !step.reply && !step.failed);
   const last = at.step === undefined || Number(at.step) === before.steps.length;
   const known = before.entries;
-  await load(open < 0 ? Math.max(0, before.steps.length - 1) : open);
+  if (!(await load(open < 0 ? Math.max(0, before.steps.length - 1) : open))) return;
   if (story.entries === known && story.listed.live === before.listed.live) return;
   frame({ quiet: !(last && story.steps.length > before.steps.length) && TABS.indexOf(at.tab || "requests") < 1 });
 }
@@ -325,15 +329,15 @@ async function bytes(body, index, seen) {
   body.replaceChildren(h("p", { class: "quiet" }, `From byte ${count(told.start)} of ${count(told.size)}; marked is what the request before did not begin with.`), pre, end < told.size ? more : "");
 }
 
-function compaction({ receipt, dropped, kept, summary }) {
+function compaction({ receipt, dropped, count: total, tokens, kept, summary }) {
   const query = (line, part) => about({ compaction: receipt.entry, item: line.index, part });
-  const gone = dropped.reduce((sum, line) => sum + line.tokens, 0);
+  const further = (from) => (from < total ? h("button", { class: "plain", onclick: async (event) => { const more = await ask("items", about({ compaction: receipt.entry, first: from, last: total })); event.target.replaceWith(...more.map((line) => item(line, { query })), further(from + more.length)); } }, `Show more (${count(total - from)})`) : "");
   const read = (span, n) => h("li", {}, h("button", { class: "plain", onclick: async (event) => { const pre = h("pre", { class: "scroll" }, await ask("span", about({ compaction: receipt.entry, span: n })).catch((error) => error.message)); event.target.replaceWith(h("b", {}, span.title), pre); } }, span.title || span.file), " ", h("span", { class: "quiet", title: clean(span.file) }, span.file.split("/").at(-1)));
   return h("div", { class: "card section", id: "diff" }, h("h2", {}, `Compaction ${receipt.number}`),
     h("p", { class: "quiet" }, `${count(receipt.before)} tokens before, ${count(receipt.planned)} planned, ${receipt.measured ? `${count(receipt.measured)} measured` : "not measured yet"}; ${many(kept, "item")} stayed. It starts at ${count(receipt.threshold)} (${receipt.set_by}); took ${lasted(receipt.seconds)}; ${dollars(receipt.dollars)} for the summary, ${dollars(receipt.rewritten)} for sending the rest again.`),
     receipt.restored.length ? h("p", { class: "quiet" }, `Shown again: ${receipt.restored.join(", ")}`) : "",
     h("div", { class: "cols" },
-      h("div", {}, h("h2", {}, `What went: ${many(dropped.length, "item")}, about ${short(gone)} tokens`), h("div", { class: "scroll", id: "went" }, dropped.map((line) => item(line, { query })))),
+      h("div", {}, h("h2", {}, `What went: ${many(total, "item")}, about ${short(tokens)} tokens`), h("div", { class: "scroll", id: "went" }, dropped.map((line) => item(line, { query })), further(dropped.length))),
       h("div", {}, h("h2", {}, "What stands for it"), h("div", { class: "scroll", id: "stands" }, summary.map((text) => h("div", { class: "item summary" }, h("pre", {}, text)))))),
     receipt.spans.length ? [h("h2", {}, "Where it can be read"), h("ul", {}, receipt.spans.map(read))] : "");
 }
