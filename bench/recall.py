@@ -43,7 +43,7 @@ class MadeUp:
 
     def __init__(self, real: MiniLM) -> None:
         self._real = real
-        real.encode([""])  # first of all, since it says how many threads numpy may have
+        real.encode([""])
         import numpy as np
 
         self._words = np.random.default_rng(7).standard_normal((4096, self.size), np.float32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +19,6 @@ LONGEST = 256
 """How many word pieces of a text count."""
 TOGETHER = 1024
 """About how many word pieces go through the model at once."""
-THREADS = "1"
-"""On a busy machine two threads wait for each other far longer than one would work."""
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -79,11 +76,8 @@ def _batches(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 
 def _load(folder: Path) -> tuple[WordPiece, Net]:
-    known = os.environ.get("OPENBLAS_NUM_THREADS")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", THREADS)
-    from travois.host.embedder.net import Net
+    from travois.host.embedder.net import Net, work_alone
 
-    if known is None:  # for numpy, not for the programs that we start
-        del os.environ["OPENBLAS_NUM_THREADS"]
+    work_alone()
     pieces = (folder / "vocab.txt").read_text("utf-8").splitlines()
     return WordPiece(pieces), Net(weights.read(folder / "model.safetensors"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 Matrix: TypeAlias = NDArray[np.float32]
 SIZE, HEADS, LAYERS = 384, 12, 6
 WIDTH = SIZE // HEADS
+THREADS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads")
+"""What the library that multiplies for numpy calls its setting."""
 
 
 class Linear(msgspec.Struct, frozen=True):
@@ -94,6 +98,15 @@ class Net:
         means = [rows[run.rows].reshape(run.count, run.length, SIZE).mean(axis=1) for run in runs]
         found: Matrix = np.concatenate(means)
         return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def work_alone() -> None:
+    """Multiply in one thread: on a busy machine two wait for each other ten times as long."""
+    for path in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*"):
+        library = ctypes.CDLL(str(path))
+        for name in THREADS:
+            if hasattr(library, name):
+                getattr(library, name)(1)
 
 
 def _runs(texts: Sequence[Sequence[int]]) -> list[Run]:

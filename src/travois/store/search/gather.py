@@ -57,7 +57,7 @@ def candidates(
     rows = _rows(base, dict.fromkeys((*by_words, *by_meaning)))
     best = dict.fromkeys((*by_words[:AROUND], *by_meaning[:AROUND]))
     rows |= _neighbours(base, collection, [rows[number][0] for number in best if number in rows])
-    found = [rows[number] for number in sorted(rows)]
+    found = sorted(rows.values(), key=lambda row: row[0].id)  # not by history: sums would differ
     return query, [
         _weighed(query, document, text, cosine=cosine)
         for (document, text, _), cosine in zip(found, _cosines(sense, found), strict=True)

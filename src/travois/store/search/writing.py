@@ -39,7 +39,7 @@ def put(base: sqlite3.Connection, name: str, documents: Sequence[Document]) -> i
     """Write the documents that are not there as they are; returns how many."""
     changed = 0
     for at in range(0, len(documents), BATCH):
-        drafts = {draft.id: draft for draft in map(plain, documents[at : at + BATCH])}
+        drafts = {draft.id: draft for draft in map(_plain, documents[at : at + BATCH])}
         with step(base):
             collection = lexicon.found(base, name)
             fresh = _differing(base, collection, drafts)
@@ -63,7 +63,7 @@ def mark(base: sqlite3.Connection, name: str, marks: Mapping[str, str]) -> None:
     """Keep marks beside the documents; an empty one is forgotten."""
     with step(base):
         number = lexicon.found(base, name).number
-        rows = [(number, key, value) for key, value in marks.items()]
+        rows = [(number, whole(key), whole(value)) for key, value in marks.items()]
         base.executemany("insert or replace into mark values (?, ?, ?)", rows)
         base.execute("delete from mark where collection = ? and value = ''", (number,))
 
@@ -98,17 +98,16 @@ def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int
     return len(found)
 
 
-def plain(document: Document) -> Document:
-    """A document without half characters, which no file can hold."""
-    try:
-        pack(document)
-    except UnicodeEncodeError:
-        whole = {
-            name: getattr(document, name).encode("utf-8", "replace").decode()
-            for name in ("id", "text", "group", "who", "title")
-        }
-        return msgspec.structs.replace(document, **whole)
-    return document
+def whole(text: str) -> str:
+    """A text without half characters, which no file can hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _plain(document: Document) -> Document:
+    return Document(
+        *(whole(document.id), whole(document.text), whole(document.group)),
+        *(document.order, document.at, whole(document.who), whole(document.title)),
+    )
 
 
 def _differing(
@@ -146,7 +145,7 @@ def _write(
 def _erase(base: sqlite3.Connection, collection: Collection, ids: Iterable[str]) -> int:
     erased = 0
     places: list[blocks.Place] = []
-    for id in ids:
+    for id in map(whole, ids):
         row: tuple[int, str, int | None] | None = base.execute(
             "select number, words, cell from document where collection = ? and id = ?",
             (collection.number, id),
