@@ -18,6 +18,7 @@ from travois.host import catalog
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.store.home import Home
+from travois.store.memory.place import key
 from travois.store.project import Project
 from travois.store.settings import Loaded, Remembering
 
@@ -106,7 +107,7 @@ class LazyMemories:
         if "_opened" in self.__dict__:
             return self._opened
         root = self._home.path / "memory"
-        own = self._loaded.settings.memory.directory or root / "projects" / self._project.key
+        own = self._loaded.settings.memory.directory or root / key(self._home, self._project)
         places = (Path(own).expanduser(), root / "user")
         return self._opened if any(place.is_dir() for place in places) else None
 

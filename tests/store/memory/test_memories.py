@@ -347,3 +347,16 @@ def test_a_name_that_begins_like_the_folder_of_what_is_pinned_is_not_pinned(
     (memories.folders()["project"] / "twice.md").write_text("Quiet.\n")
     assert memories.apply([Drop("twice")], why="w").refused == ()
     assert [one.name for one in memories.all()] == ["Twice"]
+
+
+def test_a_repository_keeps_its_memories_when_it_gets_a_first_commit(tmp_path: Path) -> None:
+    home, work = Home(tmp_path / "home"), str(tmp_path)
+    settings = {"consent": AUTO, "index": None, "trusted": True, "clock": lambda: 100.5}
+    early = open_memories(home, Project("dir-a", work), **settings)
+    early.add(UV)
+    later = open_memories(home, Project("git-a", work, ("dir-a",)), **settings)
+    assert later.all() == (stamped(UV),)
+    clone = open_memories(home, Project("git-a", str(tmp_path / "clone")), **settings)
+    assert clone.all() == (stamped(UV),)
+    clone.undo()
+    assert later.all() == early.all() == ()

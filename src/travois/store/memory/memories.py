@@ -32,7 +32,7 @@ from travois.policy import secrets
 from travois.store import disk, trust
 from travois.store.home import Home
 from travois.store.instructions import plain_bytes
-from travois.store.memory import foreign, usage
+from travois.store.memory import foreign, place, usage
 from travois.store.memory.archive import Archive
 from travois.store.memory.finding import Finder
 from travois.store.memory.folder import Flaw, Folder
@@ -57,7 +57,7 @@ def open_memories(
 ) -> FolderMemories:
     """The memories that count in a project; nothing is made yet."""
     root = home.path / "memory"
-    key = f"projects/{project.key}"
+    key = place.key(home, project)
     own = Path(directory).expanduser().absolute() if directory else root / key
     folders: dict[Scope, Folder] = {
         "project": Folder(str(own) if directory else key, own, scope="project"),
@@ -248,20 +248,20 @@ class FolderMemories:
         self, source: str, *, scope: Scope | None = None, environ: Mapping[str, str] = os.environ
     ) -> Applied:
         """Read in the memories of `claude` or `codex`, or those in a folder or file."""
-        place = self._place(source, environ)
-        if place is None or not place.exists():
+        there = self._place(source, environ)
+        if there is None or not there.exists():
             fix = "Name another folder, or an agent: claude, codex."
-            raise Fault(f"There are no memories of {source}", why=f"{place} is not there", fix=fix)
+            raise Fault(f"There are no memories of {source}", why=f"{there} is not there", fix=fix)
         scope = scope or ("user" if source == "codex" else "project")
         known = {one.name: one for one in self.all() if one.scope == scope}
         try:
             found = [
                 _apart(one, known, source)
-                for one in foreign.memories(place, scope=scope, label=Path(source).stem)
+                for one in foreign.memories(there, scope=scope, label=Path(source).stem)
             ]
         except OSError as error:
             why = error.strerror or str(error)
-            raise Fault(f"The memories in {place} cannot be read", why=why) from error
+            raise Fault(f"The memories in {there} cannot be read", why=why) from error
         return self._archive.make(
             [Put(one) for one in found], why=f"read in from {source}", by="agent"
         )
@@ -285,7 +285,7 @@ class FolderMemories:
 def share(home: Home, project: Project) -> Path:
     """Make the folder of the team's memories in a repository, and let it count for the user."""
     folder = Path(os.path.realpath(project.root), ".travois", "memory")
-    link = home.path / "memory" / "projects" / project.key / "team"
+    link = home.path / "memory" / place.key(home, project) / "team"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if os.path.realpath(folder) != str(folder):

@@ -1,0 +1,26 @@
+"""Where the memories of a project lie."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from travois.store.home import Home
+from travois.store.project import Project
+
+
+def key(home: Home, project: Project) -> str:
+    """The folder of a project's memories, below that of all.
+
+    A repository is known by another key once it has a first commit; what was remembered before
+    stays where it is, and the later key leads to it, so that other checkouts find it, too.
+    """
+    projects = home.path / "memory" / "projects"
+    own = projects / project.key
+    for earlier in project.also:
+        if (projects / earlier).is_dir() and not os.path.lexists(own):
+            with suppress(OSError):
+                own.symlink_to(earlier)
+            return f"projects/{earlier}"
+    name = os.path.basename(os.readlink(own)) if own.is_symlink() else project.key
+    return f"projects/{name}"
