@@ -193,7 +193,11 @@ def run_import(memories: FolderMemories, args: Namespace) -> int:
     if not args.dry_run:
         say(told(memories.import_from(args.source, scope=args.scope)))
         return 0
-    found = list(foreign.memories(path, scope=args.scope or "project"))
+    scope, label = args.scope or "project", Path(args.source).stem
+    try:
+        found = list(foreign.memories(path, scope=scope, label=label))
+    except OSError as error:
+        raise disk.fault(f"The memories in {path} cannot be read", error, path=path) from error
     rows = [(one.type, line(one.name), line(one.description)) for one in found]
     say(table([("TYPE", "NAME", "MEMORY"), *rows]))
     say(f"\n{many(len(found))} would be read in from {path}")
