@@ -85,7 +85,7 @@ async function load(first = 0) {
 }
 
 async function showSession() {
-  find.placeholder = "Search this session  /";
+  find.placeholder = "Search  /";
   if (stream) stream.close();
   if (!(await load())) return;
   stream = new EventSource(`live?${new URLSearchParams(about())}`);
