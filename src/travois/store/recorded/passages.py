@@ -69,7 +69,7 @@ def _listed(files: dict[str, None]) -> str:
 
 def _said(turn: Spoken) -> Iterator[str]:
     if turn.who in ("user", "model"):
-        yield from _pieces(masked(turn.text))
+        yield from pieces(masked(turn.text))
     elif turn.error and turn.text.strip():
         yield masked(cut(turn.text.strip(), ERROR))
     for call in turn.calls:
@@ -86,7 +86,7 @@ def _steps(call: Call) -> list[str]:
     return [step for step in found if step]
 
 
-def _pieces(text: str) -> Iterator[str]:
+def pieces(text: str) -> Iterator[str]:
     """A text in parts of a readable size, divided where it pauses."""
     text = text.strip()
     while len(text) > LENGTH + LENGTH // 4:

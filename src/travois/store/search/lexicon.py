@@ -143,12 +143,12 @@ def rarity(collection: Collection, counted: dict[str, float]) -> dict[str, float
 
 
 def weigh(words: Sequence[str], rarity: Mapping[str, float], *, length: float) -> float:
-    """BM25 of a document's words."""
+    """BM25 of a document's words; in short texts a word that comes again says little more."""
     score = 0.0
-    shortness = 1.2 * (0.25 + 0.75 * len(words) / (length or 1.0))
+    shortness = 0.7 * (0.65 + 0.35 * len(words) / (length or 1.0))
     for word, weight in rarity.items():
         if times := words.count(word):
-            score += weight * times * 2.2 / (times + shortness)
+            score += weight * times * 1.7 / (times + shortness)
     return score
 
 

@@ -1,29 +1,121 @@
-"""Which of the candidates answer best."""
+"""Which candidates answer best: by words, meaning, speaker and time, and by what stands beside.
+
+An answer often has none of the question's words, but follows a turn that has them, in a session
+that is all about them. So each candidate is weighed alone first, in standard deviations of its
+query's candidates, and then gets a share of the weight of the one before and of its group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from math import fsum, sqrt
 
-from travois.store.search.document import Candidate, Hit, Query
+from travois.store.search.document import Candidate, Document, Hit, Query
+from travois.store.search.lexicon import weigh
+from travois.store.search.times import spoken
+from travois.store.search.words import words
+
+MEANING = 1.2
+"""How much nearness in meaning weighs against words."""
+SPEAKER = 1.0
+TIME = 3.0
+FADING = 14 * 86400.0
+"""How many seconds around a time still count a little."""
+AFTER = 0.2
+"""The share of the weight of the document before."""
+ANSWER = 0.4
+"""The share that comes on top if the one before asks something."""
+BEST = 3
+"""How many of a group's documents speak for it."""
+COMPANY = 0.8
+"""The weight of a group's best documents for each document of it."""
+TINY = 1e-9
 
 
 def rank(query: Query, candidates: Sequence[Candidate]) -> list[Hit]:
-    """The candidates with something to say, the best first."""
-    most = max((candidate.lexical for candidate in candidates), default=0.0) or 1.0
-    hits = [
-        Hit(
-            candidate.document.id,
-            candidate.lexical / most + (candidate.cosine or 0.0),
-            candidate.document.group,
-        )
-        for candidate in candidates
-    ]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.id))
+    """The candidates, the best first."""
+    alone = _alone(query, candidates)
+    company = _company(candidates, alone)
+    places = {
+        (one.document.group, one.document.order): at
+        for at, one in enumerate(candidates)
+        if one.document.group
+    }
+    hits: list[Hit] = []
+    for one, weight in zip(candidates, alone, strict=True):
+        document = one.document
+        score = weight + COMPANY * company.get(document.group, 0.0)
+        before = places.get((document.group, document.order - 1))
+        if before is not None:
+            asked = candidates[before].document.text.rstrip().endswith("?")
+            score += (AFTER + ANSWER * asked) * max(alone[before], 0.0)
+        hits.append(Hit(document.id, score, document.group))
+    return _sorted(hits)
 
 
 def groups(query: Query, candidates: Sequence[Candidate]) -> list[Hit]:
-    """The groups with something to say, the best first, each as good as its best member."""
-    best: dict[str, Hit] = {}
-    for hit in rank(query, candidates):
-        best.setdefault(hit.group, Hit(hit.group, hit.score, hit.group))
-    return list(best.values())
+    """The groups, the best first: some good documents say more than one."""
+    company = _company(candidates, _alone(query, candidates))
+    return _sorted(Hit(group, score, group) for group, score in company.items())
+
+
+def _sorted(hits: Iterable[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))
+
+
+def _alone(query: Query, candidates: Sequence[Candidate]) -> list[float]:
+    """What speaks for each candidate by itself."""
+    named = _named(query, candidates)
+    said = {word for name in named for word in words(name)}
+    telling = {word: weight for word, weight in query.rarity.items() if word not in said}
+    by_words = _standard(
+        [weigh(one.words, telling, length=query.length) for one in candidates]
+        if said
+        else [one.lexical for one in candidates]
+    )
+    by_meaning = _standard([one.cosine for one in candidates])
+    by_circumstance = _circumstance(query, candidates, named)
+    return [
+        word + MEANING * meaning + rest
+        for word, meaning, rest in zip(by_words, by_meaning, by_circumstance, strict=True)
+    ]
+
+
+def _circumstance(
+    query: Query, candidates: Sequence[Candidate], named: frozenset[str]
+) -> list[float]:
+    """What speaks for candidates that the one said who is asked about, or at that time."""
+    span = spoken(query.text, now=query.now)
+
+    def weight(document: Document) -> float:
+        near = max(0.0, 1 - span.distance(document.at) / FADING) if span and document.at else 0.0
+        return TIME * near + SPEAKER * (len(named) == 1 and document.who in named)
+
+    return [weight(one.document) for one in candidates]
+
+
+def _named(query: Query, candidates: Sequence[Candidate]) -> frozenset[str]:
+    """The speakers whom the query names. Those in small letters are roles, not names."""
+    speakers = {one.document.who for one in candidates if one.document.who[:1].isupper()}
+    return frozenset(who for who in speakers if set(words(who)) <= set(query.words))
+
+
+def _company(candidates: Sequence[Candidate], alone: Sequence[float]) -> dict[str, float]:
+    """How much speaks for each group: what its best documents say together."""
+    weights: dict[str, list[float]] = defaultdict(list)
+    for one, weight in zip(candidates, alone, strict=True):
+        if one.document.group:
+            weights[one.document.group].append(max(weight, 0.0))
+    best = [sum(sorted(some)[-BEST:]) for some in weights.values()]
+    return dict(zip(weights, _standard(best), strict=True))
+
+
+def _standard(values: Sequence[float | None]) -> list[float]:
+    """How many standard deviations each lies above the mean; what is not known lies on it."""
+    known = [value for value in values if value is not None]
+    mean = fsum(known) / (len(known) or 1)  # the same in whatever order they come
+    spread = sqrt(fsum((value - mean) ** 2 for value in known) / (len(known) or 1))
+    if spread < TINY:
+        return [0.0] * len(values)
+    return [0.0 if value is None else (value - mean) / spread for value in values]

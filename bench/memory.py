@@ -1,0 +1,197 @@
+"""How much of what answers a question is found in memory, beside BM25 and a plain embedding.
+
+`python bench/memory.py SETS_DIR [--json]`: each conversation of each set is put into an index as
+the program does it, and each question is asked. The baselines and the measure are those of the
+scorer, `score.py`, which stands beside the sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
+from travois.host.embedder import minilm
+from travois.store.recorded.passages import pieces
+from travois.store.search.document import Document, Embedder
+from travois.store.search.index import Index
+
+MEASURES = ("recall@5", "recall@10")
+WIDTH = 10
+BASELINE = 160
+"""How many word pieces of a text the scorer's own model reads."""
+TIMES = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
+
+Figures = dict[str, dict[str, float]]
+Ranking = Callable[[str], Sequence[str]]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="bench/memory.py", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="SETS_DIR")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args(argv)
+    with TemporaryDirectory() as scratch:
+        embedder = minilm.find(Path(scratch) / "checked")
+        if isinstance(embedder, minilm.Absent):
+            sys.exit(f"The embedding cannot be compared: {embedder.why}")
+        figures = measure(args.folder.resolve(), embedder, scratch=Path(scratch))
+    print(json.dumps({"sets": figures}) if args.json else _table(figures))
+
+
+def measure(folder: Path, embedder: Embedder, *, scratch: Path) -> dict[str, Figures]:
+    """What each way of searching finds, set by set."""
+    scorer = _scorer(folder)
+    figures: dict[str, Figures] = {}
+    for path in sorted(folder.glob("*.jsonl.gz")):
+        name = path.name.removesuffix(".jsonl.gz")
+        rows: dict[str, list[dict[str, float]]] = defaultdict(list)
+        for at, conversation in enumerate(scorer.load(str(folder), name)):
+            start = perf_counter()
+            index = Index(scratch / f"{name}-{at}.db", embedder)
+            _ask(scorer, folder, conversation, embedder=embedder, index=index, rows=rows)
+            index.close()
+            _tell(f"{name}: {conversation['id']} ({perf_counter() - start:.0f} s)")
+        means = {way: scorer.mean(some) for way, some in rows.items()}
+        figures[name] = {way: {key: mean[key] for key in MEASURES} for way, mean in means.items()}
+    return figures
+
+
+def _ask(
+    scorer: Any,
+    folder: Path,
+    conversation: Any,
+    *,
+    embedder: Embedder,
+    index: Index,
+    rows: dict[str, list[dict[str, float]]],
+) -> None:
+    ids, texts = _texts(scorer, folder, conversation)
+    ways: dict[str, Ranking] = {
+        "travois": _travois(conversation, texts, index=index),
+        "bm25": _bm25(scorer, ids, texts),
+        "embedding": _embedding(ids, texts, embedder=embedder),
+    }
+    for question in scorer.questions(conversation):
+        for way, ranking in ways.items():
+            found = ranking(question["q"])
+            rows[way].append(scorer.metrics(list(found), question["evidence"]))
+
+
+def _texts(scorer: Any, folder: Path, conversation: Any) -> tuple[list[str], list[str]]:
+    """The ids and the texts that the baselines search, as the scorer puts them together."""
+    try:
+        return scorer.docs_of(conversation, str(folder))
+    except FileNotFoundError:
+        # The scorer looks for sessions in a folder named like its argument, beside its own.
+        return scorer.docs_of(conversation, ".")
+
+
+def _bm25(scorer: Any, ids: list[str], texts: list[str]) -> Ranking:
+    known = scorer.BM25(texts)
+    return lambda text: [ids[at] for at in known.rank(text)]
+
+
+def _embedding(ids: list[str], texts: list[str], *, embedder: Embedder) -> Ranking:
+    import numpy as np
+
+    def vectors(some: list[str]) -> Any:
+        return np.frombuffer(embedder.encode(some), np.float32).reshape(len(some), -1)
+
+    known = vectors(texts)
+
+    def ranking(text: str) -> Sequence[str]:
+        near = known @ vectors([text])[0]
+        return [ids[at] for at in sorted(range(len(ids)), key=lambda at: -near[at])]
+
+    return ranking
+
+
+def _travois(conversation: Any, texts: list[str], *, index: Index) -> Ranking:
+    """Turns are found as documents; whole sessions as groups of their passages."""
+    whole = any("text" not in turn for _, turn in _turns(conversation))
+    documents = list(_passages(conversation, texts) if whole else _spoken(conversation))
+    now = max((document.at for document in documents), default=0.0)
+    index.update("memory", documents)
+    while index.embed("memory", limit=256):
+        _tell(f"  {index.waiting('memory')} passages wait for their vectors", end="\r")
+    find = index.groups if whole else index.search
+    return lambda text: [hit.id for hit in find("memory", text, limit=WIDTH, now=now)]
+
+
+def _turns(conversation: Any) -> Iterator[tuple[Any, Any]]:
+    for session in conversation["sessions"]:
+        for turn in session["turns"]:
+            yield session, turn
+
+
+def _spoken(conversation: Any) -> Iterator[Document]:
+    places: dict[str, Iterator[int]] = defaultdict(count)
+    for session, turn in _turns(conversation):
+        group = str(session["id"])
+        at = _seconds(turn.get("time") or session.get("time"))
+        yield Document(turn["id"], turn["text"], group, next(places[group]), at=at, who=turn["who"])
+
+
+def _passages(conversation: Any, texts: list[str]) -> Iterator[Document]:
+    for (session, turn), text in zip(_turns(conversation), texts, strict=True):
+        id, at = turn["id"], _seconds(turn.get("time") or session.get("time"))
+        for order, part in enumerate(pieces(text)):
+            yield Document(f"{id}-{order}", part, id, order, at=at)
+
+
+def _seconds(text: str | None) -> float:
+    """When something was said; zero if that is not known."""
+    if not text:
+        return 0.0
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        pass
+    for form in TIMES:
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    return 0.0
+
+
+def _scorer(folder: Path) -> Any:
+    spec = spec_from_file_location("score", folder / "score.py")
+    assert spec is not None
+    assert spec.loader is not None
+    scorer = module_from_spec(spec)
+    spec.loader.exec_module(scorer)
+    return scorer
+
+
+def _tell(text: str, end: str = "\n") -> None:
+    print(text, file=sys.stderr, end=end, flush=True)
+
+
+def _table(figures: dict[str, Figures]) -> str:
+    head = f"{'recall@5 / @10':<22}{'travois':>15}{'bm25':>15}{'embedding':>15}{'over bm25':>15}"
+    return "\n".join([head, *(_line(name, ways) for name, ways in figures.items())])
+
+
+def _line(name: str, ways: Figures) -> str:
+    cells = [" / ".join(f"{ways[way][key]:.3f}" for key in MEASURES) for way in ways]
+    gains = [ways["travois"][key] / ways["bm25"][key] - 1 for key in MEASURES]
+    cells.append(" / ".join(f"{gain:+.0%}" for gain in gains))
+    return f"{name:<22}" + "".join(f"{cell:>15}" for cell in cells)
+
+
+if __name__ == "__main__":
+    main()
