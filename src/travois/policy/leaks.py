@@ -24,10 +24,22 @@ TOLD = re.compile(
 )
 SAID = re.compile(
     r"(?i)(?<![a-z])(?:password|passwd|passphrase|passcode|pin|token|secret)\s+"
-    r"(?:[\"'`]\S{3,}[\"'`]|(?=\S*\d)(?=\S*[a-z])\S{5,})"
+    r"(?:[\"'`][^\"'`\n]{3,}[\"'`]|(?=\S*\d)(?=\S*[a-z])\S{5,})"
+)
+LOGIN = re.compile(
+    r"(?i)\b(?:log ?in|sign ?in|creds?|credentials?|account|user(?:name)?|admin|root)\b[^\n]{0,40}?"
+    r"\b\w+\s*[/:=]\s*(?=\S*\d)(?=\S*[a-z])\S{6,}"
 )
 BEARER = re.compile(r"(?i)\b(?:bearer|basic|authorization:?)\s+[\w.~+/=-]{12,}")
 RUN = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
+NOUN = re.compile(
+    r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|code)|pwd|pin|otp|secret|token|creds?|credentials?|"
+    r"recovery codes?|(?:api|access|private|signing|license|licence|deploy)[ _-]?keys?)s?(?![a-z])"
+)
+MIXED = re.compile(r"(?<!\S)(?!https?://)(?=\S*[A-Za-z])(?=\S*\d)\S{5,}")
+"""What may be the value of such a thing: letters and digits together."""
+STRANGE = re.compile(r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)\S*[!$%^&*]\S*")
+GROUPS = re.compile(r"\b[A-Z0-9]{4,5}(?:-[A-Z0-9]{4,5}){2,}\b")
 CARD = re.compile(r"\b\d(?:[ -]?\d){12,18}\b")
 ID = re.compile(r"\b\d{3}-\d{2}-\d{4}\b|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}\b")
 PLAIN = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|[a-z]+(?:[-_/][a-z0-9]+)*|[A-Z]+(?:_[A-Z0-9]+)*")
@@ -40,7 +52,9 @@ def leak(text: str) -> str:
     """The kind of secret that a text seems to hold; empty if none."""
     if found := find(text):
         return found[0].kind
-    if TOLD.search(text) or SAID.search(text):
+    if TOLD.search(text) or SAID.search(text) or LOGIN.search(text):
+        return "password or key"
+    if (NOUN.search(text) and MIXED.search(text)) or GROUPS.search(text) or STRANGE.search(text):
         return "password or key"
     if BEARER.search(text):
         return "authorization header"

@@ -197,7 +197,9 @@ def _useless(draft: Draft, place: Place) -> str:
     if by.voice != "user":
         telling = wish or wording.telling(draft.text, by=by.voice)
         return wording.passing(draft.text, said=False) or ("" if telling else "it will not help")
-    if wording.asks(place.sentence) or wording.task(place.sentence, wish=wish):
+    sentence = place.sentence
+    idle = wish and not wording.lasting(sentence) and not wording.weak(sentence)
+    if wording.asks(sentence) or wording.task(sentence) or idle:
         return "it was a task or a question"
     return "" if wording.explicit(place.sentence) else wording.passing(draft.text, said=True)
 
@@ -237,6 +239,8 @@ def _unproven(draft: Draft, place: Place, ground: Ground) -> str:
         return "the user did not say it" if wish or steers else ""
     if by_tool > by_user and by_tool >= SUPPORT and not _plain(draft, told):
         return "it says what a tool or a page said, not the user"
+    if draft.type in ("user", "feedback") and not wording.lasting(place.sentence):
+        return "the user may have meant it for the moment"
     meant = wording.points(place.sentence)
     return "" if meant or by_user >= OWN else "it goes beyond what the user said"
 

@@ -46,6 +46,13 @@ INTRODUCED = re.compile(
     r"file|content|contents|readme|issue|ticket|comment|pasted?|slack|docs?|following|below|"
     r"response|report|snippet|text)\b[^:]*:\s*$"
 )
+POINTED = re.compile(
+    r"(?i)\b(?:this|these|following|below)\b[^.\n]{0,20}\b(?:e-?mail|mail|message|text|letter|page|"
+    r"article|post|comment|note|log|output|docs?|document|paragraph|snippet|thread|ticket|issue)\b"
+    r"|^(?:please |can you )?(?:translate|summari[sz]e|proofread|rewrite|paraphrase) (?:this|"
+    r"that|it)\b"
+)
+GREETING = re.compile(r"(?i)\s*(?:hi|hello|hey|dear)\b[^,]{0,30},\s*$")
 WISHED = re.compile(r"(?i)\b(?:remember|note|keep in mind|prefer\w*|rules?|conventions?)\b")
 QUOTED = re.compile(r'"[^"\n]{15,}"|“[^”\n]{15,}”|«[^»\n]{15,}»')
 LONG, LINES = 600, 10
@@ -145,11 +152,13 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _introduces(line: str) -> bool:
-    return bool(INTRODUCED.search(line)) and not WISHED.search(line)
+    """Whether what follows is another's: a paste that is spoken of, or the rest of a letter."""
+    found = INTRODUCED.search(line) or POINTED.search(line) or GREETING.match(line)
+    return bool(found) and not WISHED.search(line)
 
 
 def _foreign(line: str) -> bool:
-    return line.lstrip().startswith(">") or bool(SPEAKER.match(line))
+    return line.lstrip().startswith((">", "|")) or bool(SPEAKER.match(line))
 
 
 def _fenced(fence: str, found: re.Match[str] | None, line: str) -> str:

@@ -32,7 +32,8 @@ REMEMBER = re.compile(
 ASKED = re.compile(r"(?i)^(?:do|did|can|could|would|will) (?:you|we|i) (?!please)|\?\s*$")
 DOUBTED = re.compile(r"(?i)^(?:do|did|don['’]t|didn['’]t) (?:you|we|i)\b")
 CORRECTION = re.compile(
-    r"(?i)^(?:no+|nope|wrong|stop|not like that|that's wrong|that is wrong|please don['’]t|"
+    r"(?i)^(?:no+|nope|wrong|stop|not like that|that['’]s not how|that's wrong|that is wrong|"
+    r"please don['’]t|"
     r"don['’]t|"
     r"do not|never|actually|please stop|again)\b[\s,.!:;—-]+"
 )
@@ -52,12 +53,19 @@ PREFERENCE = re.compile(
     r"want you to|"
     r"usually|would rather|don['’]t want|only (?:use|want))|(?:i|we)['’]d (?:rather|prefer)|"
     r"my (?:name|role|job|team|timezone|time zone|editor|shell|preferred|preference) )"
-    r"|^(?:please )?(?:always|never|prefer)\b"
+    r"|^(?:please )?(?:always|never|prefer)\b|\b(?:whenever|every time|next time) you\b|"
+    r"^next time\b"
+    r"|\bwe want (?!to\b)|\b(?:for|in) all (?:of )?(?:my|our) |^(?:please |pls )?(?:don['’]?t|"
+    r"do not) ever\b|\b(?:is|are|['’]re|"
+    r"must) always\b"
 )
-STANDING = re.compile(r"(?i)\b(?:always|never|every time|whenever|in general|each time)\b")
+STANDING = re.compile(
+    r"(?i)\b(?:always|never|ever|next time|every time|whenever|in general|each time)\b"
+)
 ABOUT_ME = re.compile(r"(?i)\b(?:i am|i['’]m|my|call me|i (?:work|live|speak|use))\b")
 PERSON = re.compile(
-    r"(?i)\b(?:(?:i am|i['’]m) (?!\w+ing\b|not sure|done|stuck|sure|sorry|afraid|back|here|ok|"
+    r"(?i)\b(?:(?:i am|i['’]m) (?!\w+ing\b|not sure|done|stuck|\w+ed\b|lost|sure|sorry|afraid|"
+    r"back|here|ok|"
     r"fine|ready)|my (?:name|role|job|timezone|time zone)|call me|i (?:work|live|speak))\b"
 )
 WISH = re.compile(

@@ -22,6 +22,7 @@ VERBS = (
 WISHES = re.compile(
     r"(?i)\b(?:always|never|must|mustn['’]t|should|shouldn['’]t|ought|shall|do not|don['’]t|ensure|"
     r"make sure|from now on|required to|need(?:s)? to|has to|have to|whenever|every time|"
+    r"(?:is|are) (?:fine|ok(?:ay)?|acceptable|encouraged|unnecessary|not needed)|at any time|"
     r"without (?:asking|confirm\w*|permission|review|approval)|"
     r"permi(?:ssion|tted|t)|allowed|granted|authori[sz]\w+|approved?|pre-?approved|trusted|"
     r"safe to (?:run|execute|delete|push|ignore|skip)|no need to|"
@@ -32,7 +33,8 @@ WISHES = re.compile(
 )
 STEERS = re.compile(
     r"(?i)\b(?:remember|memori[sz]e|instruction|ignore|disregard|override|system|assistant|agent|"
-    r"a\.?i\.?|llm|claude|gpt|model|chatbot|bot|you|your|the user|prompt|note to|important|"
+    r"a\.?i\.?|llm|claude|gpt|model|chatbot|bot|you|your|users?|confirmed|agreed|kindly|please|"
+    r"prompt|note to|important|"
     r"attention|"
     r"reminder|policy|preference|always|never|must)\b"
     rf"|(?:^|[.;:!\n>\"'] *)(?:{VERBS})\b"
@@ -44,14 +46,19 @@ WITHDRAWN = re.compile(
     r"only joking|hypothetical\w*|"
     r"just (?:this once|for now|this time|once)|only (?:this once|this time|for now|today|"
     r"for this)|"
-    r"for now|for today|for the moment|temporar\w+|this (?:time|once)|"
+    r"for now|for today|for the moment|temporar\w+|this (?:time|once)|yet|actually,? no|"
+    r"on second thought,? no|scratch that|leave it|"
     r"(?:for|in|on) this (?:task|pr|change|session|one|branch|commit|ticket|test|file|function))\b"
 )
 PASSING = re.compile(
     r"(?i)\b(?:today|yesterday|tonight|right now|just now|at the moment|"
     r"this (?:session|conversation|turn|task|pr|commit|branch|morning|afternoon|ticket)|for now|"
-    r"so far|next steps?|to-?do|in progress|wip|lines? \d+|HEAD|the last commit|"
-    r"(?:wants?|asked|asks|requested|needs?|would like) (?:me |us |you |the (?:assistant|agent) )?"
+    r"so far|(?:returns?|gives?|throws?|raises?) (?:an? )?(?:\d{3}|error|exception|null|none|"
+    r"undefined)|"
+    r"(?:is|are) (?:failing|broken|down|stuck|hanging|red|crashing)|next steps?|to-?do|"
+    r"in progress|wip|lines? \d+|HEAD|the last commit|"
+    r"(?:user|developer|they|he|she|i|we) (?:wants?|asked|asks|requested|needs?|"
+    r"would like) (?:me |us |you |the (?:assistant|agent) )?"
     r"(?:to|for|that) (?:be )?(?:a |the )?(?:fix\w*|add\w*|implement\w*|writ\w+|creat\w+|"
     r"refactor\w*|"
     r"renam\w+|updat\w+|chang\w+|run|check|look|see|know|remov\w+|delet\w+|mov\w+|debug|"
@@ -73,6 +80,7 @@ FINISHED = re.compile(
     r"|\btests? (?:now )?(?:pass(?:es|ed)?|fail(?:s|ed)?|are green|succeed\w*)\b"
     r"|\bthe (?:\w+ )?(?:bug|issue|error|problem|failure|crash|fix) (?:was|is|came|in|occurs|"
     r"happens)\b"
+    r"|\bthe (?:first|second|third|other|latter|former|last|previous|above)\b"
     r"|\b(?:root cause|stack ?trace|traceback)\b"
 )
 CODED = re.compile(
@@ -108,7 +116,8 @@ TASK = re.compile(
     r"investigate|tell|give|help|finish|continue|undo|revert|search|translate|generate|install)\b"
 )
 LASTING = re.compile(
-    r"(?i)\b(?:prefer\w*|rather|only|not|instead|don['’]t|do not|want|hate|love|must|should|"
+    r"(?i)\b(?:prefer\w*|rather|only|not|instead|don['’]t|do not|want|hate|love|enough|"
+    r"too (?:long|short|many|much)|must|should|"
     r"every|each|"
     r"we (?:use|do|have|support|keep|write|name|put|call|avoid))\b"
 )
@@ -160,17 +169,22 @@ def withdrawn(sentence: str) -> bool:
     return bool(WITHDRAWN.search(sentence))
 
 
-def task(sentence: str, *, wish: bool) -> bool:
-    """Whether a person's sentence only says what is to be done, or is just talk.
-
-    A wish must show that it is meant to last.
-    """
+def task(sentence: str) -> bool:
+    """Whether a person's sentence only says what is to be done, or is just talk."""
     if kind(sentence):
         return False
     lasts = LASTING.search(sentence) or STANDING.search(sentence)
-    if MERE.match(sentence) or TASK.match(sentence):
-        return not lasts or bool(MERE.match(sentence))
-    return wish and not lasts
+    return bool(MERE.match(sentence)) or (bool(TASK.match(sentence)) and not lasts)
+
+
+def lasting(sentence: str) -> bool:
+    """Whether a person's sentence shows by itself that it is meant for later, too."""
+    return kind(sentence) is not None or bool(STANDING.search(sentence))
+
+
+def weak(sentence: str) -> bool:
+    """Whether it may be meant for later, and only the person knows."""
+    return bool(LASTING.search(sentence))
 
 
 def asks(sentence: str) -> bool:
