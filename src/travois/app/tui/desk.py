@@ -23,6 +23,7 @@ from travois.app.tui.standing import standing
 from travois.app.tui.transcript import Transcript
 from travois.kernel.blocks import Shown, words
 from travois.kernel.facts import User
+from travois.kernel.faults import Fault
 from travois.store.settings import Tui
 
 MODES = ("default", "accept-edits", "plan")
@@ -88,13 +89,21 @@ class Desk:
         """Say something: at the next chance, or after what runs."""
         prompt = not text.startswith(("/", "!", "#"))
         if self.busy and when == "next" and prompt:
-            self.page.pending.append(text)
-            self.session.crew.agent.inbox.append(User(self.said(text)))
+            self._steer(text)
         else:
             self.waiting.append(text)
             self.page.queued = tuple(self.waiting) if self.busy else ()
             self.stirred.set()
         self.screen.refresh()
+
+    def _steer(self, text: str) -> None:
+        try:
+            said = User(self.said(text))
+        except Fault as fault:
+            self.page.note(str(fault), tone="warn")
+            return
+        self.page.pending.append(text)
+        self.session.crew.agent.inbox.append(said)
 
     def interrupt(self) -> None:
         """Stop what runs."""

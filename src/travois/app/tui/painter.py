@@ -11,15 +11,27 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from prompt_toolkit.data_structures import Point, Size
-from prompt_toolkit.layout.screen import Screen
+from prompt_toolkit.layout import Window
+from prompt_toolkit.layout.screen import Screen, WritePosition
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
-from prompt_toolkit.styles import Style
+from prompt_toolkit.styles import Attrs, Style
+
+from travois.app.tui.themes import RESET
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.layout.layout import Layout
+
+
+class Pane(Window):
+    """A part of the live region. Its last row is like the others, so that it can become another."""
+
+    def _apply_style(
+        self, new_screen: Screen, write_position: WritePosition, parent_style: str
+    ) -> None:
+        pass
 
 
 class Tube(Vt100_Output):
@@ -28,8 +40,10 @@ class Tube(Vt100_Output):
     def __init__(self, stdout: TextIO, size: Callable[[], Size]) -> None:
         super().__init__(stdout, size, default_color_depth=ColorDepth.DEPTH_4_BIT, enable_cpr=False)
         self.synchronized = False
-        self._plain = False
-        """Whether colours are known to be off."""
+        self.settled = False
+        """Whether all rows of the region are on the terminal."""
+        self._colour = ""
+        """The colours that the terminal is known to use; empty if that is not known."""
 
     def hide_cursor(self) -> None:
         """Leave it: a frame is one write, so nobody sees it move."""
@@ -40,17 +54,25 @@ class Tube(Vt100_Output):
     def enable_autowrap(self) -> None:
         """Leave it on."""
 
-    def reset_attributes(self) -> None:
-        """Switch colours off, once."""
-        if not self._plain:
-            super().reset_attributes()
-            self._plain = True
+    def set_attributes(self, attrs: Attrs, color_depth: ColorDepth) -> None:
+        """Use colours, if they are not in use."""
+        self._use(self._escape_code_caches[color_depth][attrs])
 
-    def write_raw(self, data: str) -> None:
-        """Send codes."""
-        if data.endswith("m"):
-            self._plain = False
-        super().write_raw(data)
+    def reset_attributes(self) -> None:
+        """Use none."""
+        self._use(RESET)
+
+    def _use(self, code: str) -> None:
+        if code != self._colour:
+            self.write_raw(code)
+            self._colour = code
+
+    def write(self, data: str) -> None:
+        """Send words; where rows are there already, it is shorter to step over them."""
+        if data and not data.strip("\r\n"):
+            super().write_raw(f"\r\x1b[{data.count(chr(10))}B" if self.settled else data)
+        else:
+            super().write(data)
 
     def flush(self) -> None:
         """Send what has gathered."""
@@ -63,24 +85,32 @@ class Painter(Renderer):
     """Draws the live region; `top` says how many of its first rows are the growing answer."""
 
     def __init__(self, output: Tube, top: Callable[[], int]) -> None:
+        self._tube = output
         self._top = top
         self._drawn = 0
         super().__init__(Style([]), output)
 
     def render(self, app: Application[object], layout: Layout, is_done: bool = False) -> None:
         """Draw what differs from the last time."""
-        if self._last_screen is not None and self._last_size == self.output.get_size():
+        if self._last_screen is not None and self._last_size == self._tube.get_size():
             self._settle(layout)
+            self._tube.settled = True
         super().render(app, layout, is_done)
+        self._tube.settled = False
         self._drawn = self._top()
 
+    @property
+    def height(self) -> int:
+        """How many rows the region has."""
+        return self._last_screen.height if self._last_screen else 0
+
     def above(self, lines: Sequence[str]) -> None:
-        """Write lines that are finished; each must fit the width."""
+        """Write lines that are finished; each must fit the width and leave no colours behind."""
         rest = list(lines)
-        room = self.output.get_size().rows - (self._last_screen.height if self._last_screen else 0)
+        room = self.output.get_size().rows - self.height
         if self._last_screen is None or room < 1:
             self.erase()
-            self.output.write_raw("".join(f"{line}\x1b[0m\r\n" for line in rest))
+            self.output.write_raw("".join(f"{line}\r\n" for line in rest))
             rest, room = [], 1
         while rest:
             self._insert(rest[:room])
@@ -111,14 +141,18 @@ class Painter(Renderer):
             self.output.write_raw(f"\x1b[{-grown}M")
             self._shift(top - grown, grown)
         if wanted < self._last_screen.height:
-            self._trim(min(wanted, size.rows))
+            self._trim(wanted)
+        elif more := min(wanted, size.rows) - self._last_screen.height:
+            self._extend(more)
+            self._last_screen.height += more
 
     def _insert(self, lines: Sequence[str]) -> None:
         back, count = self._cursor_pos, len(lines)
         self._extend(count)
         self._go(0, 0)
-        text = "\x1b[0m\r\n".join(lines)
-        self.output.write_raw(f"\x1b[{count}L{text}\x1b[0m\r\n")
+        self.output.reset_attributes()
+        text = "\r\n".join(lines)
+        self.output.write_raw(f"\x1b[{count}L{text}\r\n")
         self._cursor_pos = Point(0, 0)
         self._go(back.x, back.y)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import anyio
@@ -30,7 +29,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from travois.app.tui.cells import cut, folded, fragments
 from travois.app.tui.menu import Menu, Pick
-from travois.app.tui.painter import Painter, Tube
+from travois.app.tui.painter import Painter, Pane, Tube
 from travois.app.tui.start import PROMPT
 from travois.app.tui.themes import Theme
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
 
 FRAME = 1 / 30
-KEY, SEQUENCE = 0.03, 0.04
+KEY, SEQUENCE = 0.01, 0.03
 """How long, in seconds, to wait for what may follow an Escape."""
 TALLEST = 10
 CHOICES = 6
@@ -66,7 +65,6 @@ class Screen:
         )
         self._tube = Tube(sys.stdout, self._size)
         self._painter = Painter(self._tube, lambda: len(self.tail))
-        self._painted: list[str] = []
         self.app: Application[None] = Application(
             layout=self._layout(),
             output=self._tube,
@@ -76,7 +74,6 @@ class Screen:
             min_redraw_interval=FRAME,
             terminal_size_polling_interval=None,
             include_default_pygments_style=False,
-            after_render=lambda _: self._remember(),
         )
         self.app.renderer = self._painter
         self.app.ttimeoutlen, self.app.timeoutlen = SEQUENCE, KEY
@@ -130,15 +127,16 @@ class Screen:
 
     def finish(self, lines: Sequence[str], rest: Sequence[str]) -> None:
         """Let these lines of the answer be finished; the rest stays alive."""
-        pairs = zip(self._painted, lines, strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        self._painter.leave(same)
-        del self._painted[:same]
-        if lines[same:]:
-            self._painter.above(lines[same:])
-        if self.tail != list(rest) or lines:
+        grown = len(lines) + len(rest) - len(self.tail)
+        if self._painter.height + grown > self.rows or not self.app.is_running:
+            self._painter.above(lines)
             self.tail = list(rest)
             self.refresh()
+        else:
+            self.tail = [*lines, *rest]
+            self.app._redraw()  # pyright: ignore[reportPrivateUsage] - before they are left alone
+            self._painter.leave(len(lines))
+            self.tail = list(rest)
 
     async def pick(self, options: Sequence[Pick], *, several: bool = False) -> list[int] | None:
         """Which of these they want; None if they turn away."""
@@ -184,9 +182,6 @@ class Screen:
     def _forget(self, _: object) -> None:
         self._hint = ""
 
-    def _remember(self) -> None:
-        self._painted = list(self.tail)
-
     def _size(self) -> Size:
         import os
 
@@ -199,7 +194,7 @@ class Screen:
     def _layout(self) -> Layout:
         def lines(get: Callable[[], Sequence[str]]) -> Window:
             control = FormattedTextControl(lambda: _joined(get()), show_cursor=False)
-            return Window(
+            return Pane(
                 control,
                 dont_extend_height=True,
                 height=lambda: Dimension(preferred=len(get()), max=len(get())),
@@ -208,8 +203,8 @@ class Screen:
         typing = Condition(lambda: self.menu is None)
         entry = VSplit(
             [
-                Window(FormattedTextControl(self._prompt), dont_extend_width=True),
-                Window(
+                Pane(FormattedTextControl(self._prompt), dont_extend_width=True),
+                Pane(
                     BufferControl(
                         self.buffer, search_buffer_control=self._search.control, preview_search=True
                     ),
@@ -226,7 +221,7 @@ class Screen:
                 ConditionalContainer(entry, typing),
                 lines(self._below),
                 self._search,
-                Window(),
+                Pane(),
             ]
         )
         return Layout(body, focused_element=self.buffer)

@@ -168,10 +168,8 @@ class Talking:
 
     async def _do(self, text: str) -> None:
         desk, page = self.desk, self.desk.page
-        if text.startswith("!") and text[1:].strip():
-            told, note = await shell.run(desk.session.crew.agent, text[1:].strip())
-            self._notes.append(note)
-            page.paragraph(f"$ {text[1:].strip()}\n{told}")
+        if text.startswith("!") and (line := text[1:].strip()):
+            await self._run(line)
             return
         answer = await obey(desk, text) if text else None
         if answer is None:
@@ -179,6 +177,16 @@ class Talking:
         elif answer:
             page.paragraph(answer)
         desk.look()
+
+    async def _run(self, line: str) -> None:
+        """A command of their own."""
+        try:
+            told, note = await shell.run(self.desk.session.crew.agent, line)
+        except OSError as error:
+            told = str(error)
+        else:
+            self._notes.append(note)
+        self.desk.page.paragraph(f"$ {line}\n{told}")
 
     async def _turn(self, text: str) -> None:
         desk, said = self.desk, tuple[Shown, ...]()

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from travois.app.tui.markdown import Stream
 
 FRAME = 0.1
-CHUNK = 24
+CHUNK = 72
 """A frame is worth its codes when it brings so many characters, or after a while anyway."""
-LATE = 0.4
+LATE = 0.5
 DOING: dict[BlockKind, str] = {"thinking": "Thinking", "text": "Writing", "call": "Preparing"}
 SAID = 20
 """How many lines of what a person said are shown again."""
@@ -68,6 +68,7 @@ class Transcript:
         """What was said and not heard yet."""
         self._doing = "Working"
         self._streamed = 0
+        self._spin, self._spun = "", 0.0
         self.queued: tuple[str, ...] = ()
         """What will be said after the turn."""
         self.began = 0.0
@@ -271,7 +272,7 @@ class Transcript:
         if self.began and self._open():
             lines += [*([""] if lines else []), *todos.lines(self.todos, theme, columns), ""]
         if self.began and not self._screen.asking:
-            lines.append(spinner.line(self._work(), theme, columns))
+            lines.append(self._spinner(columns))
         for mark, said in (("↳", self.pending), ("…", self.queued)):
             lines += [
                 theme.mark(f"  {mark} {cut(clean(one), columns - 4)}", "quiet") for one in said
@@ -281,10 +282,15 @@ class Transcript:
     def _open(self) -> bool:
         return any(todo.status != "completed" for todo in self.todos)
 
-    def _work(self) -> Work:
-        sent, said = self.spent
-        said += self._streamed // PER_TOKEN
-        return Work(self._doing, monotonic() - self.began, sent, said, self.dollars)
+    def _spinner(self, columns: int) -> str:
+        """The line that says that it works; while words come, it moves only now and then."""
+        pace = 1.0 if self._stream else spinner.PACE
+        if monotonic() - self._spun >= pace or self._doing not in self._spin:
+            (sent, said), self._spun = self.spent, monotonic()
+            said += self._streamed // PER_TOKEN
+            work = Work(self._doing, monotonic() - self.began, sent, said, self.dollars)
+            self._spin = spinner.line(work, self._screen.theme, columns)
+        return cut(self._spin, columns)
 
     def _settle(self) -> None:
         """What was written is whole."""

@@ -1,0 +1,181 @@
+"""The screen: CPU to the first paint, at rest, bytes for an answer, how soon Escape stops."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+from fcntl import ioctl
+from pathlib import Path
+from statistics import median
+from termios import TIOCSWINSZ
+from time import monotonic, perf_counter
+
+from bench.program import Scratch, scratch
+from bench.resume import MAKE
+from travois import lab
+
+RUNS = 7
+REST = 10.0
+CODES = re.compile(r"\x1b\[[0-9;?$]*[a-zA-Z]|\x1b[=>]|[\r\n]")
+PROSE = (
+    "The quick brown fox jumps over the lazy dog, and then it goes home to write `a_test` "
+    "about **what it saw** on the way, line by line, until the evening comes. "
+)
+ANSWER = "\n\n".join(
+    ["## A heading", PROSE * 3, "- " + PROSE + "\n- two", "```python\n" + "x = f(1)\n" * 12 + "```"]
+    * 4
+)
+
+
+class Glass:
+    """The program in a pty of 100 by 30."""
+
+    def __init__(self, place: Scratch, *args: str) -> None:
+        program = str(Path(sys.executable).parent / "travois")
+        command = [program, "--model", "anthropic/claude-opus-5-5", *args]
+        self.pid, self.fd = pty.fork()
+        if not self.pid:
+            ioctl(0, TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+            os.chdir(place.folder)
+            os.execvpe(command[0], command, {**place.environment(), "TERM": "xterm-256color"})
+        self.seen = b""
+
+    def until(self, words: str) -> None:
+        start = len(self.seen)
+        end = monotonic() + 60
+        while words.encode() not in self.seen[start:]:
+            ready, _, _ = select.select([self.fd], [], [], end - monotonic())
+            assert ready, f"{words!r} never came: {self.seen[-2000:]!r}"
+            self.seen += os.read(self.fd, 1 << 16)
+
+    def drain(self, seconds: float) -> None:
+        end = monotonic() + seconds
+        while (left := end - monotonic()) > 0:
+            if select.select([self.fd], [], [], left)[0]:
+                self.seen += os.read(self.fd, 1 << 16)
+
+    def type(self, words: str) -> None:
+        os.write(self.fd, words.encode())
+
+    def cpu(self) -> float:
+        """Milliseconds on a processor so far, of all threads."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
+
+    def close(self) -> None:
+        self.type("\x15\x04")
+        while True:
+            try:
+                if not os.read(self.fd, 1 << 16):
+                    break
+            except OSError:
+                break
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def main() -> None:
+    with lab.server(_script()) as api, scratch(api.url) as place:
+        _starting(place)
+        _resting(place)
+        for name, word in (("60 tokens/s", "slow"), ("400 tokens/s", "fast")):
+            _streaming(place, name, word)
+        _stopping(place)
+        _resuming(place)
+
+
+def _resuming(place: Scratch) -> None:
+    place.run()
+    log = max(place.home.glob("sessions/*/*/log.jsonl"), key=os.path.getmtime)
+    subprocess.run([sys.executable, "-c", MAKE, str(log.parent), "5000"], check=True)
+    begun = perf_counter()
+    glass = Glass(place, "--continue")
+    glass.until("%")
+    print(f"10,000 messages        {perf_counter() - begun:6.2f} s to the session")
+    before = glass.cpu()
+    for key in "typing words":
+        glass.type(key)
+        glass.drain(0.05)
+    print(f"a key in it            {(glass.cpu() - before) / 12:6.1f} ms CPU")
+    glass.close()
+
+
+def _script() -> list[object]:
+    def stream(word: str, delay: float) -> dict[str, object]:
+        cut = {"by": "token", "delay_ms": delay}
+        return {"when": {"last_text": word}, "say": ANSWER, "chunks": cut, "repeat": True}
+
+    return [
+        stream("slow", 16),
+        stream("fast", 2.5),
+        {"say": ANSWER * 20, "repeat": True, "chunks": {"by": "token", "delay_ms": 16}},
+    ]
+
+
+def _starting(place: Scratch) -> None:
+    first, ready, wall = list[float](), list[float](), list[float]()
+    for _ in range(RUNS):
+        begun = perf_counter()
+        glass = Glass(place)
+        glass.until("❯")
+        first.append(glass.cpu())
+        wall.append((perf_counter() - begun) * 1000)
+        glass.until("%")
+        ready.append(glass.cpu())
+        glass.close()
+    print(f"first paint            {median(first):6.0f} ms CPU   ({median(wall):.0f} ms)")
+    print(f"session ready          {median(ready):6.0f} ms CPU")
+
+
+def _resting(place: Scratch) -> None:
+    glass = Glass(place)
+    glass.until("%")
+    glass.drain(3)
+    before, size = glass.cpu(), len(glass.seen)
+    glass.drain(REST)
+    share = (glass.cpu() - before) / (REST * 10)
+    print(
+        f"at rest                {share:6.2f} % CPU, {len(glass.seen) - size} bytes in {REST:.0f} s"
+    )
+    glass.close()
+
+
+def _streaming(place: Scratch, name: str, word: str) -> None:
+    glass = Glass(place)
+    glass.until("%")
+    glass.drain(1)
+    start, before, begun = len(glass.seen), glass.cpu(), perf_counter()
+    glass.type(f"{word}\r")
+    glass.until("cache")
+    glass.drain(1)
+    raw = glass.seen[start:]
+    shown = len(CODES.sub("", raw.decode(errors="replace")).encode())
+    spent = (glass.cpu() - before) / (perf_counter() - begun) / 10
+    codes = len(raw) - shown
+    print(
+        f"an answer at {name:<12}{len(raw) / shown:5.2f} bytes a byte shown "
+        f"({shown} bytes; {codes} of codes), {spent:.1f} % CPU"
+    )
+    glass.close()
+
+
+def _stopping(place: Scratch) -> None:
+    waits: list[float] = []
+    glass = Glass(place)
+    glass.until("%")
+    for _ in range(RUNS):
+        glass.type("go\r")
+        glass.until("quick")
+        glass.drain(0.7)
+        begun = perf_counter()
+        glass.type("\x1b")
+        glass.until("stopped")
+        waits.append((perf_counter() - begun) * 1000)
+        glass.drain(1)
+    print(f"Escape to a stop       {median(waits):6.0f} ms   (worst {max(waits):.0f})")
+    glass.close()

@@ -1,0 +1,108 @@
+"""The lines that say how things stand, at any width."""
+
+from __future__ import annotations
+
+from travois.app.tui import diffs, footer, spinner, todos
+from travois.app.tui.cells import width
+from travois.app.tui.editing import Pastes
+from travois.app.tui.footer import Standing
+from travois.app.tui.menu import Menu, Pick
+from travois.app.tui.spinner import Work
+from travois.app.tui.start import early
+from travois.app.tui.themes import theme
+from travois.tools.patch import compare
+from travois.tools.todo import Todo
+
+NONE = theme("none", {})
+BARE = theme("auto", {"NO_COLOR": "1"})
+FULL = Standing("anthropic/claude-opus-5-5", "plan", "main", used=70, warm=260, tasks=2)
+
+
+def plain(line: str) -> str:
+    for code in ("\x1b[0m", "\x1b[1m", "\x1b[2m"):
+        line = line.replace(code, "")
+    return line
+
+
+def test_the_footer_leaves_out_what_has_no_room() -> None:
+    whole = "  claude-opus-5-5 · plan · main · ━━━━━━╌╌ 70% · cache 4 min · 2 tasks"
+    assert plain(footer.line(FULL, BARE, 100)) == whole
+    assert (
+        plain(footer.line(FULL, BARE, 60))
+        == "  claude-opus-5-5 · plan · main · ━━━━━━╌╌ 70% · 2 tasks"
+    )
+    assert plain(footer.line(FULL, BARE, 40)) == "  plan · ━━━━━━╌╌ 70% · 2 tasks"
+
+
+def test_the_spinner_leaves_out_what_has_no_room() -> None:
+    work = Work("Writing", 75.0, 3_200, 456, 0.0123)
+    shown = plain(spinner.line(work, BARE, 80))
+    assert shown[2:] in [
+        f"{turn} Writing  1:15 min · ↑ 3.2k ↓ 456 · $0.0123 · Esc stops" for turn in spinner.TURNS
+    ]
+    assert all(width(spinner.line(work, BARE, columns)) <= columns for columns in range(24, 80))
+
+
+def test_a_change_is_shown_with_the_numbers_of_its_lines() -> None:
+    change = compare("a.py", "one\ntwo\nthree\n", "one\n2\nthree\nfour\n")
+    assert [plain(line) for line in diffs.lines(change, NONE, 40)] == [
+        "    1   one",
+        "    2 - two",
+        "    2 + 2",
+        "    3   three",
+        "    4 + four",
+    ]
+    assert plain(diffs.tally(change, NONE)) == "+2 -1"
+
+
+def test_a_long_list_is_shown_where_the_work_is() -> None:
+    done = [Todo(f"done {n}", "completed") for n in range(10)]
+    list_ = (
+        *done,
+        Todo("this", "in_progress"),
+        *(Todo(f"later {n}", "pending") for n in range(10)),
+    )
+    shown = [plain(line) for line in todos.lines(list_, NONE, 40, most=5)]
+    assert shown == [
+        "  ✓ done 8",
+        "  ✓ done 9",
+        "  ▸ this",
+        "    later 0",
+        "    later 1",
+        "    … 16 more",
+    ]
+
+
+def test_a_key_counts_only_after_a_pause() -> None:
+    menu = Menu((Pick("y", "yes"), Pick("n", "no")))
+    assert [menu.armed(), menu.armed()] == [False, False]
+    menu._heard -= 1
+    assert [menu.armed(), menu.armed()] == [True, True]
+    assert not menu.press("x")
+    assert menu.press("N") and menu.answer == [1]
+
+
+def test_several_are_marked_before_they_are_taken() -> None:
+    menu = Menu((Pick("1", "a"), Pick("2", "b"), Pick("0", "done")), several=True)
+    menu.press("1")
+    menu.press("2")
+    menu.press("1")
+    assert not menu.done.is_set()
+    menu.press("0")
+    assert menu.answer == [1]
+
+
+def test_a_long_paste_is_shown_by_its_size_and_sent_whole() -> None:
+    pastes = Pastes()
+    text = "x" * 1_000_000
+    assert pastes.taken("short\r\none") == "short\none"
+    assert [pastes.taken(text), pastes.taken(text)] == ["[pasted 1.0 MB]", "[pasted 1.0 MB, 2]"]
+    assert pastes.whole("see [pasted 1.0 MB] twice") == f"see {text} twice"
+
+
+def test_only_words_that_surely_begin_a_conversation_paint_early() -> None:
+    assert not any(early(argv, {"TERM": "dumb"}) for argv in ([], ["-c"]))
+    assert not any(
+        early(argv, {"TERM": "xterm"})
+        for argv in (["-p", "x"], ["-cp"], ["--help"], ["sessions"], ["fix it"], ["--plain"])
+    )
