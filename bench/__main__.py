@@ -10,7 +10,7 @@ from importlib import import_module
 
 NAMES = (
     *("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage"),
-    *("snapshots", "cache", "agents"),
+    *("snapshots", "cache", "agents", "recall", "screen"),
 )
 
 RECORDED = ("tokens", "fidelity")
