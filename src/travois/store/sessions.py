@@ -96,12 +96,12 @@ def folders(home: Home, keys: Iterable[str] | None = None) -> Iterator[Path]:
 def _logs(home: Home, keys: Iterable[str] | None) -> Iterator[tuple[str, os.stat_result]]:
     """Where below the sessions' folder one lies that has something to tell, with its log's stat."""
     top = str(home.sessions)
-    for key in _names(top) if keys is None else dict.fromkeys(keys):
-        for name in _names(f"{top}/{key}"):
-            with suppress(OSError):
-                stat = os.stat(f"{top}/{key}/{name}/{NAME}")
-                if stat.st_size:
-                    yield f"{key}/{name}", stat
+    keys = _names(top) if keys is None else dict.fromkeys(keys)
+    for place in (f"{key}/{name}" for key in keys for name in _names(f"{top}/{key}")):
+        with suppress(OSError):
+            stat = os.stat(f"{top}/{place}/{NAME}")
+            if stat.st_size:
+                yield place, stat
 
 
 def find(home: Home, text: str, *, project: Project | None = None) -> Summary:
