@@ -7,6 +7,7 @@ import os
 import random
 import time
 from dataclasses import replace
+from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
@@ -56,7 +57,7 @@ def remembered(program: Program) -> dict[str, str]:
 
 def changed(program: Program) -> list[str]:
     """The ids of all that nights have changed."""
-    return [one.id for one in opened(program).memories.history() if one.why == "dream"]
+    return [one.id for one in opened(program).memories.history(100_000) if one.why == "dream"]
 
 
 def dream(program: Program, go: Event, tell: int) -> None:
@@ -82,6 +83,14 @@ def started(program: Program, number: int) -> tuple[list[BaseProcess], BinaryIO]
     return list(some), os.fdopen(read, "rb")
 
 
+def last(program: Program) -> None:
+    """One more night, which must come to its end."""
+    nights = opened(program)
+    mine = nights.begin(night.look(nights.folder))
+    assert mine is not None
+    assert anyio.run(nights.run, "nobody to ask", mine).state == "completed"
+
+
 def test_twenty_processes_dream_one_dream(program: Program) -> None:
     some, told = started(seeded(program), 20)
     with told:
@@ -104,12 +113,59 @@ def test_a_killed_night_has_changed_all_or_nothing_and_the_next_one_comes(progra
             process.kill()
             process.join()
         assert remembered(place) in (before, KEPT)
-        nights = opened(place)
-        mine = nights.begin(night.look(nights.folder))
-        assert mine is not None
-        assert anyio.run(nights.run, "nobody to ask", mine).state == "completed"
+        last(place)
         assert remembered(place) == KEPT
         assert len(changed(place)) == 1
+
+
+def keep(program: Program, writer: int, tell: int) -> None:
+    """Remember one thing after the other, and say so of each when it is kept."""
+    memories = opened(program).memories
+    for number in range(10_000):
+        name = f"w{writer}-{os.getpid()}-{number}"
+        memories.apply([Put(Memory(name, f"Host {name} is number {number}", "project"))], why="w")
+        os.write(tell, f"{name}\n".encode())
+
+
+def toss(program: Program, writer: int, tell: int) -> None:
+    """Dream one night after the other, whenever nobody else does."""
+    nights = opened(program)
+    while True:
+        if mine := nights.begin(night.look(nights.folder)):
+            anyio.run(nights.run, "nobody to ask", mine)
+
+
+def test_remembering_and_dreaming_at_once_loses_nothing_whoever_is_killed(program: Program) -> None:
+    seeded(program)
+    fork, (read, tell), chance = get_context("fork"), os.pipe(), random.Random(7)
+
+    def started(number: int) -> BaseProcess:
+        work = keep if number % 2 else toss
+        process = fork.Process(target=work, args=(program, number, tell))
+        process.start()
+        return process
+
+    some = [started(number) for number in range(20)]
+    until = time.monotonic() + 4
+    while time.monotonic() < until:
+        time.sleep(chance.uniform(0, 0.05))
+        victim = chance.randrange(20)
+        some[victim].kill()
+        some[victim].join()
+        some[victim] = started(victim)
+    for process in some:
+        process.kill()
+        process.join()
+    os.close(tell)
+    with os.fdopen(read) as file:
+        kept = set(file.read().split())
+    last(program)
+    there = remembered(program)
+    assert len(kept) > 20 and kept <= set(there)
+    assert {name: text for name, text in there.items() if name[0] != "w" or name == "wish"} == KEPT
+    assert len(changed(program)) == 1
+    times = sorted((one.began, one.over) for one in opened(program).all())
+    assert all(over <= began for (_, over), (began, _) in pairwise(times))
 
 
 def model(prompt: Prompt, state: object) -> list[Json]:

@@ -251,6 +251,7 @@ def test_a_night_that_is_stopped_changes_nothing_and_gives_the_time_back(tmp_pat
     some = opened(tmp_path, VAULT, TWIN)
     begun(some).done()
     before = night.look(some.folder)
+    spoke(some.place, "s2", SAID)
 
     async def slow(*_: object) -> Any:
         some.stop()

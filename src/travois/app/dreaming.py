@@ -61,6 +61,8 @@ class Told(msgspec.Struct, frozen=True):
     stage: str
     phase: str
     began: float
+    over: float
+    """When its log last grew."""
     dreamt: Dreamt
 
 
@@ -129,6 +131,7 @@ class Nights(msgspec.Struct, frozen=True):
                 id=folder.name,
                 agent=parent,
                 gather=partial(passages, self.place, since),
+                since=since,
                 manner=manner,
                 undone=self._undone(),
             )
@@ -223,6 +226,7 @@ def told(folder: Path) -> Told:
         state.get("stage", "starting"),
         state.get("phase", ""),
         found[0].at if found else 0.0,
+        found[-1].at if found else 0.0,
         over or Dreamt("killed"),
     )
 

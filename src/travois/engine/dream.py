@@ -21,6 +21,7 @@ from travois.context.memory.dreamt import (
     Passage,
     Plan,
     Proposed,
+    Topic,
     operations,
     planned,
     told,
@@ -136,12 +137,14 @@ async def dream(
     id: str,
     agent: Agent | str,
     gather: Callable[[], Sequence[Passage]],
+    since: float = 0.0,
     manner: Manner = "make",
     undone: Collection[str] = (),
 ) -> None:
     """Put memories in order; `agent` may be why there is none, and then rules work alone.
 
-    What was `undone` after an earlier night is not done again.
+    What nothing has happened to `since` the last night is not looked at by a model, and what was
+    `undone` after an earlier one is not done again.
     """
     _enter(session, "orient")
     before = await _beside(_open, memories)
@@ -156,7 +159,9 @@ async def dream(
     tidy = dict(before)
     for step in steps:
         step.make(tidy)
-    found, flaws = await _consider(session, agent, tidy.values(), said=said, drifted=drifted)
+    parts = topics(tidy.values(), said, drifted, tokens=_room(session))
+    fresh = await _beside(lambda: [topic for topic in parts if topic.fresh(since)])
+    found, flaws = await _consider(session, agent, sorted(fresh, key=_silent))
     _enter(session, "prune")
     over = await _conclude(memories, found, id=id, manner=manner, undone=undone)
     alone = agent if isinstance(agent, str) else ""
@@ -197,12 +202,7 @@ def _drifted(memories: Memories, some: Iterable[Memory]) -> dict[str, tuple[str,
 
 
 async def _consider(
-    session: Session,
-    agent: Agent | str,
-    memories: Iterable[Memory],
-    *,
-    said: Sequence[Passage],
-    drifted: Mapping[str, tuple[str, ...]],
+    session: Session, agent: Agent | str, parts: Sequence[Topic]
 ) -> tuple[list[Proposed], list[str]]:
     """Ask the model about one topic after the other, each as if it were the first."""
     found: list[Proposed] = []
@@ -210,10 +210,7 @@ async def _consider(
     if isinstance(agent, str):
         _tell(session, f"by rules alone: {agent}")
         return found, flaws
-    head = session.view.epoch
-    assert head is not None
     start = session.record()[-1].seq
-    parts = list(topics(memories, said, drifted, tokens=head.model.window // 4))
     for number, topic in enumerate(parts, 1):
         _tell(session, f"topic {number} of {len(parts)}: {len(topic.memories)} memories")
         agent.inbox.append(User((Text(told(topic)),), origin="task"))
@@ -227,6 +224,16 @@ async def _consider(
         found.append(Proposed(topic, tuple(wanted), _read(entries)))
         flaws += unread
     return found, flaws
+
+
+def _room(session: Session) -> int:
+    """How many tokens a topic may have."""
+    return session.view.epoch.model.window // 4 if session.view.epoch else 0
+
+
+def _silent(topic: Topic) -> bool:
+    """Whether nobody spoke of a topic: such ones come last."""
+    return not topic.passages
 
 
 async def _conclude(

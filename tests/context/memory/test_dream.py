@@ -279,3 +279,10 @@ def test_replies_are_read_for_operations_whatever_else_they_say() -> None:
     assert operations("[]") == ([], [])
     assert operations("I would rather not.") == ([], ["the reply was no list of operations"])
     assert operations("[" * 5_000)[0] == []
+
+
+def test_a_topic_is_worth_asking_about_when_something_has_happened_to_it() -> None:
+    assert topic(DEPLOY).fresh(DAY + 1)
+    silent = Topic((DEPLOY,), {}, {})
+    assert (silent.fresh(DAY - 1), silent.fresh(DAY + 1)) == (True, False)
+    assert Topic((DEPLOY,), {}, {"project/deploy": ("Makefile",)}).fresh(DAY + 1)

@@ -173,9 +173,9 @@ def _settled(one: Memory | None, other: Memory | None) -> Step | None:
 
 
 def _near(memories: Memories) -> Iterator[tuple[str, str]]:
-    """All pairs that may say the same or the contrary, each once.
+    """All pairs that share most of the words of the shorter one, each once.
 
-    Of two that share nearly all words of the shorter, that one's rarest are not all its own.
+    One of that one's rarest words is then also in the other, so only these are looked up.
     """
     words = {name: content(text(memory)) for name, memory in memories.items()}
     often = Counter(word for some in words.values() for word in some)
@@ -183,20 +183,14 @@ def _near(memories: Memories) -> Iterator[tuple[str, str]]:
     for name, some in words.items():
         for word in some:
             by_word[word].append(name)
-    seen: set[tuple[str, str]] = set()
     for name, some in words.items():
         rarest = sorted(some, key=lambda word: (often[word], word))
-        few = rarest[: int(len(some) * (1 - HELD)) + 1]
-        for other in _holding(by_word, few):
-            pair = (min(name, other), max(name, other))
-            if name != other and pair not in seen:
-                seen.add(pair)
-                yield pair
-
-
-def _holding(by_word: Mapping[str, list[str]], some: Collection[str]) -> Iterator[str]:
-    for word in some:
-        yield from by_word[word]
+        few = rarest[: int(len(some) * (1 - ALIKE)) + 1]
+        for other in {other for word in few for other in by_word[word]}:
+            size = (len(some), name)
+            longer = (len(words[other]), other)
+            if size < longer and len(some & words[other]) >= ALIKE * len(some):
+                yield name, other
 
 
 def _plain(memory: Memory) -> str:

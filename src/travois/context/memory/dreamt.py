@@ -60,6 +60,11 @@ class Topic(msgspec.Struct, frozen=True):
     drifted: Mapping[str, tuple[str, ...]]
     """The files of a memory that are no longer what they were."""
 
+    def fresh(self, since: float) -> bool:
+        """Whether anything has happened to it since then."""
+        told = bool(self.passages or self.drifted)
+        return told or any(memory.modified > since for memory in self.memories)
+
 
 class Operation(msgspec.Struct, frozen=True):
     """One thing that a model proposes."""
