@@ -46,12 +46,11 @@ def problem(folder: Path, *, stamp: Path) -> str:
         seen = "\n".join(_identity(folder / name) for name in KNOWN)
         if stamp.exists() and stamp.read_text() == seen:
             return ""
-        for name, known in KNOWN.items():
-            with (folder / name).open("rb") as file:
-                if file_digest(file, "sha256").hexdigest() != known:
-                    return f"{folder / name} is not the file that is known to be good"
+        wrong = [name for name, known in KNOWN.items() if _sum(folder / name) != known]
     except OSError as error:
         return f"{error.filename}: {(error.strerror or str(error)).lower()}"
+    if wrong:
+        return f"{folder / wrong[0]} is not the file that is known to be good"
     _keep(stamp, seen)
     return ""
 
@@ -72,6 +71,11 @@ def read(path: Path) -> dict[str, NDArray[np.float32]]:
         for name, tensor in tensors.items()
         if tensor.dtype == "F32"
     }
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _identity(path: Path) -> str:
