@@ -14,7 +14,7 @@ from tests.corpus.remembered import Row, drafted, facts, known, rows
 from tests.engine.fakes import agent, begun
 from travois.context.instructions import Found, Instruction
 from travois.context.memory.memory import Memory, Put
-from travois.engine.extract import extract
+from travois.engine.weighing import extract
 from travois.kernel.blocks import words
 from travois.kernel.facts import Noted
 from travois.kernel.models import Usage

@@ -14,10 +14,10 @@ from travois.engine import doom, gate, hooks
 from travois.engine.agent import Agent, World
 from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use
-from travois.engine.extract import Recorder
 from travois.engine.ground import resolved, understood
 from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
+from travois.engine.memories import Recording
 from travois.engine.modes import MODE, follow
 from travois.engine.occasions import CwdChanged
 from travois.engine.outbox import AgentOutbox
@@ -296,13 +296,20 @@ class CallEnv:
         self.blobs = world.blobs
         self.agents = agent.agents
         self.outbox = AgentOutbox(agent)
-        self.memory = Recorder(agent) if agent.memories is not None else None
+        self._agent = agent
         self.kept = world.kept
 
     @property
     def cwd(self) -> str:
         """Where the shell stands."""
         return _cwd(self._session, self._world)
+
+    @property
+    def memory(self) -> Recording | None:
+        """Where to remember something; none where nothing is remembered."""
+        from travois.engine.weighing import Recorder
+
+        return Recorder(self._agent) if self._agent.memories is not None else None
 
     @property
     def state(self) -> Mapping[str, str]:

@@ -10,6 +10,8 @@ import msgspec
 from travois.context.memory.drafts import Draft
 from travois.context.memory.memory import Anchor, Change, Consent, Memory, Scope
 
+GROWTH = 8_000
+"""How many tokens people and the model must have said before it is looked through unasked."""
 MOVED = "it was changed meanwhile"
 """Why a change is refused that is based on a memory as it was."""
 
@@ -23,6 +25,24 @@ class Applied(msgspec.Struct, frozen=True):
     """A short unified diff of the files, for the eye."""
     refused: tuple[str, ...] = ()
     """Changes that were not made, each with its reason."""
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of drafts, for the eye."""
+
+    id: str = ""
+    """By which the change can be undone."""
+    diff: str = ""
+    proposed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """What a person would want to know; empty if there is nothing."""
+        undo = f"undo: travois memory undo {self.id}"
+        waiting = f"{len(self.proposed)} in the inbox: travois memory inbox"
+        lines = [self.diff, undo] if self.diff else []
+        return "\n".join((*lines, waiting) if self.proposed else lines)
 
 
 class Recording(Protocol):

@@ -13,7 +13,7 @@ TOOLS = listed(
     EnterPlanMode
     EnterWorktree ExitPlanMode ExitWorktree GitBlame GitDiff GitLog GitShow GitStatus Glob Grep
     KillBash KillShell ListMcpResources LS LSP Monitor MultiEdit NotebookEdit NotebookRead
-    PowerShell Read ReadMcpResource Recall SendMessage SendUserMessage Skill SlashCommand
+    PowerShell Read ReadMcpResource Recall Remember SendMessage SendUserMessage Skill SlashCommand
     StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate
     TeamDelete TodoRead TodoWrite ToolSearch WebFetch WebSearch Workflow Write
     """
