@@ -167,7 +167,9 @@ def test_a_claim_is_stale_after_an_hour_and_only_if_its_process_is_gone(
 ) -> None:
     seen = left(tmp_path, holder, age=age)
     assert seen.running(NOW) == dreams
-    assert isinstance(night.gate(tmp_path, Gates(), now=NOW, sessions=lambda since: 9), Seen) == opens
+    assert (
+        isinstance(night.gate(tmp_path, Gates(), now=NOW, sessions=lambda since: 9), Seen) == opens
+    )
 
 
 def test_where_files_cannot_be_locked_the_last_to_claim_has_the_night(
