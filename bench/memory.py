@@ -23,14 +23,14 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
-from travois.host.embedder import minilm
+from travois.host.embedder import minilm, weights
 from travois.store.recorded.passages import pieces
 from travois.store.search.document import Document, Embedder
 from travois.store.search.index import Index
 
 MEASURES = ("recall@5", "recall@10")
 WIDTH = 10
-BASELINE = 160
+READ = 160
 """How many word pieces of a text the scorer's own model reads."""
 TIMES = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
 
@@ -44,14 +44,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     with TemporaryDirectory() as scratch:
-        embedder = minilm.find(Path(scratch) / "checked")
-        if isinstance(embedder, minilm.Absent):
-            sys.exit(f"The embedding cannot be compared: {embedder.why}")
-        figures = measure(args.folder.resolve(), embedder, scratch=Path(scratch))
+        embedder, folder = minilm.find(Path(scratch) / "checked"), weights.folder()
+        if isinstance(embedder, minilm.Absent) or folder is None:
+            sys.exit(f"There is no embedding to compare with: {embedder}")
+        plain = minilm.MiniLM(folder, longest=READ)
+        figures = measure(args.folder.resolve(), embedder, plain=plain, scratch=Path(scratch))
     print(json.dumps({"sets": figures}) if args.json else _table(figures))
 
 
-def measure(folder: Path, embedder: Embedder, *, scratch: Path) -> dict[str, Figures]:
+def measure(
+    folder: Path, embedder: Embedder, *, plain: Embedder, scratch: Path
+) -> dict[str, Figures]:
     """What each way of searching finds, set by set."""
     scorer = _scorer(folder)
     figures: dict[str, Figures] = {}
@@ -60,34 +63,21 @@ def measure(folder: Path, embedder: Embedder, *, scratch: Path) -> dict[str, Fig
         rows: dict[str, list[dict[str, float]]] = defaultdict(list)
         for at, conversation in enumerate(scorer.load(str(folder), name)):
             start = perf_counter()
-            index = Index(scratch / f"{name}-{at}.db", embedder)
-            _ask(scorer, folder, conversation, embedder=embedder, index=index, rows=rows)
-            index.close()
+            ids, texts = _texts(scorer, folder, conversation)
+            base = scratch / f"{name}-{at}.db"
+            ways: dict[str, Ranking] = {
+                "travois": _travois(conversation, texts, embedder=embedder, base=base),
+                "bm25": _bm25(scorer, ids, texts),
+                "embedding": _embedding(ids, texts, embedder=plain),
+            }
+            for question in scorer.questions(conversation):
+                for way, ranking in ways.items():
+                    found = list(ranking(question["q"]))
+                    rows[way].append(scorer.metrics(found, question["evidence"]))
             _tell(f"{name}: {conversation['id']} ({perf_counter() - start:.0f} s)")
         means = {way: scorer.mean(some) for way, some in rows.items()}
         figures[name] = {way: {key: mean[key] for key in MEASURES} for way, mean in means.items()}
     return figures
-
-
-def _ask(
-    scorer: Any,
-    folder: Path,
-    conversation: Any,
-    *,
-    embedder: Embedder,
-    index: Index,
-    rows: dict[str, list[dict[str, float]]],
-) -> None:
-    ids, texts = _texts(scorer, folder, conversation)
-    ways: dict[str, Ranking] = {
-        "travois": _travois(conversation, texts, index=index),
-        "bm25": _bm25(scorer, ids, texts),
-        "embedding": _embedding(ids, texts, embedder=embedder),
-    }
-    for question in scorer.questions(conversation):
-        for way, ranking in ways.items():
-            found = ranking(question["q"])
-            rows[way].append(scorer.metrics(list(found), question["evidence"]))
 
 
 def _texts(scorer: Any, folder: Path, conversation: Any) -> tuple[list[str], list[str]]:
@@ -119,14 +109,15 @@ def _embedding(ids: list[str], texts: list[str], *, embedder: Embedder) -> Ranki
     return ranking
 
 
-def _travois(conversation: Any, texts: list[str], *, index: Index) -> Ranking:
-    """Turns are found as documents; whole sessions as groups of their passages."""
+def _travois(conversation: Any, texts: list[str], *, embedder: Embedder, base: Path) -> Ranking:
+    """Turns are found as documents; sessions as groups of passages, by their words only."""
     whole = any("text" not in turn for _, turn in _turns(conversation))
     documents = list(_passages(conversation, texts) if whole else _spoken(conversation))
     now = max((document.at for document in documents), default=0.0)
+    index = Index(base, None if whole else embedder)
     index.update("memory", documents)
-    while index.embed("memory", limit=256):
-        _tell(f"  {index.waiting('memory')} passages wait for their vectors", end="\r")
+    while index.embed("memory", limit=64):
+        pass
     find = index.groups if whole else index.search
     return lambda text: [hit.id for hit in find("memory", text, limit=WIDTH, now=now)]
 
@@ -177,8 +168,8 @@ def _scorer(folder: Path) -> Any:
     return scorer
 
 
-def _tell(text: str, end: str = "\n") -> None:
-    print(text, file=sys.stderr, end=end, flush=True)
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _table(figures: dict[str, Figures]) -> str:

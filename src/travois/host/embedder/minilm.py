@@ -44,15 +44,16 @@ class MiniLM:
     name = "all-MiniLM-L6-v2"
     size = 384
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, longest: int = LONGEST) -> None:
         self._folder = folder
+        self._longest = longest
         self._loaded: tuple[WordPiece, Net] | None = None
 
     def encode(self, texts: Sequence[str]) -> bytes:
         """One row of float32 of unit length for each text."""
         self._loaded = self._loaded or _load(self._folder)
         pieces, net = self._loaded
-        coded = [pieces.encode(text, limit=LONGEST) for text in texts]
+        coded = [pieces.encode(text, limit=self._longest) for text in texts]
         rows = [b""] * len(texts)
         for batch in _batches(coded):
             found = net([coded[at] for at in batch])

@@ -9,7 +9,10 @@ from functools import lru_cache
 VERSION = 2
 """Raised whenever `words` says something else of any text: indexes are then made again."""
 WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
-PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W_A-Za-z0-9]+")
+HUMP = re.compile(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where a word begins within a name."""
+UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2,}")
+"""Scripts that put no space between words: each two characters count as one."""
 NO_MATTER = """
 a about also am an and any are as at be been but by can could did do does don for from get got had
 has have he her here hers hey hi him his how i if in into is it its just let me more most much my no
@@ -31,10 +34,12 @@ def words(text: str) -> tuple[str, ...]:
 
 def _stems(word: str) -> Iterator[str]:
     """A word, and if it is a name such as `fetchUser`, also the words within."""
+    if UNSPACED.search(word):
+        yield from (word[at : at + 2].lower() for at in range(len(word) - 1))
+        return
     word = re.split("['’]", word)[0]
     yield from _stem(word.lower())
-    parts = PART.findall(word)
-    if len(parts) > 1:
+    if len(parts := HUMP.split(word)) > 1:
         for part in parts:
             yield from _stem(part.lower())
 

@@ -1,0 +1,127 @@
+"""What speaks for an answer besides its words: who said it, when, and what stands before it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from travois.store.search.document import Candidate, Document, Query
+from travois.store.search.rank import groups, rank
+from travois.store.search.words import words
+
+MAY = datetime(2023, 5, 7, tzinfo=UTC).timestamp()
+NOW = datetime(2023, 9, 1, tzinfo=UTC).timestamp()
+
+
+def query(text: str) -> Query:
+    found = tuple(dict.fromkeys(words(text)))
+    return Query(text, found, dict.fromkeys(found, 1.0), NOW, 6.0)
+
+
+def candidate(id: str, *, lexical: float = 0.0, cosine: float | None = None) -> Candidate:
+    return Candidate(Document(id, id), (id,), lexical, cosine)
+
+
+def turn(
+    id: str, text: str, *, at: float = 0.0, group: str = "s", order: int = 0, who: str = ""
+) -> Candidate:
+    document = Document(id, text, group, order, at=at, who=who)
+    return Candidate(document, words(text), 0.0, None)
+
+
+def asked(text: str, *candidates: Candidate) -> list[str]:
+    """The order of the answers, each weighed by how many of the question's words it has."""
+    wanted = query(text)
+    weighed = [
+        replace(one, lexical=float(sum(word in one.words for word in wanted.words)))
+        for one in candidates
+    ]
+    return [hit.id for hit in rank(wanted, weighed)]
+
+
+def test_words_and_meaning_count_together() -> None:
+    found = [
+        candidate("neither", lexical=0.0, cosine=0.1),
+        candidate("words", lexical=4.0, cosine=0.1),
+        candidate("both", lexical=4.0, cosine=0.6),
+    ]
+    assert [hit.id for hit in rank(query("x"), found)] == ["both", "words", "neither"]
+
+
+def test_without_vectors_the_words_decide() -> None:
+    found = [candidate("few", lexical=1.0), candidate("many", lexical=3.0), candidate("none")]
+    assert [hit.id for hit in rank(query("x"), found)] == ["many", "few", "none"]
+
+
+def test_the_order_of_candidates_does_not_matter() -> None:
+    found = [candidate(str(at), lexical=at / 7, cosine=at % 3 / 10) for at in range(9)]
+    assert rank(query("x"), found) == rank(query("x"), found[::-1])
+
+
+def test_the_answer_to_a_question_is_found_by_the_question() -> None:
+    assert asked(
+        "which database",
+        turn("other", "The weather is fine today", order=5),
+        turn("question", "Which database shall we take?", order=1),
+        turn("answer", "Postgres, for the backups", order=2),
+        turn("far", "Lunch was good", order=9),
+    )[:2] == ["question", "answer"]
+
+
+def test_neighbours_are_of_one_group() -> None:
+    found = asked(
+        "which database",
+        turn("question", "Which database shall we take?", group="s", order=1),
+        turn("answer", "Postgres, for the backups", group="s", order=2),
+        turn("stranger", "Postgres, for the backups", group="t", order=2),
+    )
+    assert found == ["question", "answer", "stranger"]
+
+
+def test_documents_of_no_group_have_no_neighbours() -> None:
+    hits = rank(query("q"), [turn("a", "q?", group="", order=0), turn("b", "x", group="", order=1)])
+    assert {hit.score for hit in hits} == {0.0}
+
+
+@pytest.mark.parametrize("person", ["Ada", "Grace"])
+def test_a_question_about_a_person_prefers_what_they_said(person: str) -> None:
+    said = [
+        turn("Ada", "I bought a bicycle", order=1, who="Ada"),
+        turn("Grace", "I bought a bicycle", order=5, who="Grace"),
+        turn("no", "Rain", order=9, who="Ada"),
+    ]
+    assert asked(f"What did {person} buy, a bicycle?", *said)[0] == person
+
+
+def test_a_role_is_no_name() -> None:
+    said = [turn("role", "Hello", who="user"), turn("text", "the user table", order=5, who="model")]
+    assert asked("user table", *said) == ["text", "role"]
+
+
+def test_a_question_about_a_time_prefers_what_was_said_then() -> None:
+    said = [
+        turn("then", "The deploy failed", group="s", at=MAY),
+        turn("later", "The deploy failed", group="t", at=MAY + 60 * 86400),
+        turn("never", "Rain", group="u"),
+    ]
+    assert asked("Which deploy failed in May?", *said)[0] == "then"
+    assert asked("Which deploy failed in July?", *said)[0] == "later"
+
+
+def test_several_good_passages_say_more_for_a_session_than_one() -> None:
+    found = [
+        Candidate(Document(f"{group}{order}", "", group, order), (), lexical, None)
+        for group, lexicals in {
+            "one": (3.0, 0, 0),
+            "more": (2.5, 2.5, 2.0),
+            "none": (0, 0, 0),
+        }.items()
+        for order, lexical in enumerate(lexicals)
+    ]
+    assert [hit.id for hit in groups(query("x"), found)] == ["more", "one", "none"]
+
+
+def test_nothing_is_found_among_nothing() -> None:
+    assert (rank(query("x"), []), groups(query("x"), [])) == ([], [])

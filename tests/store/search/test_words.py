@@ -1,0 +1,45 @@
+"""The forms of a word, and the words within a name, find each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from travois.store.search.words import words
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        "save saves saved saving",
+        "stop stops stopped stopping",
+        "party parties party's party’s",
+        "class classes",
+        "watch watches watched watching",
+        "deploy deploys deployed deployment",
+        "quick quickly quickness",
+    ],
+)
+def test_the_forms_of_a_word_are_one_word(forms: str) -> None:
+    assert len(set(words(forms))) == 1
+
+
+def test_short_words_numbers_and_accents_stay_as_they_are() -> None:
+    assert words("gas bus v2 2023 naïve Straße") == ("gas", "bus", "v2", "2023", "naïve", "straße")
+
+
+def test_text_without_spaces_is_found_by_any_part_of_it() -> None:
+    assert set(words("検索")) < set(words("全文検索は速い"))
+
+
+def test_what_is_only_grammar_is_left_out() -> None:
+    assert words("What did we do with the cache, and why?") == ("cach",)
+
+
+def test_a_name_in_code_is_found_by_itself_and_by_its_words() -> None:
+    assert words("fetchUserName") == ("fetchusernam", "fetch", "user", "nam")
+    assert words("HTTPServer") == ("httpserver", "http", "server")
+    assert words("user_name src/user-name.py") == ("user", "nam", "src", "user", "nam", "py")
+
+
+def test_no_word_has_a_space_or_a_quote() -> None:
+    assert words("""say "don't" 'now' `x y` a_b""") == ("say", "now", "x", "y", "b")
