@@ -16,14 +16,14 @@ ALONE = "Nobody answered. Decide it yourself, and say in your reply what you too
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
     """One answer to pick."""
 
-    label: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    label: str
     description: str = ""
 
 
 class Asking(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One question with its answers."""
 
-    question: Annotated[str, msgspec.Meta(min_length=1)]
+    question: str
     options: Annotated[tuple[Offer, ...], msgspec.Meta(min_length=2, max_length=6)]
     header: str = ""
     multi_select: bool = False
@@ -58,8 +58,8 @@ def _detail(answers: dict[str, str]) -> str:
 ASK = Tool(
     name="AskUserQuestion",
     description=(
-        "Ask the user to choose, when the task hangs on something only they can decide. Offer "
-        "concrete options, the one you would take first; they may also answer in their own words."
+        "Ask the user to choose what only they can decide; the option that you would take first. "
+        "They may also answer in their own words."
     ),
     args=AskArgs,
     access=lambda args, here: (),

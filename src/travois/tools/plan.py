@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
 from travois.engine.modes import MODE
@@ -23,7 +21,7 @@ ALONE = "Nobody is there to agree to the plan: give it as your answer, and end h
 class PlanArgs(msgspec.Struct, frozen=True):
     """What is to be done, as markdown."""
 
-    plan: Annotated[str, msgspec.Meta(min_length=1)]
+    plan: str
 
 
 async def _present(args: PlanArgs, env: Env, call: str) -> Outcome:

@@ -1,4 +1,7 @@
-"""The JSON schema of a tool's arguments, as short as it can be: every call pays for it."""
+"""The JSON schema of a tool's arguments, as short as it can be: every call pays for it.
+
+It does not say that other fields are forbidden: whoever adds one is not kept from their work.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,6 @@ def _plain(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     if "properties" in said:
         fields = table(said["properties"]).items()
         said["properties"] = {name: _plain(table(field), named) for name, field in fields}
-        said["additionalProperties"] = False
     return said
 
 
