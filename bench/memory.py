@@ -12,7 +12,6 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import count
 from pathlib import Path
@@ -27,12 +26,12 @@ from travois.host.embedder import minilm, weights
 from travois.store.recorded.passages import pieces
 from travois.store.search.document import Document, Embedder
 from travois.store.search.index import Index
+from travois.store.search.times import spoken
 
 MEASURES = ("recall@5", "recall@10")
 WIDTH = 10
 READ = 160
 """How many word pieces of a text the scorer's own model reads."""
-TIMES = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
 
 Figures = dict[str, dict[str, float]]
 Ranking = Callable[[str], Sequence[str]]
@@ -144,19 +143,9 @@ def _passages(conversation: Any, texts: list[str]) -> Iterator[Document]:
 
 
 def _seconds(text: str | None) -> float:
-    """When something was said; zero if that is not known."""
-    if not text:
-        return 0.0
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        pass
-    for form in TIMES:
-        try:
-            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
-        except ValueError:
-            continue
-    return 0.0
+    """When something was said, to the day; zero if that is not known."""
+    span = spoken((text or "").replace("/", "-"), now=0.0)
+    return span.start if span else 0.0
 
 
 def _scorer(folder: Path) -> Any:

@@ -21,6 +21,7 @@ def days(first: str, end: str) -> Span:
     ("text", "first", "end"),
     [
         ("what broke on 2022-11-05?", "2022-11-05", "2022-11-06"),
+        ("what broke at 2022-11-05T13:54:16Z?", "2022-11-05", "2022-11-06"),
         ("what broke on 5 November 2022?", "2022-11-05", "2022-11-06"),
         ("what broke on the 5th of Nov, 2022?", "2022-11-05", "2022-11-06"),
         ("what broke on November 5th, 2022?", "2022-11-05", "2022-11-06"),

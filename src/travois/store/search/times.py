@@ -96,7 +96,7 @@ def _month(name: str) -> int:
 READINGS: tuple[tuple[re.Pattern[str], Reading], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), reading)
     for pattern, reading in (
-        (r"\b(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)\b", _date),
+        (r"\b(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)", _date),
         (rf"\b{DAY}(?: of)? {MONTH}(?:,? {YEAR})?", _date),
         (rf"\b{MONTH} {DAY}(?:,? {YEAR})?", _date),
         (rf"\b{MONTH},?(?: of)? {YEAR}", _whole_month),
