@@ -1,6 +1,6 @@
 """`python -m bench [NAME …]`: run benchmarks and print what they found.
 
-`python -m bench tokens|fidelity SESSIONS_DIR [OPTION …]` runs one over recorded sessions.
+`python -m bench tokens|fidelity|memory FOLDER [OPTION …]` runs one over what was recorded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NAMES = (
     *("snapshots", "cache", "agents", "recall", "screen"),
 )
 
-RECORDED = ("tokens", "fidelity")
+RECORDED = ("tokens", "fidelity", "memory")
 
 
 def main() -> int:
