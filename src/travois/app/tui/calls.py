@@ -25,7 +25,7 @@ CHANGES: dict[str, tuple[Role | Literal[""], str]] = {
     "content": ("good", "+"),
     "command": ("strong", "$"),
 }
-QUIET = ("TodoWrite",)
+QUIET = ("TodoWrite", "AskUserQuestion", "ExitPlanMode")
 """Calls that show elsewhere what they did."""
 
 
@@ -92,6 +92,8 @@ def running(
     call: Call, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
     """A call that runs, with the last line of what it said."""
+    if call.name in QUIET:
+        return []
     first = f"  {theme.mark('●', 'accent')} {cut(summary(call, tools), columns - 5)}"
     last = clean(progress).rstrip().rpartition("\n")[2]
     return [first, theme.mark(f"    {cut(last, columns - 5)}", "quiet")] if last else [first]

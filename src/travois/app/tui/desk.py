@@ -9,21 +9,26 @@ from typing import Literal
 
 import anyio
 
+from travois.app import custom
 from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.app.shelf import Shelf
+from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
-from travois.app.slash.command import Command, offers
+from travois.app.slash.command import Command, named, offers
 from travois.app.tui import editing, footer, themes
 from travois.app.tui.attach import content
 from travois.app.tui.dialogs import Dialogs
 from travois.app.tui.footer import Standing
 from travois.app.tui.menu import Pick
+from travois.app.tui.picker import Picker
 from travois.app.tui.screen import Screen
 from travois.app.tui.standing import standing
 from travois.app.tui.transcript import Transcript
 from travois.kernel.blocks import Shown, words
 from travois.kernel.facts import User
 from travois.kernel.faults import Fault
+from travois.store.sessions import Summary
 from travois.store.settings import Tui
 
 MODES = ("default", "accept-edits", "plan")
@@ -49,6 +54,9 @@ class Desk:
         self.page = Transcript(self.screen, {})
         self.dialogs = Dialogs(self.screen, lambda: self.page)
         self._session: Session | None = None
+        self._own: Mapping[str, Command] = {}
+        self.asked: deque[str] = deque()
+        """Commands that are to run beside a turn."""
         self._standing = Standing()
         self._before = 0.0
         """What the session had cost when the turn began."""
@@ -61,6 +69,8 @@ class Desk:
     def seat(self, session: Session) -> None:
         """Let this be the conversation."""
         self._session, self.over, self.next = session, False, None
+        known, self.notices = custom.known(self.options, taken=COMMANDS)
+        self._own = own.commands(known)
         self.page = Transcript(self.screen, session.crew.agent.tools)
         self.screen.status = self.page.status
         self.look()
@@ -134,7 +144,18 @@ class Desk:
     @property
     def commands(self) -> Mapping[str, Command]:
         """All commands."""
-        return COMMANDS
+        return {**COMMANDS, **self._own}
+
+    @property
+    def columns(self) -> int:
+        """How wide an answer may be."""
+        return self.screen.columns - 3
+
+    async def browse(self, shelf: Shelf) -> Summary | None:
+        """Let the person choose a session."""
+        picker = Picker(shelf, lambda: self.screen.rows)
+        await self.screen.choose(picker)
+        return picker.chosen
 
     async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Let the person choose one of some things."""

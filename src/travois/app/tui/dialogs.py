@@ -54,6 +54,7 @@ class Dialogs:
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
         """Put choices one after the other."""
+        await self.told(inquiry.call).wait()
         async with self._one:
             if inquiry.plan:
                 self._page().markdown(inquiry.plan)

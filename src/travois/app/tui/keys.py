@@ -18,6 +18,7 @@ from travois.app.tui.screen import Screen
 ALT_ENTER, SYNCHRONIZED = Keys.F24, Keys.F23
 """Keys that no keyboard has stand for what terminals send in their place."""
 NEWLINE = ("\x1b\r", "\x1b\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~")
+PAGE = 8
 TWICE = 0.8
 """Two presses within so many seconds are a double one."""
 Press = Callable[[KeyPressEvent], None]
@@ -91,7 +92,9 @@ class Keyboard:
 
     def _choosing(self, keys: KeyBindings, menu: Filter) -> None:
         named = (Keys.Up, Keys.Down, Keys.Enter, Keys.Escape, Keys.ControlC, Keys.ControlD)
-        for key in (*named, Keys.ControlP, Keys.ControlN, Keys.Tab, Keys.BracketedPaste):
+        more = (Keys.ControlP, Keys.ControlN, Keys.Tab, Keys.PageUp, Keys.PageDown)
+        typed = (Keys.Backspace, Keys.ControlU, Keys.BracketedPaste)
+        for key in (*named, *more, *typed):
             keys.add(key, filter=menu, eager=True)(self._choose)
         keys.add(Keys.Any, filter=menu)(self._choose)
 
@@ -211,8 +214,16 @@ def _point(menu: Menu, event: KeyPressEvent) -> None:
     match event.key_sequence[0].key:
         case Keys.Up | Keys.ControlP:
             menu.move(-1)
-        case Keys.Down | Keys.ControlN | Keys.Tab:
+        case Keys.Down | Keys.ControlN:
             menu.move(1)
+        case Keys.PageUp:
+            menu.move(-PAGE)
+        case Keys.PageDown:
+            menu.move(PAGE)
+        case Keys.Tab:
+            menu.turn()
+        case Keys.Backspace:
+            menu.press("\x7f")
         case Keys.Enter:
             menu.take()
         case Keys.Escape | Keys.ControlC | Keys.ControlD:

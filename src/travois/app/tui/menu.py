@@ -46,6 +46,10 @@ class Menu:
         """Go to the next one, or the one before."""
         self.at = (self.at + by) % len(self.options)
 
+    def turn(self) -> None:
+        """Go on, as Tab does."""
+        self.move(1)
+
     def press(self, key: str) -> bool:
         """Choose by key; whether there is anything by that key."""
         found = [number for number, one in enumerate(self.options) if one.key == key.lower()]

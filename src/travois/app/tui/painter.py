@@ -69,8 +69,9 @@ class Tube(Vt100_Output):
 
     def write(self, data: str) -> None:
         """Send words; where rows are there already, it is shorter to step over them."""
-        if data and not data.strip("\r\n"):
-            super().write_raw(f"\r\x1b[{data.count(chr(10))}B" if self.settled else data)
+        rows = data.count("\n")
+        if rows and not data.strip("\r\n"):
+            super().write_raw(f"\r\x1b[{rows}B" if self.settled and rows > 1 else data)
         else:
             super().write(data)
 

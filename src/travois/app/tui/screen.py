@@ -140,8 +140,12 @@ class Screen:
 
     async def pick(self, options: Sequence[Pick], *, several: bool = False) -> list[int] | None:
         """Which of these they want; None if they turn away."""
+        return await self.choose(Menu(tuple(options), several=several))
+
+    async def choose(self, menu: Menu) -> list[int] | None:
+        """What they choose in a menu; None if they turn away."""
         async with self._turn:
-            menu = self.menu = Menu(tuple(options), several=several)
+            self.menu = menu
             self.refresh()
             try:
                 await menu.done.wait()
