@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
-from travois.app.options import Options
+from travois.app.options import PICK, Options
 from travois.policy.rules import split
 from travois.version import __version__
 
@@ -101,7 +101,8 @@ def _limits(top: ArgumentParser) -> None:
 def _sessions(top: ArgumentParser) -> None:
     add = top.add_argument_group("sessions").add_argument
     add("-c", "--continue", dest="latest", action="store_true", help="the last one of this folder")
-    add("-r", "--resume", default="", metavar="ID|NAME", help="go on with a session")
+    what = "go on with a session; without a name, choose one from a list"
+    add("-r", "--resume", nargs="?", default="", const=PICK, metavar="ID|NAME", help=what)
     add("--fork-session", action="store_true", help="with -c or -r: branch off, leave it as it is")
     add("--session-id", default="", metavar="UUID", help="the id of the new session")
     add("--no-session-persistence", action="store_true", help="keep nothing after the end")

@@ -11,6 +11,7 @@ from time import monotonic
 import anyio
 import msgspec
 
+from travois.app import custom
 from travois.app import input as reading
 from travois.app.flags import chosen
 from travois.app.sdk import Session
@@ -42,7 +43,7 @@ async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
         for notice in session.crew.notices:
             sys.stderr.write(f"travois: {notice}\n")
         if prompt:
-            await run.turn(session, prompt)
+            await run.turn(session, await custom.said(session, run.commands, prompt))
         if args.input_format == "stream-json":
             await run.listen(session)
         await run.settle(session)
@@ -63,6 +64,9 @@ class Run:
         self._alone: bool = args.input_format == "text"
         """Whether nothing more will be asked, so that agents in the background are waited for."""
         self._over = False
+        self.commands, notices = custom.known(chosen(args))
+        for notice in notices:
+            sys.stderr.write(f"travois: {notice}\n")
 
     async def watch_signals(self, scope: anyio.CancelScope) -> None:
         """The first signal stops the turn and leaves a session to resume; a second one kills."""
@@ -95,14 +99,14 @@ class Run:
             echo: Object = {"type": "user", "message": msgspec.to_builtins(line.message)}
             say(echo | {"session_id": session.id, "isReplay": True, "parent_tool_use_id": None})
         if prompt:
-            await self.turn(session, prompt)
+            await self.turn(session, await custom.said(session, self.commands, prompt))
 
     async def turn(self, session: Session, prompt: tuple[Shown, ...]) -> None:
         """Run one turn and tell of it."""
         speaker = Speaker(session.id, session.crew.model, partial=self._partial)
         speaker.tally.ended = Ended("aborted", "interrupted")
         start = monotonic()
-        self._stream(speaker.opening(_opening(session)))
+        self._stream(speaker.opening(_opening(session, tuple(self.commands))))
         try:
             await self._follow(session, prompt, speaker=speaker)
         finally:
@@ -154,7 +158,7 @@ async def heard(session: Session) -> bool:
     return False
 
 
-def _opening(session: Session) -> Object:
+def _opening(session: Session, commands: tuple[str, ...]) -> Object:
     crew = session.crew
     return {
         "cwd": crew.agent.world.root,
@@ -162,7 +166,7 @@ def _opening(session: Session) -> Object:
         "tools": list(crew.agent.tools),
         "mcp_servers": [],
         "permissionMode": crew.agent.guard.mode,
-        "slash_commands": [],
+        "slash_commands": list(commands),
         "skills": [],
         "agents": list(crew.agent.agents.kinds) if crew.agent.agents else [],
         "plugins": [],

@@ -11,7 +11,7 @@ from time import localtime, strftime
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.options import Options
+from travois.app.options import PICK, Options
 from travois.context.sources import Surroundings, baseline
 from travois.engine.loop import UNKNOWN, answer_open
 from travois.engine.session import Session
@@ -63,6 +63,9 @@ def _consistent(options: Options) -> None:
         raise Fault("--fork-session needs --continue or --resume", fix="Say what to branch off.")
     if options.latest and options.resume:
         raise Fault("--continue and --resume exclude each other", fix="Use one of them.")
+    if options.resume == PICK:
+        fix = "`travois sessions` lists them; a person in a terminal can choose."
+        raise Fault("Say which session to go on with", fix=fix)
     if options.session_id and going_on and not options.fork:
         raise Fault(
             "--session-id names a new session, but an existing one was asked for",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+PICK = "?"
+"""In place of a session: let the person choose one."""
+
 
 class Options(msgspec.Struct, frozen=True):
     """What the command line, or a program, asks for; empty means the settings decide."""

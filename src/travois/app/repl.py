@@ -8,21 +8,24 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import aclosing
+from functools import partial
 
 import anyio
 
 from travois.app import trusting
 from travois.app.compose import prepare
 from travois.app.flags import chosen
+from travois.app.options import PICK, Options
 from travois.app.sdk import Session
-from travois.app.slash.command import obey
-from travois.app.slash.plain import Lines
+from travois.app.slash.command import Prompt, obey
+from travois.app.slash.plain import Lines, browse
+from travois.app.slash.sessions import pick_up
 from travois.engine.extract import settled, told
 from travois.engine.hooks import notify
 from travois.engine.person import Answer, Choice, Inquiry, Question
 from travois.engine.ports import Event, Retrying, Running, Warned
 from travois.engine.warmth import keep_warm
-from travois.kernel.blocks import words
+from travois.kernel.blocks import Shown, Text, words
 from travois.kernel.facts import Asked, Ended, Entry, Noted, Result, User
 from travois.kernel.faults import Fault
 from travois.policy.glyphs import visible
@@ -44,24 +47,33 @@ def talk(args: Namespace) -> int:
 
 
 async def _talk(args: Namespace) -> int:
-    terminal = Terminal()
-    place, loaded = prepare(chosen(args))
+    terminal, asked, first = Terminal(), chosen(args), args.prompt or ""
+    picking = asked.resume == PICK
+    options = await pick_up(partial(browse, terminal), asked) if picking else asked
+    while options is not None:
+        options, first = await _conversation(options, terminal, first=first), ""
+    return 0
+
+
+async def _conversation(options: Options, terminal: Terminal, *, first: str) -> Options | None:
+    """One conversation; gives the one to turn to after it."""
+    os.chdir(options.cwd)
+    place, loaded = prepare(options)
     await trusting.ask(place.home, loaded, terminal)
-    async with Session(chosen(args), person=terminal) as session:
-        crew = session.crew
+    async with Session(options, person=terminal) as session:
+        crew, desk = session.crew, Lines(session, options, terminal)
         terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")
-        for notice in crew.notices:
+        for notice in (*crew.notices, *desk.notices):
             terminal.line(f"· {notice}")
         async with anyio.create_task_group() as group:
             group.start_soon(_watch_interrupts, session, terminal)
-            desk = Lines(session, chosen(args), terminal)
-            await _converse(desk, terminal, first=args.prompt or "")
+            await _converse(desk, terminal, first=first)
             group.cancel_scope.cancel()
         session.leaving = "typed"
         terminal.line(f"Resume with: travois --resume {session.id}")
     for notice in session.parting:
         terminal.line(f"· {notice}")
-    return 0
+    return desk.next
 
 
 async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
@@ -69,10 +81,12 @@ async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
     session = desk.session
     while text is not None and not desk.left:
         office, answer = session.crew.office, await obey(desk, text)
-        if answer is not None:
+        if isinstance(answer, Prompt):
+            await _turn(session, terminal, said=answer.content)
+        elif answer is not None:
             terminal.line(answer)
         elif text.strip() or session.crew.agent.inbox or (office is not None and office.called):
-            await _turn(session, terminal, text=text)
+            await _turn(session, terminal, said=(Text(text),) if text.strip() else ())
         text = None if desk.left else await _typed(session, terminal)
 
 
@@ -120,9 +134,9 @@ async def _watch_interrupts(session: Session, terminal: Terminal) -> None:
                 terminal.line("(Ctrl-D leaves)\n> ")
 
 
-async def _turn(session: Session, terminal: Terminal, *, text: str) -> None:
+async def _turn(session: Session, terminal: Terminal, *, said: tuple[Shown, ...]) -> None:
     try:
-        async with aclosing(session.run(text if text.strip() else ())) as events:
+        async with aclosing(session.run(said)) as events:
             async for event in events:
                 terminal.tell(event)
                 await _ring(session, event)

@@ -163,6 +163,10 @@ class Job(Protocol):
         """Output since the last call of this."""
         ...
 
+    def waiting(self) -> Captured:
+        """The output that `fresh` would give; it stays where it is."""
+        ...
+
     async def wait(self) -> int:
         """Its exit status, when it has ended."""
         ...

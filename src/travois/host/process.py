@@ -54,6 +54,10 @@ class LocalJob:
         """Output since the last call of this; its errors too, where they come apart."""
         return self._child.output.fresh(ended=self._child.done.is_set())
 
+    def waiting(self) -> Captured:
+        """The output that `fresh` would give; it stays where it is."""
+        return self._child.output.taken()
+
     async def wait(self) -> int:
         """Its exit status, when it has ended."""
         await self._child.done.wait()

@@ -13,7 +13,7 @@ from travois.store.home import locate
 from travois.store.layers import load
 from travois.store.project import identify
 from travois.store.reading import flatten, nearest
-from travois.store.settings import Loaded
+from travois.store.settings import Json, Loaded
 
 MORE = """\
 Later ones win, but what any of them denies stays denied:
@@ -48,23 +48,36 @@ def run_explain(args: Namespace) -> int:
     cwd = os.path.realpath(os.getcwd())
     root = identify(home, cwd).root
     loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
-    values = flatten(loaded.settings) | {
-        f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
-    }
-    keys = [key for key in values if args.key in (key, key.partition(".")[0]) or not args.key]
-    if not keys:
-        near = nearest(args.key, values)
-        hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
-        raise Fault(f"There is no setting {args.key!r}", fix=hint)
+    values = found(loaded, args.key)
     for notice in loaded.notices:
         warn(notice)
     if args.json:
-        told = {key: {"value": values[key], "origin": _origin(key, loaded)} for key in keys}
+        told = {
+            key: {"value": value, "origin": origin(key, loaded)} for key, value in values.items()
+        }
         say(msgspec.json.encode(told).decode())
-        return 0
-    rows = [row for key in keys for row in _rows(key, values[key], loaded)]
-    say(table([("SETTING", "VALUE", "DECIDED BY"), *rows]))
+    else:
+        say(listing(values, loaded))
     return 0
+
+
+def found(loaded: Loaded, key: str) -> Json:
+    """The settings of this key, or that begin with it, or all."""
+    values = flatten(loaded.settings) | {
+        f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
+    }
+    fitting = {name: values[name] for name in values if key in ("", name, name.partition(".")[0])}
+    if not fitting:
+        near = nearest(key, values)
+        hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
+        raise Fault(f"There is no setting {key!r}", fix=hint)
+    return fitting
+
+
+def listing(values: Json, loaded: Loaded) -> str:
+    """A table of settings with whoever decided them."""
+    rows = [row for key in values for row in _rows(key, values[key], loaded)]
+    return table([("SETTING", "VALUE", "DECIDED BY"), *rows])
 
 
 def _rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, str, str]]:
@@ -72,10 +85,10 @@ def _rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, str, str]]
     if isinstance(value, list | tuple) and value and not key.startswith("hooks."):
         items = msgspec.convert(value, tuple[str, ...])
         return [(key, clean(item, lines="show"), loaded.origin(key, item)) for item in items]
-    return [(key, clean(msgspec.json.encode(value).decode()), _origin(key, loaded))]
+    return [(key, clean(msgspec.json.encode(value).decode()), origin(key, loaded))]
 
 
-def _origin(key: str, loaded: Loaded) -> str:
+def origin(key: str, loaded: Loaded) -> str:
     """The place that decided a setting; for hooks, all places that name some."""
     event = key.removeprefix("hooks.")
     named = [where for where, tree in loaded.hooks if event != key and event in tree]

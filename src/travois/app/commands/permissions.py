@@ -154,9 +154,14 @@ def run_list(args: Namespace) -> int:
     """Print the rules in force here."""
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
     loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
-    rows = [(rule.effect, clean(rule.text, lines="show"), rule.origin) for rule in loaded.rules]
-    say(table([("EFFECT", "RULE", "SAID BY"), *rows]) if rows else "There are no rules here.")
+    say(listing(loaded.rules))
     return 0
+
+
+def listing(rules: tuple[Rule, ...]) -> str:
+    """A table of rules with whoever said them."""
+    rows = [(rule.effect, clean(rule.text, lines="show"), rule.origin) for rule in rules]
+    return table([("EFFECT", "RULE", "SAID BY"), *rows]) if rows else "There are no rules here."
 
 
 def run_forget(args: Namespace) -> int:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 from unicodedata import combining, east_asian_width
+
+import msgspec
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -17,6 +21,27 @@ HIDDEN = {
     **dict.fromkeys((*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
 }
 """Characters that move the cursor, colour the screen or turn text around, made visible."""
+
+
+class Ear(msgspec.Struct, frozen=True):
+    """Somebody who shows what is said in a way of their own, and how wide that is."""
+
+    columns: int
+    lines: list[str]
+
+
+EAR: ContextVar[Ear | None] = ContextVar("EAR", default=None)
+
+
+@contextmanager
+def overheard(columns: int) -> Generator[list[str]]:
+    """Keep what is said from here on, and do not print it."""
+    lines = list[str]()
+    token = EAR.set(Ear(columns, lines))
+    try:
+        yield lines
+    finally:
+        EAR.reset(token)
 
 
 class Commands(Protocol):
@@ -49,18 +74,25 @@ def command(commands: Commands, name: str, *, what: str, more: str = "") -> Argu
 
 def say(text: str = "") -> None:
     """One line, or several, to standard output; what it cannot show is replaced."""
+    if (ear := EAR.get()) is not None:
+        ear.lines.append(text)
+        return
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
 
 
 def warn(text: str) -> None:
     """One line to standard error."""
+    if (ear := EAR.get()) is not None:
+        ear.lines.append(text)
+        return
     sys.stderr.write(f"travois: {text}\n")
 
 
 def styled(text: str, style: str) -> str:
     """The text in a style, where that is wanted."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if dull or EAR.get() is not None or not sys.stdout.isatty():
         return text
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
@@ -100,6 +132,8 @@ def ago(seconds: float) -> str:
 
 
 def _columns() -> int:
+    if (ear := EAR.get()) is not None:
+        return ear.columns
     if not sys.stdout.isatty():
         return 10_000
     try:

@@ -2,6 +2,34 @@
 
 from __future__ import annotations
 
-from travois.app.slash import memory, talking, window
+from collections.abc import Iterator, Mapping
 
-COMMANDS = {**window.COMMANDS, **memory.COMMANDS, **talking.COMMANDS}
+from travois.app.slash import beside, memory, program, rights, sessions, talking, window
+from travois.app.slash.command import Command, Desk
+
+LEFT = 24
+
+
+async def _help(desk: Desk, _: str) -> str:
+    return "\n".join(_listed(desk.commands))
+
+
+GROUPS: dict[str, Mapping[str, Command]] = {
+    "Conversation": talking.COMMANDS,
+    "Sessions": sessions.COMMANDS,
+    "Window and cost": window.COMMANDS,
+    "Memory": memory.COMMANDS,
+    "Rights": rights.COMMANDS,
+    "Beside": beside.COMMANDS,
+    "Program": program.COMMANDS | {"help": Command("/help", "this list", _help, when="ever")},
+}
+COMMANDS = {name: one for group in GROUPS.values() for name, one in group.items()}
+
+
+def _listed(known: Mapping[str, Command]) -> Iterator[str]:
+    own = {name: one for name, one in known.items() if name not in COMMANDS}
+    for title, group in (*GROUPS.items(), ("Yours", own)):
+        if group:
+            yield title
+            yield from (f"  {one.usage:<{LEFT}} {one.what}" for one in group.values())
+    yield "Also: !COMMAND runs it, #TEXT is remembered, @FILE shows it to the model."

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.kernel.blocks import Shown
 from travois.kernel.faults import Fault
+from travois.store.reading import nearest
+
+if TYPE_CHECKING:
+    from travois.app.shelf import Shelf
+    from travois.store.sessions import Summary
 
 NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
 """A line that is to be remembered, and is no prompt; `#12` is one."""
-WORD = re.compile(r"/([a-z][a-z0-9:_-]*)(?:\s+(.*))?", re.DOTALL)
+WORD = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class Desk(Protocol):
@@ -35,8 +41,17 @@ class Desk(Protocol):
         """All commands that there are here."""
         ...
 
+    @property
+    def columns(self) -> int:
+        """How wide an answer may be."""
+        ...
+
     async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Let the person choose one of some things, each with a remark; None if they do not."""
+        ...
+
+    async def browse(self, shelf: Shelf) -> Summary | None:
+        """Let the person choose a session; None if they do not."""
         ...
 
     def type(self, text: str) -> None:
@@ -52,26 +67,42 @@ class Desk(Protocol):
         ...
 
 
+class Prompt(msgspec.Struct, frozen=True):
+    """What is to be said to the model in place of a command."""
+
+    content: tuple[Shown, ...]
+
+
 class Command(msgspec.Struct, frozen=True):
     """One command: how it is written, what it does, and who does it."""
 
     usage: str
     what: str
-    run: Callable[[Desk, str], Awaitable[str]]
+    run: Callable[[Desk, str], Awaitable[str | Prompt]]
     """Gets what was typed after its name; gives the answer, or nothing to show."""
     complete: Callable[[Desk], Iterable[str]] = lambda desk: ()
     """The words that may follow it."""
+    when: Literal["idle", "ever"] = "idle"
+    """Whether it waits for the end of a turn, or may run beside one."""
 
 
-async def obey(desk: Desk, line: str) -> str | None:
-    """Do what a line says and give the answer; none if it is a prompt."""
+def named(desk: Desk, line: str) -> Command | None:
+    """The command that a line begins with."""
+    found = WORD.fullmatch(line.strip())
+    return desk.commands.get(found[1]) if found else None
+
+
+async def obey(desk: Desk, line: str) -> str | Prompt | None:
+    """Do what a line says and give the answer, or what to say; none if it is a prompt itself."""
     note = NOTE.fullmatch(line.strip())
     found = WORD.fullmatch(f"/memory add {note[1]}" if note else line.strip())
     if found is None:
         return None
     known = desk.commands.get(found[1])
     if known is None:
-        return f"There is no command /{found[1]}; /help lists those that there are."
+        near = nearest(found[1], desk.commands)
+        meant = f"did you mean /{near}?" if near else "/help lists those that there are."
+        return f"There is no command /{found[1]}; {meant}"
     try:
         return await known.run(desk, (found[2] or "").strip())
     except Fault as fault:

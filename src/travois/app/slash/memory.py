@@ -57,6 +57,10 @@ def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
 
 COMMANDS = {
     "memory": Command(
-        "/memory [WORD …]", "what is remembered; #TEXT adds to it", _memory, lambda desk: WORDS
+        "/memory [WORD …]",
+        "what is remembered; #TEXT adds to it",
+        _memory,
+        lambda desk: WORDS,
+        when="ever",
     )
 }

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
+from travois.app import custom
+from travois.app.commands.plain import ago, clean
 from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.app.shelf import Shelf
+from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command
 from travois.app.trusting import Reader
 from travois.kernel.faults import Fault
+from travois.store.sessions import Summary
+
+SHOWN = 20
+"""How many sessions are listed."""
+
+
+async def browse(reader: Reader, shelf: Shelf) -> Summary | None:
+    """Ask for a session: its number, or words to find it by."""
+    text, everywhere = "", False
+    while True:
+        found = shelf.found(text, everywhere=everywhere)
+        reader.line(f"{len(found):,} sessions {'of all projects' if everywhere else 'here'}:")
+        for number, one in enumerate(found[:SHOWN], 1):
+            reader.line(f"  {number}. {clean(one.title, lines='show')}  {_when(one)}")
+        typed = (
+            await reader.read("Number, words to find it by, * for all projects: ") or ""
+        ).strip()
+        if not typed:
+            return None
+        if typed.isdecimal() and 0 < int(typed) <= len(found[:SHOWN]):
+            return found[int(typed) - 1]
+        everywhere = everywhere or typed.startswith("*")
+        text = typed.lstrip("* ")
+
+
+def _when(one: Summary) -> str:
+    return f"({ago(time.time() - one.updated)}, {clean(one.cwd, lines='show')})"
 
 
 class Lines:
@@ -20,12 +52,27 @@ class Lines:
         self.options = options
         self.left = False
         """Whether the person wants to leave."""
+        self.next: Options | None = None
+        """The conversation to turn to when this one is left."""
         self._reader = reader
+        known, self.notices = custom.known(options, taken=COMMANDS)
+        self._own = own.commands(known)
 
     @property
     def commands(self) -> Mapping[str, Command]:
         """All commands."""
-        return COMMANDS
+        return {**COMMANDS, **self._own}
+
+    @property
+    def columns(self) -> int:
+        """How wide an answer may be."""
+        from shutil import get_terminal_size
+
+        return get_terminal_size().columns
+
+    async def browse(self, shelf: Shelf) -> Summary | None:
+        """Ask for a session."""
+        return await browse(self._reader, shelf)
 
     async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Ask for a number."""
@@ -41,10 +88,8 @@ class Lines:
         self._reader.line(f"It was: {text}")
 
     def turn_to(self, options: Options | None) -> None:
-        """Leave; another conversation needs another start."""
-        if options is not None:
-            raise Fault("This conversation cannot be left for another one here", fix="Start again.")
-        self.left = True
+        """Leave, for another conversation or for good."""
+        self.left, self.next = True, options
 
     def dress(self, theme: str) -> None:
         """There are no colours."""

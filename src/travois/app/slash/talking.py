@@ -1,4 +1,4 @@
-"""/help, /model, /mode, /todos, /rewind, /clear, /theme and /quit: the conversation itself."""
+"""/model, /mode, /todos, /rewind, /clear, /theme and /quit: the conversation itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app import rewinding
+from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
 from travois.kernel.faults import Fault
 from travois.policy.judge import MODES
@@ -18,14 +19,11 @@ from travois.tools.todo import TodoArgs
 
 MARKS = {"completed": "✓", "in_progress": "▸", "pending": " "}
 SHOWN = 30
+THEMES = ("auto", "dark", "light", "none")
 PARTS = (
     ("files and conversation", ""),
     ("the conversation only", "files stay as they are"),
 )
-
-
-async def _help(desk: Desk, _: str) -> str:
-    return "\n".join(f"{one.usage:<18} {one.what}" for one in desk.commands.values())
 
 
 async def _model(desk: Desk, name: str) -> str:
@@ -87,13 +85,22 @@ async def _chosen(desk: Desk, said: list[Turn], number: str) -> Turn | None:
     return None if picked is None else last[picked]
 
 
+def afresh(options: Options) -> Options:
+    """The same, for a conversation in which nothing was said."""
+    return replace(options, resume="", latest=False, fork=False, session_id="")
+
+
 async def _clear(desk: Desk, _: str) -> str:
-    desk.turn_to(replace(desk.options, resume="", latest=False, fork=False, session_id=""))
+    desk.turn_to(afresh(desk.options))
     return ""
 
 
 async def _theme(desk: Desk, name: str) -> str:
-    desk.dress(name)
+    if not name:
+        picked = await desk.pick("Which colours?", [(one, "") for one in THEMES])
+        name = "" if picked is None else THEMES[picked]
+    if name:
+        desk.dress(name)
     return ""
 
 
@@ -104,13 +111,10 @@ async def _quit(desk: Desk, _: str) -> str:
 
 COMMANDS = {
     "model": Command("/model [NAME]", "go on with another model", _model),
-    "mode": Command("/mode [NAME]", "what may run unasked", _mode, lambda desk: MODES),
-    "todos": Command("/todos", "what is to be done", _todos),
+    "mode": Command("/mode [NAME]", "what may run unasked", _mode, lambda desk: MODES, when="ever"),
+    "todos": Command("/todos", "what is to be done", _todos, when="ever"),
     "rewind": Command("/rewind [TURN]", "take files and conversation back", _rewind),
     "clear": Command("/clear", "begin another conversation", _clear),
-    "theme": Command(
-        "/theme NAME", "other colours", _theme, lambda desk: ("auto", "dark", "light", "none")
-    ),
-    "help": Command("/help", "this list", _help),
+    "theme": Command("/theme [NAME]", "other colours", _theme, lambda desk: THEMES, when="ever"),
     "quit": Command("/quit", "leave", _quit),
 }

@@ -28,6 +28,8 @@ async def _cost(desk: Desk, _: str) -> str:
 
 COMMANDS = {
     "compact": Command("/compact [FOCUS]", "set the older conversation aside", _compact),
-    "context": Command("/context", "what is in the window", _context),
-    "cost": Command("/cost", "what the session cost, and what its cache missed", _cost),
+    "context": Command("/context", "what is in the window", _context, when="ever"),
+    "cost": Command(
+        "/cost", "what the session cost, and what its cache missed", _cost, when="ever"
+    ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Literal
 
 import anyio
@@ -55,7 +56,8 @@ class Desk:
         self.dialogs = Dialogs(self.screen, lambda: self.page)
         self._session: Session | None = None
         self._own: Mapping[str, Command] = {}
-        self.asked: deque[str] = deque()
+        self._told: set[str] = set()
+        self._ask, self.asked = anyio.create_memory_object_stream[str](inf)
         """Commands that are to run beside a turn."""
         self._standing = Standing()
         self._before = 0.0
@@ -69,11 +71,25 @@ class Desk:
     def seat(self, session: Session) -> None:
         """Let this be the conversation."""
         self._session, self.over, self.next = session, False, None
-        known, self.notices = custom.known(self.options, taken=COMMANDS)
+        known, notices = custom.known(self.options, taken=COMMANDS)
         self._own = own.commands(known)
         self.page = Transcript(self.screen, session.crew.agent.tools)
         self.screen.status = self.page.status
+        for notice in dict.fromkeys((*session.crew.notices, *notices)):
+            if notice not in self._told:
+                self.page.note(notice)
+        self._told.update(notices)
         self.look()
+
+    def go(self, options: Options) -> bool:
+        """Be where a conversation is to take place; whether that is another folder."""
+        self.options, folder = options, os.path.realpath(options.cwd or os.getcwd())
+        if folder == os.path.realpath(os.getcwd()):
+            return False
+        os.chdir(folder)
+        self.screen.buffer.completer = editing.Completing(folder, self._offers)
+        self.page.note(f"in {folder}")
+        return True
 
     def look(self) -> None:
         """See how things stand."""
@@ -98,7 +114,10 @@ class Desk:
     def submit(self, text: str, *, when: Literal["next", "after"]) -> None:
         """Say something: at the next chance, or after what runs."""
         prompt = not text.startswith(("/", "!", "#"))
-        if self.busy and when == "next" and prompt:
+        command = named(self, text) if self.busy else None
+        if command is not None and command.when == "ever":
+            self._ask.send_nowait(text)
+        elif self.busy and when == "next" and prompt:
             self._steer(text)
         else:
             self.waiting.append(text)

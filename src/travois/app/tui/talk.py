@@ -10,10 +10,12 @@ import anyio
 
 from travois.app import trusting
 from travois.app.compose import prepare
-from travois.app.options import Options
+from travois.app.options import PICK, Options
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
-from travois.app.slash.command import obey
+from travois.app.slash.command import Prompt, obey
+from travois.app.slash.sessions import pick_up
+from travois.app.slash.talking import afresh
 from travois.app.tui import keys, shell, start
 from travois.app.tui.desk import Desk
 from travois.app.tui.transcript import FRAME
@@ -88,10 +90,20 @@ class Talking:
 
     async def converse(self, options: Options, first: str) -> None:
         """One conversation after another."""
-        chosen: Options | None = options
+        chosen = await pick_up(self.desk.browse, options) if options.resume == PICK else options
         while chosen is not None and not self.code:
-            await self._conversation(chosen, first)
-            chosen, first = self.desk.next, ""
+            if self.desk.go(chosen):
+                place, loaded = prepare(chosen)
+                await trusting.ask(place.home, loaded, self.desk)
+            try:
+                await self._conversation(chosen, first)
+                chosen = self.desk.next
+            except Fault as fault:
+                if not self.parting:
+                    raise
+                self.desk.page.note(str(fault), tone="warn")
+                chosen = afresh(chosen)
+            first = ""
 
     async def _conversation(self, options: Options, first: str) -> None:
         desk = self.desk
@@ -100,6 +112,7 @@ class Talking:
             self._greet(session)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, session)
+                group.start_soon(self._answer)
                 group.start_soon(self._tick)
                 group.start_soon(self._age)
                 await self._take_up(first)
@@ -109,8 +122,6 @@ class Talking:
         self.parting += [f"  · {notice}" for notice in session.parting]
 
     def _greet(self, session: Session) -> None:
-        for notice in session.crew.notices:
-            self.desk.page.note(notice)
         told = (User, Assistant, Result)
         entries = [
             one for one in session.crew.agent.session.history() if isinstance(one.fact, told)
@@ -133,6 +144,13 @@ class Talking:
                 if isinstance(event.fact, Asked):
                     desk.dialogs.told(event.fact.call).set()
                     await notify(agent, "permission_prompt", PERMISSION)
+
+    async def _answer(self) -> None:
+        """Do what was asked for that need not wait for the end of a turn."""
+        async for line in self.desk.asked:
+            answer = await obey(self.desk, line)
+            if isinstance(answer, str) and answer:
+                self.desk.page.paragraph(answer)
 
     async def _tick(self) -> None:
         """Bring what was written to the screen, and show that time goes by."""
@@ -172,8 +190,8 @@ class Talking:
             await self._run(line)
             return
         answer = await obey(desk, text) if text else None
-        if answer is None:
-            await self._turn(text)
+        if answer is None or isinstance(answer, Prompt):
+            await self._turn(answer or text)
         elif answer:
             page.paragraph(answer)
         desk.look()
@@ -188,14 +206,17 @@ class Talking:
             self._notes.append(note)
         self.desk.page.paragraph(f"$ {line}\n{told}")
 
-    async def _turn(self, text: str) -> None:
+    async def _turn(self, text: str | Prompt) -> None:
         desk, said = self.desk, tuple[Shown, ...]()
         session, self._stopped = desk.session, False
         session.crew.agent.inbox.extend(self._notes)
         self._notes.clear()
         desk.begin()
         try:
-            said = desk.said(text) if text else ()
+            if isinstance(text, Prompt):
+                said = text.content
+            elif text:
+                said = desk.said(text)
             async with aclosing(session.run(said)) as events:
                 async for _ in events:
                     pass

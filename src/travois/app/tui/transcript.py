@@ -209,10 +209,11 @@ class Transcript:
     # --- what is finished ------------------------------------------------------------------------
 
     def said(self, content: tuple[Shown, ...]) -> None:
-        """What a person said."""
+        """What a person said: the last text is theirs, others came with it."""
         theme = self._screen.theme
         media = [f"[{block.kind} {block.name}]" for block in content if not isinstance(block, Text)]
-        text = "\n".join((clean(words(content)).strip("\n"), *media)).strip("\n")
+        texts = [clean(block.text).strip("\n") for block in content if isinstance(block, Text)]
+        text = "\n".join((*texts[-1:], *media)).strip("\n")
         lines = folded(text, self._screen.columns - 3)
         rest = len(lines) - SAID
         shown = lines[:SAID] + ([f"… {rest} more lines"] if rest > 0 else [])

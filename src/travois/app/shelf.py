@@ -1,0 +1,77 @@
+"""The sessions that one can go on with: to look through, and to take one down."""
+
+from __future__ import annotations
+
+import os
+
+from msgspec.structs import replace
+
+from travois.app.options import Options
+from travois.kernel.blocks import words
+from travois.kernel.facts import Assistant, User
+from travois.kernel.faults import Fault
+from travois.store import line, lock
+from travois.store.home import Home
+from travois.store.log import NAME
+from travois.store.project import Project
+from travois.store.sessions import Summary, summaries
+
+GLANCE = 1 << 18
+"""How many bytes at the end of a log are looked through for its last words."""
+
+
+class Shelf:
+    """All sessions but one, the newest first."""
+
+    def __init__(self, home: Home, project: Project, *, but: str = "") -> None:
+        self._home, self._project, self._but = home, project, but
+        self._told: dict[bool, list[tuple[str, Summary]]] = {}
+        self._endings: dict[str, tuple[str, str]] = {}
+
+    def found(self, text: str, *, everywhere: bool) -> list[Summary]:
+        """Those of this project, or of all, whose title, folder or id has all these words."""
+        wanted = text.casefold().split()
+        told = self._listed(everywhere=everywhere)
+        return [one for known, one in told if all(word in known for word in wanted)]
+
+    def ending(self, summary: Summary) -> tuple[str, str]:
+        """The last words of the person, and those of the model."""
+        if summary.id not in self._endings:
+            path = self._home.session(summary.project, summary.id) / NAME
+            self._endings[summary.id] = _ending(str(path))
+        return self._endings[summary.id]
+
+    def options(self, summary: Summary, options: Options) -> Options:
+        """How to go on with a session, in its own folder; raises `Fault` if it is open already."""
+        if lock.holder(self._home.session(summary.project, summary.id)) is not None:
+            raise Fault(
+                "That session is open elsewhere", fix="Leave it there, or use --fork-session."
+            )
+        stays = summary.project in self._project.keys or not os.path.isdir(summary.cwd)
+        cwd = options.cwd if stays else summary.cwd
+        return replace(options, cwd=cwd, resume=summary.id, latest=False, fork=False, session_id="")
+
+    def _listed(self, *, everywhere: bool) -> list[tuple[str, Summary]]:
+        if everywhere not in self._told:
+            keys = None if everywhere else self._project.keys
+            found = (s for s in summaries(self._home, keys) if s.cwd and s.id != self._but)
+            self._told[everywhere] = [(f"{s.title} {s.cwd} {s.id}".casefold(), s) for s in found]
+        return self._told[everywhere]
+
+
+def _ending(path: str) -> tuple[str, str]:
+    said = answered = ""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - GLANCE))
+            lines = file.read().splitlines(keepends=True)
+    except OSError:
+        return "", ""
+    for record in (record for text in reversed(lines) for record in line.records(text)[0]):
+        fact = line.decode(record).fact
+        if isinstance(fact, Assistant):
+            answered = answered or words(fact.content)
+        elif isinstance(fact, User) and fact.origin == "human":
+            said = words(fact.content)
+            break
+    return " ".join(said.split()), " ".join(answered.split())

@@ -1,0 +1,120 @@
+"""/agents, /tasks, /mcp and /skills: who and what works beside the conversation."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from travois.app.commands.plain import clean, overheard, table
+from travois.app.slash.command import Command, Desk
+from travois.app.slash.program import told
+from travois.engine.agent import Agent
+from travois.engine.crew import Agents
+from travois.kernel.facts import Changed
+from travois.kernel.faults import Fault
+from travois.tools.output import readable
+
+LINES = 40
+"""How many of the last lines of a program are shown."""
+
+
+async def _agents(desk: Desk, typed: str) -> str:
+    word, _, rest = typed.partition(" ")
+    id, _, text = rest.strip().partition(" ")
+    agents = desk.session.crew.agent.agents
+    assert agents is not None
+    match word:
+        case "":
+            with overheard(desk.columns):
+                return f"{_running(desk.session.crew.agent, agents)}\n\n{_kinds(agents)}"
+        case "show":
+            from travois.app.commands.agents import show_one
+
+            return await told(desk, partial(show_one, id, desk.session.id, json=False))
+        case "tell" if agents.tell(id, text.strip(), sender="the user"):
+            return f"{id} hears of it at its next step."
+        case "stop" if id in agents.reports():
+            return f"{id}: {(await agents.stop(id)).state}."
+        case "tell" | "stop":
+            raise Fault(f"No agent {id!r} runs", fix="/agents lists those that do.")
+        case _:
+            raise Fault(f"/agents does not know {word!r}", fix="It knows: show, tell, stop.")
+
+
+def _running(agent: Agent, agents: Agents) -> str:
+    states = {id: report.state for id, report in agents.reports().items()}
+    rows = [
+        (id, born.kind, states.get(id, "ended"), clean(born.what, lines="show"))
+        for id, born in agent.session.children.items()
+    ]
+    return table([("AGENT", "TYPE", "STATE", "TASK"), *rows]) if rows else "No agents so far."
+
+
+def _kinds(agents: Agents) -> str:
+    rows = [(name, clean(what, lines="show")) for name, what in agents.kinds.items()]
+    return table([("TYPE", "FOR"), *rows])
+
+
+async def _tasks(desk: Desk, typed: str) -> str:
+    word, _, id = typed.partition(" ")
+    agent = desk.session.crew.agent
+    match word:
+        case "":
+            return _listed(desk, agent)
+        case "see" | "stop":
+            return await _task(desk, word, id.strip())
+        case _:
+            raise Fault(f"/tasks does not know {word!r}", fix="It knows: see, stop.")
+
+
+def _listed(desk: Desk, agent: Agent) -> str:
+    programs = [
+        (job.id, "running" if job.status is None else f"exit {job.status}", clean(job.command))
+        for job in agent.world.processes.jobs().values()
+    ]
+    helpers = [(id, "running", clean(one.what)) for id, one in agent.session.running.items()]
+    with overheard(desk.columns):
+        rows = [*programs, *helpers]
+        return table([("TASK", "STATE", "WHAT"), *rows]) if rows else "Nothing runs beside."
+
+
+async def _task(desk: Desk, word: str, id: str) -> str:
+    agent = desk.session.crew.agent
+    job = agent.world.processes.jobs().get(id)
+    if job is None:
+        return await _agents(desk, f"{'show' if word == 'see' else 'stop'} {id}")
+    if word == "see":
+        lines = readable(job.waiting()).text.rstrip().split("\n")
+        return "\n".join(lines[-LINES:]) or "It has said nothing that the model has not read."
+    if job.status is not None:
+        return f"{id} had ended before."
+    await job.kill()
+    agent.session.append(Changed(f"job:{id}", "killed"))
+    return f"{id} was ended with all it had started."
+
+
+async def _mcp(desk: Desk, _: str) -> str:
+    return "No servers: this version of Travois speaks to none yet."
+
+
+async def _skills(desk: Desk, _: str) -> str:
+    return "No skills: this version of Travois reads none yet. /help lists commands of your own."
+
+
+COMMANDS = {
+    "agents": Command(
+        "/agents [WORD …]",
+        "agents and their types; show, tell, stop ID",
+        _agents,
+        lambda desk: ("show", "tell", "stop"),
+        when="ever",
+    ),
+    "tasks": Command(
+        "/tasks [WORD ID]",
+        "what runs in the background; see, stop ID",
+        _tasks,
+        lambda desk: ("see", "stop"),
+        when="ever",
+    ),
+    "mcp": Command("/mcp", "servers that lend tools", _mcp, when="ever"),
+    "skills": Command("/skills", "what the model can read up on", _skills, when="ever"),
+}

@@ -1,0 +1,76 @@
+"""/permissions and /hooks: what may happen, and what happens by itself."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from functools import partial
+
+from msgspec.structs import replace
+
+from travois.app.commands.plain import overheard, table
+from travois.app.slash.command import Command, Desk
+from travois.app.slash.program import told
+from travois.kernel.faults import Fault
+
+WORDS = ("why", "forget", "mode")
+
+
+async def _permissions(desk: Desk, typed: str) -> str:
+    from travois.app.commands import permissions
+
+    word, _, rest = typed.partition(" ")
+    guard, rest = desk.session.crew.agent.guard, rest.strip()
+    match word:
+        case "":
+            with overheard(desk.columns):
+                rules = permissions.listing(guard.rules)
+            return f"Mode {guard.mode}.\n\n{rules}"
+        case "why":
+            args = Namespace(
+                text=rest, mode=guard.mode, tool="Bash", settings=desk.options.settings
+            )
+            return await told(desk, partial(permissions.run_why, args))
+        case "forget":
+            return await _forget(desk, rest)
+        case "mode":
+            desk.session.enter(rest)
+            return f"The mode is {desk.session.crew.agent.guard.mode}."
+        case _:
+            fix = f"It knows: {', '.join(WORDS)}."
+            raise Fault(f"/permissions does not know {word!r}", fix=fix)
+
+
+async def _forget(desk: Desk, rule: str) -> str:
+    """Drop an answer of the person's, for this session and those to come."""
+    from travois.app.commands.permissions import run_forget
+
+    await told(desk, partial(run_forget, Namespace(rule=rule)))
+    agent = desk.session.crew.agent
+    left = (one for one in agent.guard.rules if (one.effect, one.text) != ("allow", rule))
+    agent.guard = replace(agent.guard, rules=tuple(left))
+    return f"{rule} is no longer allowed by an answer of yours."
+
+
+async def _hooks(desk: Desk, _: str) -> str:
+    from travois.app import hooking
+    from travois.app.compose import prepare
+
+    hooks, notices = hooking.known(prepare(desk.options)[1])
+    if not hooks and not notices:
+        return "No hooks: nothing runs by itself here."
+    rows = [(one.event, one.matcher or "*", one.origin, one.name) for one in hooks]
+    with overheard(desk.columns):
+        listed = table([("EVENT", "FOR", "SAID BY", "RUNS"), *rows])
+    return "\n".join((listed, *notices))
+
+
+COMMANDS = {
+    "permissions": Command(
+        "/permissions [WORD …]",
+        "rules in force; why COMMAND, forget RULE, mode NAME",
+        _permissions,
+        lambda desk: WORDS,
+        when="ever",
+    ),
+    "hooks": Command("/hooks", "what runs by itself, and who said so", _hooks, when="ever"),
+}
