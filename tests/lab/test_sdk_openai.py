@@ -144,7 +144,10 @@ def test_compaction_returns_user_messages_and_an_item_that_can_be_sent_back() ->
             "No tool output found",
         ),
         (
-            [{"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "AAAA"}],
+            [
+                {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "AAAA"},
+                {"role": "assistant", "content": "so"},
+            ],
             "could not be verified",
         ),
         ([{"type": "compaction_trigger"}, {"role": "user", "content": "x"}], "must be the last"),

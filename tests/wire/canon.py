@@ -132,3 +132,35 @@ def messages(model: Model, *facts: AnyFact) -> list[str]:
     body = tell(model, facts).body
     start, end = body.index(b'"messages":['), body.rindex(b'],"stream":true')
     return readable(body[start + len(b'"messages":[') : end])
+
+
+SIGNED = (
+    HELLO,
+    Assistant(
+        (
+            Opaque("responses", "sealed", '{"id": "rs_1","type":"reasoning","summary":[]}'),
+            Opaque("responses", "message", '{"phase":"commentary"}'),
+            Opaque("gemini", "thinking", '{"text":"hm","thought":true}', "hm"),
+            Opaque("gemini", "part", '{"thoughtSignature":"czE="}'),
+            Text("I look."),
+            Call("c1", "Read", '{"path": "a"}', extra='"gemini":{"thoughtSignature":"czI="}'),
+            Call("c2", "Bash", "{}", extra='"gemini":{"id":"c2"},"responses":{"namespace":"n"}'),
+        ),
+        stop="calls",
+    ),
+    Result("c1", (Text("one"),)),
+    Result("c2", (Text("two"), IMAGE), error=True),
+    Assistant(
+        (Text("So."), Opaque("responses", "sealed", '{"type":"reasoning"}'), OPAQUE[0]),
+        stop="length",
+    ),
+    HELLO,
+)
+
+
+def contents(model: Model, *facts: AnyFact) -> list[str]:
+    """Only what was said, in lines, of a protocol that calls it otherwise."""
+    body = tell(model, facts).body
+    start = min(body.index(word) for word in (b'"input":[', b'"contents":[') if word in body)
+    said = body[body.index(b"[", start) + 1 :]
+    return readable(said.partition(b'],"stream":true')[0].removesuffix(b"]}"))

@@ -9,9 +9,11 @@ from tests.wire.stories import Story, fetch
 from travois.kernel.models import Model
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import Dialect, chat_faults
+from travois.lab.validate_items import gemini_faults, ollama_faults, responses_faults
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request
 
+OTHERS = {"responses": responses_faults, "gemini": gemini_faults, "ollama": ollama_faults}
 DIALECTS: dict[str, Dialect] = {"mistral": "mistral", "deepseek": "deepseek"}
 MARKER = re.compile(rb',"cache_control":\{"type":"ephemeral"(,"ttl":"1h")?\}')
 
@@ -20,12 +22,16 @@ def faults(model: Model, request: Request) -> list[str]:
     """What the provider would refuse."""
     if model.protocol == "anthropic":
         return anthropic_faults(request.body)
-    return chat_faults(request.body, DIALECTS.get(model.provider, "openai"))
+    if model.protocol == "chat":
+        return chat_faults(request.body, DIALECTS.get(model.provider, "openai"))
+    return OTHERS[model.protocol](request.body)
 
 
 def spine(request: Request) -> bytes:
     """The bytes up to the end of the last piece, without markers."""
     plain = MARKER.sub(b"", request.body)
+    if "streamGenerateContent" in request.path:
+        return plain.removesuffix(b"]}]}")
     return plain[: plain.rindex(b'],"stream":true')].removesuffix(b"]}")
 
 
@@ -64,12 +70,22 @@ class Witness:
 
 def results_follow_calls_in_order(body: bytes) -> bool:
     """Whether each batch of results stands in the order in which they were asked for."""
+    request = json.loads(body)
+    if "contents" in request:
+        parts = [part for content in request["contents"] for part in content["parts"]]
+        calls = [part["functionCall"]["name"] for part in parts if "functionCall" in part]
+        return calls == [p["functionResponse"]["name"] for p in parts if "functionResponse" in p]
+    if "input" in request:
+        items = [(item["type"], item.get("call_id")) for item in request["input"]]
+        calls = [id for kind, id in items if kind == "function_call"]
+        return calls == [id for kind, id in items if kind == "function_call_output"]
     asked: list[str] = []
     given: list[str] = []
-    for message in json.loads(body)["messages"]:
+    for message in request["messages"]:
         content = message["content"] if isinstance(message["content"], list) else []
         asked += [b["id"] for b in content if b["type"] == "tool_use"]
-        asked += [c["id"] for c in message.get("tool_calls", ())]
+        asked += [c.get("id") or c["function"]["name"] for c in message.get("tool_calls", ())]
         given += [b["tool_use_id"] for b in content if b["type"] == "tool_result"]
-        given += [message["tool_call_id"]] if message["role"] == "tool" else []
+        if message["role"] == "tool":
+            given.append(message.get("tool_call_id") or message["tool_name"])
     return asked == given

@@ -50,6 +50,9 @@ MODELS = (
         ),
     ),
     Model("deepseek", "v4", "chat", quirks=("echo-reasoning", "text-parts", "system-role")),
+    Model("openai", "gpt-6", "responses", params='"reasoning":{"effort":"low"}'),
+    Model("google", "gemini-3", "gemini"),
+    Model("ollama", "qwen3", "ollama", window=32_000),
 )
 TEXTS = ("hello", "", "  \n", 'ünï\u2028\x00\x1f"\\/', "half \ud83d of a pair", "𝄞", "x" * 300)
 ARGS = (
@@ -82,7 +85,17 @@ OPAQUE = (
         "cited",
     ),
     Opaque("chat", "reasoning", '{"reasoning_content":"so","reasoning_details":[{"a":1}]}', "so"),
-    Opaque("gemini", "thought", "{}", "elsewhere"),
+    Opaque("gemini", "thinking", '{"text":"elsewhere","thought":true}', "elsewhere"),
+    Opaque("gemini", "part", '{"thoughtSignature":"c2ln"}'),
+    Opaque("responses", "sealed", '{"id":"rs_1","type":"reasoning","summary":[]}'),
+    Opaque("responses", "message", '{"phase":"commentary"}'),
+)
+EXTRAS = (
+    "",
+    '"caller":{"type":"direct"}',
+    '"extra_content":{"g":1}',
+    '"gemini":{"thoughtSignature":"c2ln"}',
+    '"responses":{"namespace":"n"}',
 )
 SUMMARY = Opaque("anthropic", "compaction", '{"type":"compaction","content":"was"}', "was")
 
@@ -151,7 +164,7 @@ class Author:
         self.count += 1
         shapes = ("toolu_{}", "call_{}", "functions.Bash:{}", "{}" + "y" * 70, "ab12{:05d}")
         id = self.chance.choice(shapes).format(self.count)
-        extra = self.chance.choice(("", '"caller":{"type":"direct"}', '"extra_content":{"g":1}'))
+        extra = self.chance.choice(EXTRAS)
         return Call(id, self.chance.choice(NAMES), self.chance.choice(ARGS), extra=extra)
 
     def shown(self) -> tuple[Shown, ...]:

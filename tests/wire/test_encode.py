@@ -20,7 +20,13 @@ from travois.kernel.models import Model
 from travois.wire.encode import Encoder
 from travois.wire.pieces import PrefixBreak, Request
 
-MODELS = (Model("a", "claude", "anthropic"), Model("o", "gpt", "chat"))
+MODELS = (
+    Model("a", "claude", "anthropic"),
+    Model("o", "gpt", "chat"),
+    Model("o", "gpt", "responses"),
+    Model("g", "gemini", "gemini"),
+    Model("l", "qwen", "ollama"),
+)
 MORE = User((Text("more"),))
 
 

@@ -63,7 +63,7 @@ class Conversations(RuleBasedStateMachine):
         sent = {item.fact.call for item in seen if isinstance(item.fact, Result)}
         self.story.append(fact)
         after = results(self.story.view)
-        changed = {call for call in after if after[call] != before[call]}
+        changed = {call for call in after if after[call] != before.get(call, after[call])}
         match fact:
             case Offloaded():
                 assert changed <= {fact.call} - sent

@@ -14,7 +14,7 @@ from travois.kernel.blocks import AnyBlock, Call
 from travois.kernel.facts import Assistant, Epoch, Failed, Sent
 from travois.kernel.models import Quirk
 from travois.kernel.tokens import context_tokens
-from travois.kernel.view import View, thinks
+from travois.kernel.view import SEALED, View, thinks
 from travois.wire.edits import beta_of
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
@@ -176,7 +176,7 @@ def _remedy(view: View, problem: Problem) -> Epoch | None:
         return _changed(epoch, replace(model, betas=kept), problem)
     elif problem.kind == "output" and 0 < problem.limit < model.output:
         return _changed(epoch, replace(model, output=problem.limit), problem)
-    elif problem.kind in ("bound", "thinking") and thinks(view):
+    elif problem.kind in ("bound", "thinking") and thinks(view, SEALED):
         return replace(epoch, why=problem.message, unbind=True)
     return None
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text
-from travois.kernel.models import Model
+from travois.kernel.models import Model, Protocol
 from travois.kernel.tokens import context_tokens, stop_at
 from travois.kernel.view import View
 
-BYTES = {"anthropic": 32 << 20, "chat": 50 << 20}
+BYTES: dict[Protocol, int] = {
+    "anthropic": 32 << 20,
+    "chat": 50 << 20,
+    "responses": 50 << 20,
+    "gemini": 20 << 20,
+    "ollama": 50 << 20,
+}
 """The largest body that a provider takes, by protocol."""
 MARGIN = 1 << 20
 MEDIA = 100

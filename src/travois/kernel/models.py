@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-Protocol = Literal["anthropic", "chat"]
+Protocol = Literal["anthropic", "chat", "responses", "gemini", "ollama"]
 Quirk = Literal[
     "no-stream-options",  # refuses stream_options
     "max-tokens",  # wants max_tokens, not max_completion_tokens
@@ -17,6 +17,8 @@ Quirk = Literal[
     "text-calls",  # tool calls may arrive as text
     "system-role",  # `system`, not `developer`
     "no-cache-markers",  # refuses cache_control
+    "no-cache-key",  # refuses prompt_cache_key
+    "no-include",  # refuses include
     "usage-include",  # OpenRouter: ask for cost with usage:{include:true}
 ]
 

@@ -31,6 +31,8 @@ from travois.kernel.facts import (
 LOST_RESULT = "The result of this call was lost when the session log was damaged."
 THINKING = ("thinking", "redacted_thinking")
 """Blocks that a provider binds to everything before them."""
+SEALED = (*THINKING, "sealed")
+"""All blocks that only their maker can read, and may refuse to hear again."""
 LOST_START = "(The beginning of this conversation was lost when the session log was damaged.)"
 
 
@@ -105,15 +107,17 @@ class View(msgspec.Struct):
         old = self.epoch
         if old is None or old.model.name != epoch.model.name:
             self.since, self.counted = seq, -1
-        if old and (epoch.unbind or old.system != epoch.system or old.tools != epoch.tools):
+        if epoch.unbind:
+            self._unbind(SEALED)
+        elif old and (old.system != epoch.system or old.tools != epoch.tools):
             self._unbind()
         if self.cleared and not epoch.model.edits:
             self.cleared, self.counted = (), -1
         self.epoch, self.moves, self.anchor = epoch, self.moves + 1, 0
 
-    def _unbind(self) -> None:
+    def _unbind(self, kinds: tuple[str, ...] = THINKING) -> None:
         """Let go of all thinking so far: it is bound to a history that no longer stands."""
-        self.items = [_without_thinking(item) for item in self.items]
+        self.items = [_without(item, kinds) for item in self.items]
 
     def _open(self, fact: AnyFact) -> None:
         if isinstance(fact, Opened):
@@ -240,10 +244,10 @@ def waiting(view: View) -> bool:
     return not isinstance(last, Assistant) or last.stop == "pause"
 
 
-def thinks(view: View) -> bool:
+def thinks(view: View, kinds: tuple[str, ...] = THINKING) -> bool:
     """Whether thinking is shown, which binds all that stands before it."""
     blocks = (b for i in view.items if isinstance(i.fact, Assistant) for b in i.fact.content)
-    return any(isinstance(block, Opaque) and block.kind in THINKING for block in blocks)
+    return any(isinstance(block, Opaque) and block.kind in kinds for block in blocks)
 
 
 def open_calls(view: View) -> tuple[Call, ...]:
@@ -260,10 +264,10 @@ def _retold(item: Item, text: str) -> Item:
     return Item(item.seq, msgspec.structs.replace(item.fact, content=(Text(text),)))
 
 
-def _without_thinking(item: Item) -> Item:
+def _without(item: Item, kinds: tuple[str, ...]) -> Item:
     if not isinstance(item.fact, Assistant):
         return item
-    kept = tuple(b for b in item.fact.content if not (isinstance(b, Opaque) and b.kind in THINKING))
+    kept = tuple(b for b in item.fact.content if not (isinstance(b, Opaque) and b.kind in kinds))
     if len(kept) == len(item.fact.content):
         return item
     return Item(item.seq, msgspec.structs.replace(item.fact, content=kept))

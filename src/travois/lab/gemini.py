@@ -30,6 +30,7 @@ from travois.lab.refusal import Refusal
 from travois.lab.stream import Event, chunk, cut
 from travois.lab.talk import Prompt, Reply
 from travois.lab.tokens import IMAGE, compact, tokens
+from travois.lab.validate_items import gemini_faults
 from travois.lab.world import World
 
 STATUS = {
@@ -75,7 +76,7 @@ def _generate(world: World, request: Request, exchange: Exchange) -> Response:
     contents = objects(body, "contents")
     if verb == "countTokens":
         return reply_json({"totalTokens": sum(p.tokens for p in _row(body, contents))})
-    exchange.invalid = tuple(_unsigned(contents))
+    exchange.invalid = (*_unsigned(contents), *gemini_faults(request.body))
     if exchange.invalid:
         raise Refusal(exchange.invalid[0])
     profile = any_profile(world, exchange.model)

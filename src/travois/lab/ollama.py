@@ -26,6 +26,7 @@ from travois.lab.refusal import Refusal
 from travois.lab.stream import cut, line
 from travois.lab.talk import Prompt
 from travois.lab.tokens import compact, tokens
+from travois.lab.validate_items import ollama_faults
 from travois.lab.world import World
 
 WINDOW = 4096
@@ -67,6 +68,9 @@ def show(world: World, request: Request) -> Response:
 def _chat(world: World, request: Request, exchange: Exchange) -> Response:
     body = parse(request)
     exchange.model = str(body.get("model", ""))
+    exchange.invalid = tuple(ollama_faults(request.body))
+    if exchange.invalid:
+        raise Refusal(exchange.invalid[0])
     window = int(inner(body, "options").get("num_ctx", WINDOW))
     messages = objects(body, "messages")
     kept = _fitting(messages, window)

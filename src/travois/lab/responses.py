@@ -35,6 +35,7 @@ from travois.lab.seal import seal, unseal
 from travois.lab.stream import sse
 from travois.lab.talk import Prompt, Reply, block_text
 from travois.lab.tokens import compact, tokens
+from travois.lab.validate_items import responses_faults
 from travois.lab.world import World
 
 LIVES = {"30m": 1800.0, "12h": 43200.0}
@@ -90,7 +91,7 @@ def _guarded(world: World, request: Request, answer: Any) -> Response:
 
 def _create(world: World, exchange: Exchange, body: Json) -> Response:
     items = _input(world, body)
-    exchange.invalid = tuple(_unpaired(items))
+    exchange.invalid = tuple(responses_faults(msgspec.json.encode({**body, "input": items})))
     if exchange.invalid:
         raise Refusal(exchange.invalid[0], param="input")
     if any(item.get("type") == "compaction_trigger" for item in items[:-1]):
@@ -185,17 +186,6 @@ def _input(world: World, body: Json) -> list[Json]:
 
 def _said(role: str, words: str) -> Json:
     return {"type": "message", "role": role, "content": words}
-
-
-def _unpaired(items: list[Json]) -> Iterator[str]:
-    called = [i.get("call_id") for i in items if i.get("type") == "function_call"]
-    answered = [i.get("call_id") for i in items if i.get("type") == "function_call_output"]
-    for id in called:
-        if id not in answered:
-            yield f"No tool output found for function call {id}."
-    for id in answered:
-        if id not in called:
-            yield f"No tool call found for function call output with call_id {id}."
 
 
 def _row(body: Json, items: list[Json]) -> list[Position]:

@@ -13,7 +13,7 @@ from travois.wire.edits import BETAS, ON_DEMAND
 from travois.wire.jsontext import joined, members, object_text, quote, utf8
 from travois.wire.media import IMAGES, base64, note
 from travois.wire.names import (
-    ECHOED,
+    FOREIGN,
     GO_ON,
     NO_OUTPUT,
     NO_WORDS,
@@ -172,8 +172,8 @@ def _sendable(block: AnyBlock) -> bool:
 
 
 def _summary(block: Opaque) -> bool:
-    """Whether another provider's block stands for history that must not be lost."""
-    return block.kind == "compaction" and bool(block.text.strip())
+    """Whether another provider's block holds words that must not be lost."""
+    return block.kind in ("compaction", "text") and bool(block.text.strip())
 
 
 def _said(block: AnyBlock) -> bytes:
@@ -193,7 +193,7 @@ def _said(block: AnyBlock) -> bytes:
 def _call(call: Call) -> bytes:
     id, name = quote(call_id(call.id)), quote(tool_name(call.name))
     said = b'{"type":"tool_use","id":%s,"name":%s,"input":' % (id, name) + object_text(call.args)
-    known = {k: v for k, v in members("{" + call.extra + "}").items() if k != ECHOED}
+    known = {k: v for k, v in members("{" + call.extra + "}").items() if k not in FOREIGN}
     return said + (b"," + utf8(joined(known)) if known else b"") + b"}"
 
 

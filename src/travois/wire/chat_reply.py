@@ -73,15 +73,15 @@ class ChatReply:
             self.done = True
             yield from self._end()
             return
-        chunk = _decode(data)
+        chunk = decode(data)
         if event.name == "error" and "error" not in chunk:
             chunk = {"error": chunk}
-        yield from self._take(chunk)
+        yield from self.take(chunk)
 
     def whole(self, body: bytes) -> None:
         """Take a reply that was not streamed."""
-        chunk = _decode(body)
-        list(self._take(chunk))
+        chunk = decode(body)
+        list(self.take(chunk))
         self.done = bool(chunk.get("choices"))
 
     def reply(self) -> Reply:
@@ -100,7 +100,8 @@ class ChatReply:
         usage = _usage(self._usage) or guess(content, size=self._size)
         return Reply(content, stop, usage, id=self._id, model=self._model, detail=self._detail())
 
-    def _take(self, chunk: dict[str, Any]) -> Iterator[StreamDelta]:
+    def take(self, chunk: dict[str, Any]) -> Iterator[StreamDelta]:
+        """Take one more chunk that has been read."""
         choice = table(next(iter(rows(chunk.get("choices"))), None))
         groq = table(chunk.get("x_groq"))
         error = chunk.get("error") or choice.get("error") or groq.get("error")
@@ -183,7 +184,8 @@ class ChatReply:
         return "" if self._finish in STOPS else self._finish
 
 
-def _decode(data: bytes) -> dict[str, Any]:
+def decode(data: bytes) -> dict[str, Any]:
+    """One event of a stream as an object; raises `Problem`."""
     try:
         return _chunks.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -15,7 +15,10 @@ from travois.kernel.models import EDITS
 from travois.kernel.view import Item, View
 from travois.wire.anthropic import Anthropic
 from travois.wire.edits import edits, needing
+from travois.wire.gemini import Gemini
+from travois.wire.ollama import Ollama
 from travois.wire.openai_chat import Chat
+from travois.wire.openai_responses import Responses
 from travois.wire.pieces import Dialect, Piece, PrefixBreak, Request
 
 DIGEST = 16
@@ -149,6 +152,12 @@ def _dialect(epoch: Epoch, fetch: Callable[[str], bytes]) -> Dialect:
             return Anthropic(epoch, fetch)
         case "chat":
             return Chat(epoch, fetch)
+        case "responses":
+            return Responses(epoch, fetch)
+        case "gemini":
+            return Gemini(epoch, fetch)
+        case "ollama":
+            return Ollama(epoch, fetch)
         case _:
             assert_never(protocol)
 

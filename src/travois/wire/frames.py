@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 BOM = b"\xef\xbb\xbf"
 
@@ -12,6 +12,34 @@ class Event(NamedTuple):
 
     name: str
     data: bytes
+
+
+class Framing(Protocol):
+    """A way to cut bytes into events."""
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that these bytes complete."""
+        ...
+
+    def finish(self) -> list[Event]:
+        """What the end of the stream completes."""
+        ...
+
+
+class Lines:
+    """Takes bytes, gives one event for each line that holds anything."""
+
+    def __init__(self) -> None:
+        self._partial = b""
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The lines that these bytes complete."""
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        return [Event("", line) for line in lines if line.strip()]
+
+    def finish(self) -> list[Event]:
+        """The last line, if nothing ended it."""
+        return self.feed(b"\n")
 
 
 class Frames:

@@ -20,9 +20,10 @@ from travois.wire.names import (
     NO_WORDS,
     STARTED_BEFORE,
     call_id,
+    spoken,
     tool_name,
 )
-from travois.wire.pieces import Head, Piece
+from travois.wire.pieces import Head, Piece, asked
 
 HIDDEN = "this model cannot be shown it"
 BETWEEN = "(noted)"
@@ -38,6 +39,7 @@ class Chat:
         self.head = _head(epoch)
         self._quirks = frozenset[Quirk](epoch.model.quirks)
         self._images = epoch.model.images and "text-parts" not in self._quirks
+        self._nothing = b'""' if "text-parts" in self._quirks else b"null"
         self._fetch = fetch
 
     def glue(self, before: str, role: str) -> bytes:
@@ -51,7 +53,7 @@ class Chat:
             case User():
                 yield from self._user(fact.content, before=before)
             case Result():
-                yield self._result(fact)
+                yield self._result(fact, asked(items, index, fact.call))
                 if index + 1 == len(items) or not isinstance(items[index + 1].fact, Result):
                     yield from self._attached(items, index)
             case Assistant():
@@ -61,8 +63,8 @@ class Chat:
 
     def _user(self, content: tuple[Shown, ...], *, before: str) -> Iterator[Piece]:
         if before == "tool" and "no-user-after-tool" in self._quirks:
-            yield _message("assistant", quote(BETWEEN))
-        yield _message("user", self._content(content))
+            yield message("assistant", quote(BETWEEN))
+        yield message("user", self._content(content))
 
     def _content(self, content: tuple[Shown, ...]) -> bytes:
         """Plain text as one string, which every server takes; parts only where media need them."""
@@ -88,16 +90,15 @@ class Chat:
         url = b'"data:' + utf8(block.mime) + b";base64," + data + b'"'
         return b'{"type":"image_url","image_url":{"url":' + url + b"}}"
 
-    def _result(self, fact: Result) -> Piece:
+    def _result(self, fact: Result, call: Call) -> Piece:
+        said = b'{"role":"tool","tool_call_id":%s,"content":%s}'
+        return Piece("tool", said % (quote(self._id(call.id)), quote(self._outcome(fact))))
+
+    def _outcome(self, fact: Result) -> str:
         """The tool role takes only text: images come in a message after the whole batch."""
         told = tuple(self._mentioned(block) for block in fact.content)
         text = words(told) if words(told).strip() else NO_OUTPUT
-        if fact.error and not text.lower().startswith("error"):
-            text = f"Error: {text}"
-        call = quote(self._id(fact.call))
-        return Piece(
-            "tool", b'{"role":"tool","tool_call_id":%s,"content":%s}' % (call, quote(text))
-        )
+        return f"Error: {text}" if fact.error and not text.lower().startswith("error") else text
 
     def _mentioned(self, block: Shown) -> Text:
         if isinstance(block, Text):
@@ -116,33 +117,28 @@ class Chat:
     def _reply(self, fact: Assistant, *, before: str) -> Iterator[Piece]:
         inside = self._inside(fact.content)
         if inside and before in ("", self.head.role):
-            yield _message("user", quote(STARTED_BEFORE))
+            yield message("user", quote(STARTED_BEFORE))
         if inside:
             yield Piece("assistant", b'{"role":"assistant",' + utf8(joined(inside)) + b"}")
         open_end = bool(inside) or before == "assistant"
         if fact.stop == "pause" and open_end and "tool_calls" not in inside:
-            yield _message("user", quote(GO_ON))
+            yield message("user", quote(GO_ON))
 
     def _inside(self, content: tuple[AnyBlock, ...]) -> Members:
         """The members of an assistant's message; none if there is nothing to say."""
-        text = "\n".join(part for block in content if (part := _text(block)).strip())
-        asked = [self._call(call) for call in calls(content)]
-        if not text and not asked:
+        text = "\n".join(part for block in content if (part := spoken(block)).strip())
+        made = [self._call(call) for call in calls(content)]
+        if not text and not made:
             return {}
-        nothing = '""' if "text-parts" in self._quirks else "null"
-        inside: Members = {"content": msgspec.Raw(quote(text) if text else nothing.encode())}
+        inside: Members = {"content": msgspec.Raw(quote(text) if text else self._nothing)}
         inside |= self._reasoning(content)
-        if asked:
-            inside["tool_calls"] = msgspec.Raw(b"[" + b",".join(asked) + b"]")
+        if made:
+            inside["tool_calls"] = msgspec.Raw(b"[" + b",".join(made) + b"]")
         return inside
 
     def _reasoning(self, content: tuple[AnyBlock, ...]) -> Members:
         """Thoughts go back only to servers that ask for them, and there always."""
-        thoughts: Members = {}
-        for block in content:
-            if isinstance(block, Opaque) and (block.protocol, block.kind) == ("chat", "reasoning"):
-                thoughts |= members(utf8(block.raw))
-        wanted: Members = {}
+        thoughts, wanted = thought(content), Members()
         if "echo-reasoning" in self._quirks:
             wanted["reasoning_content"] = thoughts.get("reasoning_content", raw(""))
         if "reasoning_details" in thoughts and self._quirks & {"echo-reasoning", "usage-include"}:
@@ -166,8 +162,8 @@ def _head(epoch: Epoch) -> Head:
     model = epoch.model
     limit = b"max_tokens" if "max-tokens" in model.quirks else b"max_completion_tokens"
     role = "system" if "system-role" in model.quirks else "developer"
-    tools = [_tool(tool) for tool in epoch.tools]
-    system = [_message(role, quote(epoch.system)).data] if epoch.system.strip() else []
+    tools = [declared(tool) for tool in epoch.tools]
+    system = [message(role, quote(epoch.system)).data] if epoch.system.strip() else []
     opening = b'{"model":' + quote(model.id) + b',"%s":%d' % (limit, model.output)
     opening += b',"tools":[' + b",".join(tools) + b"]" if tools else b""
     return Head(
@@ -189,18 +185,22 @@ def _options(model: Model) -> bytes:
     return options + (b"," + utf8(model.params) if model.params else b"")
 
 
-def _tool(tool: ToolSpec) -> bytes:
+def thought(content: tuple[AnyBlock, ...]) -> Members:
+    """The thoughts of a reply, as the server named them."""
+    thoughts: Members = {}
+    for block in content:
+        if isinstance(block, Opaque) and (block.protocol, block.kind) == ("chat", "reasoning"):
+            thoughts |= members(utf8(block.raw))
+    return thoughts
+
+
+def declared(tool: ToolSpec) -> bytes:
+    """A tool as chat completions are told of it."""
     name, said, schema = quote(tool.name), quote(tool.description), utf8(tool.schema)
     inside = b'{"name":%s,"description":%s,"parameters":%s}' % (name, said, schema)
     return b'{"type":"function","function":' + inside + b"}"
 
 
-def _message(role: str, content: bytes) -> Piece:
+def message(role: str, content: bytes) -> Piece:
+    """One message of this role."""
     return Piece(role, b'{"role":"' + role.encode() + b'","content":' + content + b"}")
-
-
-def _text(block: AnyBlock) -> str:
-    """What of a block is said again as words: another provider's summary stands for history."""
-    if isinstance(block, Opaque):
-        return block.text if block.kind in ("compaction", "text") else ""
-    return block.text if isinstance(block, Text) else ""

@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from travois.kernel.blocks import Call, calls
+from travois.kernel.facts import Assistant
 from travois.kernel.view import Item
 
 Headers = tuple[tuple[str, str], ...]
@@ -35,6 +37,13 @@ class Request(msgspec.Struct, frozen=True):
     """The digest of all pieces in order: request n is a prefix of request n+1 iff chains agree."""
     digest: str
     """The digest of the whole body, markers included."""
+
+
+def asked(items: Sequence[Item], index: int, id: str) -> Call:
+    """The call that the result at this place answers."""
+    replies = (i.fact for i in reversed(items[:index]) if isinstance(i.fact, Assistant))
+    made = (call for reply in replies for call in calls(reply.content))
+    return next((call for call in made if call.id == id), Call(id, "", "{}"))
 
 
 class PrefixBreak(AssertionError):

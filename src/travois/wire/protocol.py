@@ -8,8 +8,11 @@ from typing import Protocol, assert_never
 from travois.kernel.models import Model
 from travois.wire.anthropic_reply import AnthropicReply
 from travois.wire.chat_reply import ChatReply
-from travois.wire.frames import Event, Frames
+from travois.wire.frames import Event, Frames, Framing, Lines
+from travois.wire.gemini_reply import GeminiReply
+from travois.wire.ollama_reply import OllamaReply
 from travois.wire.replies import Reply, StreamDelta
+from travois.wire.responses_reply import ResponsesReply
 
 
 class Reader(Protocol):
@@ -58,16 +61,25 @@ def reader(model: Model, *, size: int = 0) -> Reader:
             return StreamReader(AnthropicReply(size=size))
         case "chat":
             return StreamReader(ChatReply(model, size=size))
+        case "responses":
+            return StreamReader(ResponsesReply(size=size))
+        case "gemini":
+            return StreamReader(GeminiReply(size=size))
+        case "ollama":
+            return StreamReader(OllamaReply(model, size=size), Lines())
         case _:
             assert_never(protocol)
 
 
 class StreamReader:
-    """Reads server-sent events, or one JSON object where a gateway does not stream."""
+    """Reads server-sent events, or one JSON object where a gateway does not stream.
 
-    def __init__(self, growing: Growing) -> None:
+    Where the framing is known to be another one, it is given.
+    """
+
+    def __init__(self, growing: Growing, frames: Framing | None = None) -> None:
         self._growing = growing
-        self._frames: Frames | None = None
+        self._frames = frames
         self._body = bytearray()
         self._start = b""
 

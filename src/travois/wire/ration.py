@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from travois.wire.pieces import Request
 
-LONGEST = re.compile(rb'("max_(?:completion_)?tokens":)(\d+)')
+LONGEST = re.compile(
+    rb'("(?:max_(?:completion_|output_)?tokens|maxOutputTokens|num_predict)":)(\d+)'
+)
 """How long a reply may be: it stands after the model's name, before anything that was said."""
 
 

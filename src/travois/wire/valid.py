@@ -1,0 +1,156 @@
+"""Whether a value is what a JSON schema asks for, in words that a model can act on.
+
+The part of the language that people write: types, members, items, choices, bounds, and references
+within the schema. What is not known is not checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from travois.wire.loose import rows, table
+
+MOST = 10
+"""How many flaws are told at once."""
+DEEPEST = 60
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _whole(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and value == int(value)
+
+
+TYPES: dict[str, Callable[[object], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "integer": _whole,
+    "number": _number,
+}
+
+
+def flaws(value: object, schema: object) -> tuple[str, ...]:
+    """What is wrong with the value; empty if nothing is."""
+    found: list[str] = []
+    for flaw in _flaws(value, schema, "", root=schema, depth=0):
+        found.append(flaw)
+        if len(found) == MOST:
+            break
+    return tuple(found)
+
+
+def _flaws(value: object, schema: object, at: str, *, root: object, depth: int) -> Iterator[str]:
+    if schema is False:
+        yield f"{at or '/'} must not be there"
+    rules = table(schema)
+    if depth > DEEPEST or not rules:
+        return
+
+    def within(inner: object, rule: object, place: str) -> Iterator[str]:
+        return _flaws(inner, rule, place, root=root, depth=depth + 1)
+
+    if isinstance(rules.get("$ref"), str):
+        yield from within(value, _found(root, rules["$ref"]), at)
+    yield from _plain(value, rules, at or "/")
+    if TYPES["object"](value):
+        yield from _members(table(value), rules, at, within)
+    if TYPES["array"](value):
+        yield from _items(rows(value), rules, at, within)
+    yield from _choices(value, rules, at, within)
+
+
+Within = Callable[[object, object, str], Iterator[str]]
+
+
+def _plain(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
+    """What needs no look inside."""
+    wanted = rules.get("type")
+    kinds = [wanted] if isinstance(wanted, str) else rows(wanted)
+    known = [kind for kind in kinds if kind in TYPES]
+    if known and not any(TYPES[kind](value) for kind in known):
+        yield f"{at} must be {' or '.join(known)}, not {_kind(value)}"
+    if "enum" in rules and not any(_same(value, one) for one in rows(rules["enum"])):
+        yield f"{at} must be one of {rules['enum']}"
+    if "const" in rules and not _same(value, rules["const"]):
+        yield f"{at} must be {rules['const']!r}"
+    if isinstance(value, str):
+        yield from _bounded(len(value), rules, at, ("minLength", "maxLength"), "characters")
+        if isinstance(pattern := rules.get("pattern"), str) and not _matches(pattern, value):
+            yield f"{at} must match {pattern}"
+    if _number(value):
+        yield from _bounded(value, rules, at, ("minimum", "maximum"), "")
+
+
+def _bounded(
+    size: Any, rules: dict[str, Any], at: str, names: tuple[str, str], unit: str
+) -> Iterator[str]:
+    low, high = (rules.get(name) for name in names)
+    if _number(low) and size < low:
+        yield f"{at} must be at least {low} {unit}".rstrip()
+    if _number(high) and size > high:
+        yield f"{at} must be at most {high} {unit}".rstrip()
+
+
+def _members(
+    value: dict[str, Any], rules: dict[str, Any], at: str, within: Within
+) -> Iterator[str]:
+    known = table(rules.get("properties"))
+    yield from (
+        f"{at}/{name} is missing" for name in rows(rules.get("required")) if name not in value
+    )
+    for name, inner in value.items():
+        if name in known:
+            yield from within(inner, known[name], f"{at}/{name}")
+        elif rules.get("additionalProperties") is False:
+            yield f"{at}/{name} is not known; the members are: {', '.join(known)}"
+        else:
+            yield from within(inner, rules.get("additionalProperties"), f"{at}/{name}")
+
+
+def _items(value: list[Any], rules: dict[str, Any], at: str, within: Within) -> Iterator[str]:
+    yield from _bounded(len(value), rules, at or "/", ("minItems", "maxItems"), "items")
+    first = rows(rules.get("prefixItems"))
+    for number, inner in enumerate(value):
+        rule = first[number] if number < len(first) else rules.get("items")
+        yield from within(inner, rule, f"{at}/{number}")
+
+
+def _choices(value: object, rules: dict[str, Any], at: str, within: Within) -> Iterator[str]:
+    for rule in rows(rules.get("allOf")):
+        yield from within(value, rule, at)
+    for name in ("anyOf", "oneOf"):
+        fits = [not list(within(value, rule, at)) for rule in rows(rules.get(name))]
+        if fits and not any(fits):
+            yield f"{at or '/'} fits none of the {len(fits)} forms that it may have"
+        elif name == "oneOf" and sum(fits) > 1:
+            yield f"{at or '/'} fits more than one form"
+
+
+def _found(root: object, reference: str) -> object:
+    """What a reference within the schema points to; anything else asks for nothing."""
+    node = root
+    for word in reference.removeprefix("#").strip("/").split("/") if "#" in reference else ():
+        node = table(node).get(word.replace("~1", "/").replace("~0", "~")) if word else node
+    return node if node is not root or reference == "#" else {}
+
+
+def _same(one: object, other: object) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return True
+
+
+def _kind(value: object) -> str:
+    return next((kind for kind, fits in TYPES.items() if fits(value)), "that")
