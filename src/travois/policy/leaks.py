@@ -30,11 +30,19 @@ LOGIN = re.compile(
     r"(?i)\b(?:log ?in|sign ?in|creds?|credentials?|account|user(?:name)?|admin|root)\b[^\n]{0,40}?"
     r"\b\w+\s*[/:=]\s*(?=\S*\d)(?=\S*[a-z])\S{6,}"
 )
+FLAG = re.compile(
+    r"(?i)(?<!\S)(?:-u|--user)[ =]\S+:\S{3,}|--pass(?:word|phrase)?[ =]\S{3,}"
+    r"|\b(?:mysql\w*|mariadb\w*|sshpass|mongo\w*|redis-cli|smbclient|ldapsearch|psql)\b[^\n]*"
+    r"\s-[paw] ?(?=\S{4,})\S*[A-Za-z]\S*"
+)
+"""A password as programs take it."""
 BEARER = re.compile(r"(?i)\b(?:bearer|basic|authorization:?)\s+[\w.~+/=-]{12,}")
 RUN = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
 NOUN = re.compile(
     r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|code)|pwd|pin|otp|secret|token|creds?|credentials?|"
-    r"recovery codes?|(?:api|access|private|signing|license|licence|deploy)[ _-]?keys?)s?(?![a-z])"
+    r"recovery codes?|pass|pw|(?:\w+[ _-])?keys?|log ?in|basic auth|wi-?fi|wlan|cookie|signature|"
+    r"passw[oö]rt|kennwort|schlüssel|zugangsdaten|contraseña|clave|mot de passe|senha|wachtwoord|"
+    r"hasło|пароль|密码|パスワード)s?(?![a-z])"
 )
 MIXED = re.compile(r"(?<!\S)(?!https?://)(?=\S*[A-Za-z])(?=\S*\d)\S{5,}")
 """What may be the value of such a thing: letters and digits together."""
@@ -52,7 +60,7 @@ def leak(text: str) -> str:
     """The kind of secret that a text seems to hold; empty if none."""
     if found := find(text):
         return found[0].kind
-    if TOLD.search(text) or SAID.search(text) or LOGIN.search(text):
+    if any(shape.search(text) for shape in (TOLD, SAID, LOGIN, FLAG)):
         return "password or key"
     if (NOUN.search(text) and MIXED.search(text)) or GROUPS.search(text) or STRANGE.search(text):
         return "password or key"

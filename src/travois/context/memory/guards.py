@@ -108,6 +108,8 @@ class Place(msgspec.Struct, frozen=True):
     """As they stand there."""
     sentence: str
     """With what stands around them."""
+    after: str = ""
+    """How whoever said them went on."""
 
 
 def weigh_all(found: Iterable[Draft], ground: Ground) -> list[Weighed]:
@@ -131,6 +133,8 @@ def weigh(draft: Draft, ground: Ground) -> Weighed:
     place = found(draft.words, ground)
     if isinstance(place, Refused):
         return place
+    if kind := ground.secret(place.sentence):
+        return Refused(f"it stands beside a secret ({kind})")
     draft = replace(draft, why=_reason(draft.why, ground))
     if why := _unfit(draft, place, ground):
         return Refused(why)
@@ -154,7 +158,8 @@ def found(words: str, ground: Ground) -> Place | Refused:
             one, hit = next(p for p in reversed(places) if p[0].voice == voice)
             if one.seq <= ground.since:
                 return Refused("what it rests on was looked at before")
-            return Place(one, hit[0], _around(one.text, hit))
+            sentence = _around(one.text, hit)
+            return Place(one, hit[0], sentence, _after(one, hit, ground))
     return Refused("the words that it rests on were never said")
 
 
@@ -172,13 +177,20 @@ def _around(text: str, hit: re.Match[str]) -> str:
     return text[start : min(ends) + 1 if ends else len(text)].strip()
 
 
+def _after(one: Heard, hit: re.Match[str], ground: Ground) -> str:
+    """What the same voice said next: in this message, or else in its next one."""
+    rest = re.split(r"^[^.!?\n]*[.!?…\n]+\s*", one.text[hit.end() :], maxsplit=1)[-1].strip()
+    later = (o.text for o in ground.said if o.voice == one.voice and o.seq > one.seq)
+    return rest or next(later, "")
+
+
 def _unfit(draft: Draft, place: Place, ground: Ground) -> str:
     """Why a draft is not kept, whoever said it; empty if it may be."""
     if not content(draft.text):
         return "it says nothing"
     if any(_restated(draft.text, line) for line in ground.told):
         return "it repeats what was told from memory or from instructions"
-    if why := _useless(draft, place):
+    if why := _useless(draft, place, renewed=_renewed(draft, ground)):
         return why
     if invented(draft, ground):
         return "it names what nobody spoke of"
@@ -187,17 +199,24 @@ def _unfit(draft: Draft, place: Place, ground: Ground) -> str:
     return ""
 
 
-def _useless(draft: Draft, place: Place) -> str:
+def _renewed(draft: Draft, ground: Ground) -> bool:
+    """Whether it only says again what is remembered."""
+    return any(same(draft.text, old.body or old.description) for old in ground.known)
+
+
+def _useless(draft: Draft, place: Place, *, renewed: bool) -> str:
     """Why nobody will need this later; empty if somebody may."""
     by, wish = place.by, draft.type in ("user", "feedback")
     if by.files:
         return "the files of the project say it"
-    if wording.withdrawn(place.sentence):
+    if wording.withdrawn(place.sentence) or wording.taken_back(place.after):
         return "it was not meant to last"
     if by.voice != "user":
         telling = wish or wording.telling(draft.text, by=by.voice)
         return wording.passing(draft.text, said=False) or ("" if telling else "it will not help")
     sentence = place.sentence
+    if renewed and not wording.asks(sentence):
+        return ""
     idle = wish and not wording.lasting(sentence) and not wording.weak(sentence)
     if wording.asks(sentence) or wording.task(sentence) or idle:
         return "it was a task or a question"
@@ -239,7 +258,10 @@ def _unproven(draft: Draft, place: Place, ground: Ground) -> str:
         return "the user did not say it" if wish or steers else ""
     if by_tool > by_user and by_tool >= SUPPORT and not _plain(draft, told):
         return "it says what a tool or a page said, not the user"
-    if draft.type in ("user", "feedback") and not wording.lasting(place.sentence):
+    wish = draft.type in ("user", "feedback")
+    if (wish or wording.wishes(draft.text)) and (why := wording.meant_otherwise(place.sentence)):
+        return why
+    if wish and not wording.lasting(place.sentence) and not _renewed(draft, ground):
         return "the user may have meant it for the moment"
     meant = wording.points(place.sentence)
     return "" if meant or by_user >= OWN else "it goes beyond what the user said"

@@ -39,7 +39,16 @@ FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 TAG = re.compile(r"\s*<(/?)([a-zA-Z][\w-]*)[^<>]*>")
 SPEAKER = re.compile(
     r"(?i)\s*\[?(?:system|assistant|user|human|ai|admin|tool|note to ai)\b[^:]{0,20}:"
+    r"|\s*[\[(]?(?:\d[\d./-]{5,9}[ ,T]+)?\d{1,2}[:.]\d{2}(?::\d{2})?(?: ?[ap]m)?[\])]?[ \t,–-]+"
+    r"<?[\w.@ -]{1,30}>?:"
 )
+"""A line of a talk: who speaks, or when and who."""
+HEADED = re.compile(
+    r"\s*(?:From|To|Cc|Subject|Sent|Date|Von|An|Betreff|De|Para|Asunto|Objet): \S"
+    r"|\s*@?\w[\w.-]*(?: [A-Z][\w.-]*)?[ \t]+[\[(]?\d{1,2}:\d{2}(?: ?[AaPp][Mm])?[\])]?\s*:?\s*$"
+)
+"""The head of a letter or of a message in a chat: all below it is another's."""
+TALKER = re.compile(r"(?m)^\s*<?(@?[A-Za-z][\w.-]{0,20})>?: \S")
 INTRODUCED = re.compile(
     r"(?i)\b(?:says?|said|wrote|writes|reads?|output|log|logs|trace|error|page|e-?mail|mail|"
     r"message|"
@@ -54,7 +63,23 @@ POINTED = re.compile(
 )
 GREETING = re.compile(r"(?i)\s*(?:hi|hello|hey|dear)\b[^,]{0,30},\s*$")
 WISHED = re.compile(r"(?i)\b(?:remember|note|keep in mind|prefer\w*|rules?|conventions?)\b")
-QUOTED = re.compile(r'"[^"\n]{15,}"|“[^”\n]{15,}”|«[^»\n]{15,}»')
+QUOTED = re.compile(
+    r'"[^"\n]{15,}"|“[^”\n]{15,}”|„[^“”\n]{15,}[“”]|«[^»\n]{15,}»|(?<!\w)\'[^\'\n]{15,}\'(?!\w)'
+)
+COLON = re.compile(r"(?<=[\w)`\"']):\s+(?=\S)")
+HANDLED = re.compile(
+    r"(?i)(?:please |pls |can you |could you |now |and |just |also ){0,2}(?:translate|fix|write|"
+    r"add|rename|rewrite|rephrase|reword|proofread|correct|summari[sz]e|explain|put|make|create|"
+    r"draft|generate|test|assert|insert|append|reply|send|tell|post|print|render|review|check|"
+    r"polish|shorten|format|implement|parse|classify|what does|what do|is this|why)\b"
+)
+"""How a sentence begins that wants something done to the words after its colon."""
+OURSELVES = re.compile(r"(?i)\b(?:i|i['’]\w+|we|we['’]\w+|ich|wir|yo|je|nous)\b")
+ASIDE = re.compile(
+    r"(?i)\b(?:remember|keep in mind|don['’]?t forget|note that|merke? dir|recuerda|fyi)\b"
+)
+HEAD = 5
+"""How many words before a colon no longer only say what kind of thing follows."""
 LONG, LINES = 600, 10
 """A paragraph of more characters or lines than this was not typed."""
 
@@ -94,7 +119,9 @@ def typed(text: str) -> tuple[str, str]:
     passed: list[str] = []
     for part, foreign in _parts(text):
         (passed if foreign or _pasted(part) else own).append(part)
-    written = GAP.join(own)
+    kept = [_handled(part) for part in own]
+    passed += [tail for _, tail in kept if tail]
+    written = GAP.join(head for head, _ in kept)
     passed += QUOTED.findall(written)
     return QUOTED.sub(GAP, written).strip(), GAP.join(passed).strip()
 
@@ -142,19 +169,47 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
     """Each line, and whether it is another's; after words that introduce a paste, all are."""
-    fence, inside, rest = "", "", False
+    fence, inside, rest, talk = "", "", False, _talk(text)
     for line in text.split("\n"):
         marked, tag = FENCE.match(line), TAG.match(line)
-        foreign = bool(fence or inside or rest or marked or tag or _foreign(line))
+        another = _foreign(line) or HEADED.match(line) or (talk and TALKER.match(line))
+        foreign = bool(fence or inside or rest or marked or tag or another)
         yield line, foreign
         fence, inside = _fenced(fence, marked, line), _within(inside, tag, line)
-        rest = not (fence or inside) and (rest or (not foreign and _introduces(line)))
+        told = _introduces(line) and (not foreign or bool(HEADED.match(line)))
+        rest = not (fence or inside) and (rest or told)
+
+
+def _talk(text: str) -> bool:
+    """Whether people take turns in it."""
+    names = [name.casefold() for name in TALKER.findall(text)]
+    return len(names) > 1 and (len(set(names)) < len(names) or "me" in names)
 
 
 def _introduces(line: str) -> bool:
     """Whether what follows is another's: a paste that is spoken of, or the rest of a letter."""
+    if HEADED.match(line):
+        return True
     found = INTRODUCED.search(line) or POINTED.search(line) or GREETING.match(line)
     return bool(found) and not WISHED.search(line)
+
+
+def _handled(part: str) -> tuple[str, str]:
+    """A paragraph up to a colon after which words stand that are only worked on, and these."""
+    for colon in COLON.finditer(part):
+        head = re.split(r"[.!?;]\s+|\n", part[: colon.start()])[-1].strip()
+        if _passes_on(head):
+            return part[: colon.end()], part[colon.end() :]
+    return part, ""
+
+
+def _passes_on(head: str) -> bool:
+    """Whether what stands before a colon says that the words behind it are not meant as said."""
+    if ASIDE.search(head):
+        return False
+    if HANDLED.match(head) or INTRODUCED.search(f"{head}:"):
+        return True
+    return len(head.split()) >= HEAD and not (WISHED.search(head) or OURSELVES.search(head))
 
 
 def _foreign(line: str) -> bool:

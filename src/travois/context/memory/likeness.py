@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from travois.context.memory.tongues import plainly
+
 WORD = re.compile(r"[^\W_]+(?:[._/@#+'’-]+[^\W_]+)*[+#]*", re.UNICODE)
-ENDINGS = ("ations", "ation", "ings", "ing", "ed", "es", "s", "ly")
+ENDINGS = ("ations", "ation", "ings", "ing", "ers", "er", "ed", "es", "s", "ly")
 TELLING_NOTHING = """a about after again all also an and any are as at be been before being both but
 by can could did do does during each else ever every for from had has have he her here his how i if
 in into is it its itself just let like may me might more most my no nor now of off on once one only
@@ -46,7 +48,7 @@ CONCEPTS = {
         "bullet bullets list lists",
         "dependency dependencies package packages library libraries",
         "push pushing",
-        "name naming called",
+        "name naming called call",
         "write written wrote writing",
     )
     for word in group.split()
@@ -62,6 +64,8 @@ ALIKE = 0.7
 HELD = 0.85
 """What part of their words two texts share, or one has of the other, that say the same."""
 FEWEST = 2
+ROOT = 6
+"""With how many equal letters two words begin that are taken for forms of one."""
 
 
 @lru_cache(4_096)
@@ -72,11 +76,11 @@ def stem(word: str) -> str:
         word = f"{word[:-3]}y"
     if word in CONCEPTS:
         return CONCEPTS[word]
-    for ending in ENDINGS if word.isalpha() else ():
-        root = word.removesuffix(ending)
-        if root != word and len(root) >= 3:
-            return CONCEPTS.get(root, root.rstrip("e"))
-    return word.rstrip("e") if len(word) > 3 else word
+    cut = (word.removesuffix(ending) for ending in ENDINGS if word.isalpha())
+    roots = [root for root in cut if root != word and len(root) >= 3]
+    meant = (CONCEPTS[root] for root in roots if root in CONCEPTS)
+    root = roots[0] if roots else word
+    return next(meant, root.rstrip("e") if len(root) > 3 or roots else root)
 
 
 @lru_cache(2_048)
@@ -89,7 +93,10 @@ def content(text: str) -> frozenset[str]:
 def covered(text: str, by: frozenset[str]) -> float:
     """What part of what a text is about these words hold; all of it if it is about nothing."""
     about = content(text)
-    return len(about & by) / len(about) if about else 1.0
+    held = about & by
+    forms = {word[:ROOT] for word in by if len(word) >= ROOT}
+    near = sum(word[:ROOT] in forms for word in about - held if len(word) >= ROOT)
+    return (len(held) + near) / len(about) if about else 1.0
 
 
 def likeness(one: str, other: str) -> float:
@@ -108,4 +115,4 @@ def same(one: str, other: str) -> bool:
 
 def denies(text: str) -> bool:
     """Whether a text is about what is not, or is not to be."""
-    return bool(DENIAL.search(text))
+    return bool(DENIAL.search(plainly(text)))

@@ -17,25 +17,35 @@ from travois.context.memory.drafts import Draft
 from travois.context.memory.heard import Heard, spoken
 from travois.context.memory.likeness import content, same
 from travois.context.memory.memory import Type
+from travois.context.memory.tongues import plainly
 
 Kind = Literal["remember", "correction", "preference"]
 REMEMBER = re.compile(
-    r"(?i)(?:^|[:;—] )(?:and |also,? |oh,? |ok(?:ay)?,? |so,? |btw,? |hey,? |yes,? |please,? |"
+    r"(?i)(?:^|[:;—,.!?]\s+|\band )(?:and |but |also,? |oh,? |ok(?:ay)?,? |so,? |btw,? |hey,? |yes,? |please,? |"
     r"just ){0,3}"
     r"(?:can you |could you |would you |i want you to |i'd like you to )?(?:please )?"
-    r"(?:(?:always )?remember|memori[sz]e|(?:make a )?note|keep in mind|don['’]t forget|"
-    r"do not forget|"
+    r"(?:(?:always )?reme?m?ber(?! (?:when|yesterday|last|the time)\b)|memori[sz]e|"
+    r"(?:make a )?note|keep in mind|don['’]?t forget|do not forget|"
+    r"merke? dir|denk(?:e)? dran|vergiss nicht|recuerda|no olvides|acu[eé]rdate|retiens|"
+    r"souviens-toi|n'oublie pas|ab (?:jetzt|sofort)|a partir de ahora|désormais|"
     r"for (?:the )?future(?: reference)?|from now on|going forward|in (?:the )?future)\b"
     r"(?: (?:for (?:next time|later|the future|future sessions)))?"
-    r"[\s,:-]*(?:that\b[\s,:]*)?"
+    r"(?: bitte| por favor)?[\s,:!-]*(?:(?:that|to|dass|que)\b[\s,:]*)?"
 )
+VAGUE = re.compile(r"(?i)\bremember (?!that|to\b|this|my|our|we|i\b|the|:)[^?]*\?")
+"""A question about remembering, which asks for nothing to be remembered."""
+DEICTIC = re.compile(
+    r"(?i)(?:this|that|these|those|it)\b(?! (?:project|repo\w*|codebase|team|service|app|package|"
+    r"library|machine|board|chip|api|product|company|customer)\b)"
+)
+"""How a text begins that cannot be understood where it was not said."""
 ASKED = re.compile(r"(?i)^(?:do|did|can|could|would|will) (?:you|we|i) (?!please)|\?\s*$")
 DOUBTED = re.compile(r"(?i)^(?:do|did|don['’]t|didn['’]t) (?:you|we|i)\b")
 CORRECTION = re.compile(
     r"(?i)^(?:no+|nope|wrong|stop|not like that|that['’]s not how|that's wrong|that is wrong|"
     r"please don['’]t|"
     r"don['’]t|"
-    r"do not|never|actually|please stop|again)\b[\s,.!:;—-]+"
+    r"do not|never|actually|please stop|again|you (?:keep|always|still) (?=\w+ing))\b[\s,.!:;—-]*"
 )
 MERE = re.compile(
     r"(?i)^(?:never ?mind|stop(?! \w+ing\b)|again\b(?!.*\b(?:always|never|i |we ))|"
@@ -44,6 +54,13 @@ MERE = re.compile(
     r"do that))\b"
 )
 """What begins like a correction and is none."""
+TAKEN_BACK = re.compile(
+    r"(?i)^\W*(?:(?:h+m+|no+|ok(?:ay)?|wait|oh|sorry|well|actually|ah)[\s,.!…-]+){0,3}"
+    r"(?:scratch that|never ?mind|forget (?:it|that|this|what)|on second thoughts?|leave it|"
+    r"strike that|ignore (?:that|this|what i)|not really|just kidding|kidding|i take (?:it|that) back|"
+    r"no,? wait|that was (?:wrong|a mistake)|undo that)\b"
+)
+"""How somebody begins who takes back what they said before."""
 ADVICE = re.compile(
     r"(?i)\b(?:use|using|instead|always|never|prefer|don['’]t|do not|stop|rather than|not with|"
     r"should|must|only)\b"
@@ -60,14 +77,22 @@ PREFERENCE = re.compile(
     r"must) always\b"
 )
 STANDING = re.compile(
-    r"(?i)\b(?:always|never|ever|next time|every time|whenever|in general|each time)\b"
+    r"(?i)\b(?:always|never(?! mind)|ever|next time|every time|whenever|in general|each time|"
+    r"everywhere|anywhere|period|by default|throughout|as a (?:general )?rule|rule of thumb|"
+    r"conventions?|across the board|changed (?:my|our) minds?|told you|fyi|heads[- ]up|"
+    r"for the record|so you know|no exceptions|without exception|"
+    r"(?:before|after|with|for|on|at) (?:every|each) \w+|everything goes|"
+    r"(?:before|when|after|if) you (?:\w+ ){1,3}(?:any\w*|something|an?)\b)"
 )
+"""What tells that a sentence is about all times and places, or any of a kind."""
 ABOUT_ME = re.compile(r"(?i)\b(?:i am|i['’]m|my|call me|i (?:work|live|speak|use))\b")
 PERSON = re.compile(
-    r"(?i)\b(?:(?:i am|i['’]m) (?!\w+ing\b|not sure|done|stuck|\w+ed\b|lost|sure|sorry|afraid|"
-    r"back|here|ok|"
-    r"fine|ready)|my (?:name|role|job|timezone|time zone)|call me|i (?:work|live|speak))\b"
+    r"(?i)(?<!like )(?<!if )\b(?:(?:i am|i['’]m) (?:not |also )?(?:an? (?!bit|little|few|moment)|"
+    r"the |our |new to |based |from |responsible |fluent |native |dyslexic|colou?r[- ]?blind|deaf|"
+    r"blind|left[- ]handed|in charge|on the \w+ team|(?-i:[A-Z][a-z]{2,}\b))|"
+    r"my (?:name|role|job|timezone|time zone)\b|call me\b|i (?:work|live|speak)\b)"
 )
+"""What somebody is for longer than a day."""
 WISH = re.compile(
     r"(?i)\b(?:always|never|don['’]t|do not|should|must|prefer\w*|avoid|stop|want|like|hate)\b"
     r"|^(?:use|run|write|keep|put|add|answer|reply|ask|call|name|make|skip|format|commit|push)\b"
@@ -100,19 +125,28 @@ def ruled(fresh: Iterable[Heard], said: Iterable[Heard]) -> Iterator[Draft]:
     """
     before = tuple(signals(said))
     for signal in signals(fresh):
+        if DEICTIC.match(_wish(signal.sentence)) or not content(_wish(signal.sentence)):
+            continue
         if signal.kind == "remember" or _standing(signal) or _again(signal, before):
             yield draft(signal)
 
 
 def draft(signal: Signal) -> Draft:
     """The draft that a sentence makes, in the words in which it was said."""
-    asked = REMEMBER.search(signal.sentence)
-    text = signal.sentence[asked.end() :].strip(" ,:-") if asked else ""
-    text = text or signal.sentence
+    text = _wish(signal.sentence)
     text = CORRECTION.sub("", text) if _yes(text) else text
     text = text[:1].upper() + text[1:]
     found = _type(text)
     return Draft(text, found, signal.sentence, scope="user" if found == "user" else None)
+
+
+def _wish(sentence: str) -> str:
+    """What is to be remembered: what stands after the asking, or else before it."""
+    asked = REMEMBER.search(sentence)
+    if asked is None:
+        return sentence
+    after = sentence[asked.end() :].strip(" ,:-!")
+    return after if content(after) else sentence[: asked.start()].strip(" ,:-!")
 
 
 def asked_to_remember(text: str) -> bool:
@@ -122,11 +156,13 @@ def asked_to_remember(text: str) -> bool:
 
 def kind(sentence: str) -> Kind | None:
     """What a sentence of a person's may be; none if it is just talk."""
-    if REMEMBER.search(sentence) and not DOUBTED.match(sentence):
+    asked = REMEMBER.search(sentence)
+    if asked and not DOUBTED.match(sentence) and not VAGUE.search(sentence):
         return "remember"
+    sentence = plainly(sentence)
     if ASKED.search(sentence):
         return None
-    if MERE.match(sentence):
+    if MERE.match(sentence) or TAKEN_BACK.match(sentence):
         return None
     if CORRECTION.match(sentence) and ADVICE.search(sentence):
         return "correction"
@@ -136,9 +172,10 @@ def kind(sentence: str) -> Kind | None:
 
 def _standing(signal: Signal) -> bool:
     """Whether a correction says for itself that it is meant to last."""
+    said = plainly(signal.sentence)
     if signal.kind == "correction":
-        return len(content(signal.sentence)) > 1 or bool(STANDING.search(signal.sentence))
-    return bool(STANDING.search(signal.sentence) or PERSON.search(signal.sentence))
+        return len(content(signal.sentence)) > 1 or bool(STANDING.search(said))
+    return bool(STANDING.search(said) or PERSON.search(said))
 
 
 def _again(signal: Signal, before: Iterable[Signal]) -> bool:

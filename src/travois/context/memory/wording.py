@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from travois.context.memory.rules import MERE, STANDING, asked_to_remember, kind
+from travois.context.memory.heard import spoken
+from travois.context.memory.rules import MERE, STANDING, TAKEN_BACK, asked_to_remember, kind
+from travois.context.memory.tongues import plainly
 
 VERBS = (
     "use|run|add|prefer|avoid|keep|put|send|push|deploy|execute|install|call|set|disable|enable|"
@@ -46,17 +48,30 @@ WITHDRAWN = re.compile(
     r"only joking|hypothetical\w*|"
     r"just (?:this once|for now|this time|once)|only (?:this once|this time|for now|today|"
     r"for this)|"
-    r"for now|for today|for the moment|temporar\w+|this (?:time|once)|yet|actually,? no|"
-    r"on second thought,? no|scratch that|leave it|"
-    r"(?:for|in|on) this (?:task|pr|change|session|one|branch|commit|ticket|test|file|function))\b"
+    r"for now|for today|for the moment|temporar\w+|this (?:time|once)|yet|"
+    r"suppose|supposing|imagine|what if|let['’]s say|in theory|"
+    r"(?:for|in|on) this (?:task|pr|change|session|one|branch|commit|ticket|test|file|function|"
+    r"run|build|release|plot|page|demo))\b"
+    r"|^if\b.*\b(?:would|could|might|['’]d)\b"
 )
+IRONY = re.compile(
+    r"(?i)\b(?:lol|rofl|lmao|haha\w*|yeah,? right|oh,? (?:great|sure|nice|wonderful|fantastic|"
+    r"perfect|brilliant)|just (?:great|what i needed)|(?:fantastic|brilliant|nice|wonderful|great) "
+    r"(?:job|work|going))\b|(?<!\w)/s\b|🙄|😂|🤡|;-?\)"
+)
+ATTRIBUTED = re.compile(
+    r"(?i)\b(?:told|tells) (?:me|us)\b|(?<!\bi )(?<!\bwe )(?<!\byou )\b(?:says?|said|insists?|"
+    r"claims?|suggests?|suggested|recommends?|recommended|argues?|argued|believes?|wrote|writes|"
+    r"keeps? (?:saying|telling)|demands?|according to|asked (?:me|us) to|wants (?:me|us) to)\b"
+)
+"""What makes a sentence tell somebody else's opinion."""
 PASSING = re.compile(
-    r"(?i)\b(?:today|yesterday|tonight|right now|just now|at the moment|"
+    r"(?i)\b(?:(?<!than )(?:today|yesterday)|tonight|right now|just now|at the moment|"
     r"this (?:session|conversation|turn|task|pr|commit|branch|morning|afternoon|ticket)|for now|"
     r"so far|(?:returns?|gives?|throws?|raises?) (?:an? )?(?:\d{3}|error|exception|null|none|"
     r"undefined)|"
     r"(?:is|are) (?:failing|broken|down|stuck|hanging|red|crashing)|next steps?|to-?do|"
-    r"in progress|wip|lines? \d+|HEAD|the last commit|"
+    r"in progress|wip|the (?:\w+ )?(?:bug|crash|typo|regression) (?:is|was|must|seems)|lines? \d+|HEAD|the last commit|"
     r"(?:user|developer|they|he|she|i|we) (?:wants?|asked|asks|requested|needs?|"
     r"would like) (?:me |us |you |the (?:assistant|agent) )?"
     r"(?:to|for|that) (?:be )?(?:a |the )?(?:fix\w*|add\w*|implement\w*|writ\w+|creat\w+|"
@@ -122,15 +137,10 @@ LASTING = re.compile(
     r"we (?:use|do|have|support|keep|write|name|put|call|avoid))\b"
 )
 STATES = re.compile(
-    r"(?i)\b(?:is|are|allows?|requires?|needs?|supports?|listens?|expires?|uses?|costs?|limits?|"
-    r"runs?|"
-    r"lives?|belongs?|owns?|means?|provides?|accepts?|has|have|can|cannot|happens?|applies|"
-    r"serves?)\b"
+    r"(?i)\b(?:allows?|requires?|needs?|supports?|listens?|expires?|uses?|costs?|limits?|runs?|"
+    r"lives?|belongs?|owns?|means?|provides?|accepts?|happens?|applies|serves?)\b"
 )
-CAUSES = re.compile(
-    r"(?i)\b(?:when|unless|only|because|since|needs?|requires?|fails?|hangs?|if|until|without|"
-    r"cannot|can['’]t|due to|depends on)\b"
-)
+CAUSES = re.compile(r"(?i)\b(?:when|unless|because|since|if|until|due to|depends on)\b")
 TURNS = re.compile(
     r"(?i)\b(?:instead|no longer|not any ?more|anymore|changed my mind|actually|switch(?:ed|"
     r"ing)? to|"
@@ -141,17 +151,19 @@ POINTS = re.compile(
     r"(?i)\b(?:remember|note|save|keep|memori[sz]e|store) (?:that|this|it|all of (?:that|this))"
     r"(?: (?:please|for (?:later|next time|the future|me)|too|as well|down))*\W*$"
 )
+SOMEBODY = ("user", "nutzer", "nutzerin", "benutzer", "anwender", "usuario", "utilisateur")
+"""What the person is called who is spoken of."""
 HANDY = re.compile(r"(?i)^(?:can|could|would|will) (?:you|we)\b")
 
 
 def wishes(text: str) -> bool:
     """Whether a text says what somebody is to do, may do, or wants."""
-    return bool(WISHES.search(text))
+    return bool(WISHES.search(plainly(text)))
 
 
 def steers(text: str) -> bool:
     """Whether a text that a tool brought speaks to its reader, and does not only state."""
-    return bool(STEERS.search(text))
+    return bool(STEERS.search(plainly(text)))
 
 
 def explicit(sentence: str) -> bool:
@@ -166,25 +178,44 @@ def points(sentence: str) -> bool:
 
 def withdrawn(sentence: str) -> bool:
     """Whether whoever said this takes it back, or means it for the moment."""
-    return bool(WITHDRAWN.search(sentence))
+    return bool(WITHDRAWN.search(plainly(sentence)))
+
+
+def taken_back(after: str) -> bool:
+    """Whether somebody who goes on like this does not want what they said before."""
+    return bool(TAKEN_BACK.match(plainly(after)))
+
+
+def meant_otherwise(sentence: str) -> str:
+    """Why a person's sentence may not be their own wish; empty if nothing speaks against it."""
+    if IRONY.search(sentence):
+        return "it may have been a joke"
+    return "the user told what somebody else says" if attributed(sentence) else ""
+
+
+def attributed(sentence: str) -> bool:
+    """Whether a sentence tells what somebody else says."""
+    return bool(ATTRIBUTED.search(plainly(sentence)))
 
 
 def task(sentence: str) -> bool:
     """Whether a person's sentence only says what is to be done, or is just talk."""
     if kind(sentence):
         return False
+    sentence = plainly(sentence)
     lasts = LASTING.search(sentence) or STANDING.search(sentence)
     return bool(MERE.match(sentence)) or (bool(TASK.match(sentence)) and not lasts)
 
 
 def lasting(sentence: str) -> bool:
     """Whether a person's sentence shows by itself that it is meant for later, too."""
-    return kind(sentence) is not None or bool(STANDING.search(sentence))
+    said = (sentence, *spoken(sentence))
+    return any(kind(one) is not None or STANDING.search(plainly(one)) for one in said)
 
 
 def weak(sentence: str) -> bool:
     """Whether it may be meant for later, and only the person knows."""
-    return bool(LASTING.search(sentence))
+    return bool(LASTING.search(plainly(sentence)))
 
 
 def asks(sentence: str) -> bool:
@@ -194,7 +225,7 @@ def asks(sentence: str) -> bool:
 
 def turns(sentence: str) -> bool:
     """Whether this says that something is otherwise than before."""
-    return bool(TURNS.search(sentence))
+    return bool(TURNS.search(plainly(sentence)))
 
 
 def passing(text: str, *, said: bool) -> str:
@@ -218,4 +249,6 @@ def names(text: str) -> Iterator[str]:
     """What a text names or counts exactly: paths, numbers, addresses, names of code and people."""
     for found in NAMES.findall(text):
         name = found.strip("`.,;:").casefold()
+        if name in SOMEBODY:
+            continue
         yield name.removesuffix("s") if name.isalpha() else name
