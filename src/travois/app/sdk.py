@@ -133,7 +133,7 @@ class Session:
         agent = self.crew.agent
         if content:
             _fits(agent.session.view, User(content), self.crew.model)
-            agent.inbox.extend(await mentioned(agent, _own(content)))
+            agent.inbox.extend(await mentioned(agent, typed(content)))
             agent.inbox.append(User(content))
         done = anyio.Event()
         with agent.session.watch() as events:
@@ -238,7 +238,7 @@ def _ends(event: Event) -> bool:
 
 
 def _fits(view: View, said: User, model: Card) -> None:
-def _own(content: tuple[Shown, ...]) -> str:
+def typed(content: tuple[Shown, ...]) -> str:
     """The words that a person typed themselves: what they pass on or stands for them is before."""
     texts = [block.text for block in content if isinstance(block, Text)]
     return texts[-1] if texts else ""

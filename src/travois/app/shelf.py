@@ -7,6 +7,7 @@ import os
 from msgspec.structs import replace
 
 from travois.app.options import Options
+from travois.app.sdk import typed
 from travois.kernel.blocks import words
 from travois.kernel.facts import Assistant, User
 from travois.kernel.faults import Fault
@@ -29,10 +30,14 @@ class Shelf:
         self._endings: dict[str, tuple[str, str]] = {}
 
     def found(self, text: str, *, everywhere: bool) -> list[Summary]:
-        """Those of this project, or of all, whose title, folder or id has all these words."""
+        """Those of this project, or of all, whose title, folder or beginning of an id fits."""
         wanted = text.casefold().split()
         told = self._listed(everywhere=everywhere)
-        return [one for known, one in told if all(word in known for word in wanted)]
+        return [
+            one
+            for known, one in told
+            if all(word in known or one.id.startswith(word) for word in wanted)
+        ]
 
     def ending(self, summary: Summary) -> tuple[str, str]:
         """The last words of the person, and those of the model."""
@@ -55,7 +60,7 @@ class Shelf:
         if everywhere not in self._told:
             keys = None if everywhere else self._project.keys
             found = (s for s in summaries(self._home, keys) if s.cwd and s.id != self._but)
-            self._told[everywhere] = [(f"{s.title} {s.cwd} {s.id}".casefold(), s) for s in found]
+            self._told[everywhere] = [(f"{s.title}\n{s.cwd}".casefold(), s) for s in found]
         return self._told[everywhere]
 
 
@@ -72,6 +77,6 @@ def _ending(path: str) -> tuple[str, str]:
         if isinstance(fact, Assistant):
             answered = answered or words(fact.content)
         elif isinstance(fact, User) and fact.origin == "human":
-            said = words(fact.content)
+            said = typed(fact.content)
             break
     return " ".join(said.split()), " ".join(answered.split())

@@ -17,6 +17,7 @@ HONOURED = (
     "sandbox.",
     "context.",
     "memory.",
+    "statusLine.",
     "model",
     "disableAllHooks",
     "claudeMdExcludes",

@@ -27,7 +27,7 @@ from travois.store.reading import (
     words,
 )
 from travois.store.settings import Json, Loaded, Settings
-from travois.store.wants import scripts, sift
+from travois.store.wants import RUN, scripts, sift
 
 ETC = Path("/etc")
 FLAGS = "command line"
@@ -143,7 +143,8 @@ class _Stack:
         """What they come to."""
         self._forbid_bypass()
         hooks = tuple((where, tree) for _, where, tree in self._running())
-        run = (path for _, tree in hooks for path in scripts(tree, self.where.places))
+        trees = (*(tree for _, tree in hooks), {RUN: self.values[RUN]})
+        run = (path for tree in trees for path in scripts(tree, self.where.places))
         files = tuple(dict.fromkeys(run))
         status = trust.status(self.where.home, self.where.trusted, self.wanted)
         found = [

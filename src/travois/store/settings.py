@@ -228,6 +228,14 @@ class Tui(Part, frozen=True):
     """Whether there are only lines, as screen readers like it."""
 
 
+class StatusLine(Part, frozen=True):
+    """A program of the user's whose output stands below the prompt."""
+
+    type: str = "command"
+    command: str = ""
+    padding: int = 0
+
+
 class Settings(Part, frozen=True):
     """All settings; zero means that there is no limit, empty that nothing was chosen."""
 
@@ -252,6 +260,7 @@ class Settings(Part, frozen=True):
     mail: Mail = Mail()
     memory: Remembering = Remembering()
     tui: Tui = Tui()
+    status_line: StatusLine = StatusLine()
     search: Search = Search()
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""

@@ -51,6 +51,7 @@ STEERING = re.compile(
 """Variables that say where requests go, with whose key, or what we ourselves do."""
 PLACE = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?(\\?[\"'])?/")
 SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
+RUN = "statusLine.command"
 COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
 
 
@@ -75,7 +76,7 @@ def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str,
             found.never.append(key)
         elif key in UNITED:
             found.values[key] = [w for w in words(value) if _wish(found, f"{key}: {w}", agreed)]
-        elif _wish(found, f"{key}: {msgspec.json.encode(value).decode()}", agreed):
+        elif _wish(found, _setting(key, value, places), agreed):
             found.values[key] = value
     for event, group in _groups(layer.hooks):
         if _wish(found, _told(event, group, places), agreed):
@@ -129,9 +130,19 @@ def _groups(hooks: Json) -> Iterator[tuple[str, object]]:
 
 def _told(event: str, group: object, places: tuple[str, ...]) -> str:
     """A group of hooks as it is written, with the digests of the files that it runs."""
-    files = dict.fromkeys(scripts({event: group}, places))
-    known = (f" [{os.path.relpath(path, places[0])} is {_content(path)}]" for path in files)
-    return f"hook {event}: {msgspec.json.encode(group).decode()}" + "".join(known)
+    return f"hook {event}: {msgspec.json.encode(group).decode()}{programs({event: group}, places)}"
+
+
+def _setting(key: str, value: object, places: tuple[str, ...]) -> str:
+    """A setting as it is written; one that runs a program with the digests of its files."""
+    files = programs({key: value}, places) if key == RUN else ""
+    return f"{key}: {msgspec.json.encode(value).decode()}{files}"
+
+
+def programs(named: Json, places: tuple[str, ...]) -> str:
+    """The programs of a workspace that something names, each with the digest of what it is."""
+    files = dict.fromkeys(scripts(named, places))
+    return "".join(f" [{os.path.relpath(path, places[0])} is {_content(path)}]" for path in files)
 
 
 def _content(path: str) -> str:

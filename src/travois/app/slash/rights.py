@@ -11,6 +11,7 @@ from travois.app.commands.plain import overheard, table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.kernel.faults import Fault
+from travois.store.origins import ANSWERS
 
 WORDS = ("why", "forget", "mode")
 
@@ -46,7 +47,8 @@ async def _forget(desk: Desk, rule: str) -> str:
 
     await told(desk, partial(run_forget, Namespace(rule=rule)))
     agent = desk.session.crew.agent
-    left = (one for one in agent.guard.rules if (one.effect, one.text) != ("allow", rule))
+    answers = {(rule, origin) for origin in (ANSWERS, "your answer")}
+    left = (one for one in agent.guard.rules if (one.text, one.origin) not in answers)
     agent.guard = replace(agent.guard, rules=tuple(left))
     return f"{rule} is no longer allowed by an answer of yours."
 

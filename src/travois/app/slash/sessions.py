@@ -61,8 +61,9 @@ async def _fork(desk: Desk, _: str) -> str:
 async def _rename(desk: Desk, name: str) -> str:
     if not name:
         raise Fault("A name cannot be empty", fix="For example: /rename the parser")
-    desk.session.crew.agent.session.append(Changed("name", " ".join(name.split())))
-    return "It can be gone on with by that name: travois --resume NAME."
+    known = " ".join(name.split())
+    desk.session.crew.agent.session.append(Changed("name", known))
+    return f"It is called so: /resume {known}"
 
 
 async def _inspect(desk: Desk, _: str) -> str:

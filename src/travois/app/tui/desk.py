@@ -25,6 +25,7 @@ from travois.app.tui.menu import Pick
 from travois.app.tui.picker import Picker
 from travois.app.tui.screen import Screen
 from travois.app.tui.standing import standing
+from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import Transcript
 from travois.kernel.blocks import Shown, words
 from travois.kernel.facts import User
@@ -62,9 +63,9 @@ class Desk:
         self._standing = Standing()
         self._before = 0.0
         """What the session had cost when the turn began."""
-        self.screen.footer = lambda columns: [
-            footer.line(self._standing, self.screen.theme, columns)
-        ]
+        self.program: Asking | None = None
+        """The user's own, which tells how things stand in its own way."""
+        self.screen.footer = self._footer
 
     # --- the conversation ------------------------------------------------------------------------
 
@@ -97,6 +98,13 @@ class Desk:
             self._standing = standing(self._session)
             self.page.dollars = self._session.crew.agent.session.dollars - self._before
             self.screen.refresh()
+            if self.program is not None:
+                self.program.stir()
+
+    def _footer(self, columns: int) -> list[str]:
+        theme = self.screen.theme
+        own = self.program.rows(theme, columns) if self.program is not None else []
+        return [*own, footer.line(self._standing, theme, columns)]
 
     @property
     def session(self) -> Session:

@@ -18,10 +18,12 @@ from travois.app.slash.sessions import pick_up
 from travois.app.slash.talking import afresh
 from travois.app.tui import keys, shell, start
 from travois.app.tui.desk import Desk
+from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import FRAME
 from travois.engine.hooks import notify
 from travois.engine.warmth import keep_warm
-from travois.kernel.blocks import Shown
+from travois.host.process import LocalProcesses
+from travois.kernel.blocks import Shown, Text
 from travois.kernel.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.kernel.faults import Fault
 from travois.store.settings import Tui
@@ -113,6 +115,7 @@ class Talking:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, session)
                 group.start_soon(self._answer)
+                group.start_soon(self._attend, session)
                 group.start_soon(self._tick)
                 group.start_soon(self._age)
                 await self._take_up(first)
@@ -150,7 +153,24 @@ class Talking:
         async for line in self.desk.asked:
             answer = await obey(self.desk, line)
             if isinstance(answer, str) and answer:
+                self.desk.page.said((Text(line),))
                 self.desk.page.paragraph(answer)
+
+    async def _attend(self, session: Session) -> None:
+        """Let the user's own program say how things stand, if they have one."""
+        desk, settings = self.desk, prepare(self.desk.options)[1].settings
+        chosen = settings.status_line
+        if settings.disable_all_hooks or chosen.type != "command" or not chosen.command:
+            return
+        processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env)
+        desk.program = Asking(chosen, processes, desk.page.note)
+        try:
+            desk.program.stir()
+            await desk.program.keep(session, desk.screen)
+        finally:
+            desk.program = None
+            with anyio.CancelScope(shield=True):
+                await processes.aclose()
 
     async def _tick(self) -> None:
         """Bring what was written to the screen, and show that time goes by."""
@@ -193,6 +213,7 @@ class Talking:
         if answer is None or isinstance(answer, Prompt):
             await self._turn(answer or text)
         elif answer:
+            page.said((Text(text),))
             page.paragraph(answer)
         desk.look()
 

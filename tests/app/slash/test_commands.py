@@ -1,0 +1,298 @@
+"""What can be typed after a slash, and what it answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from msgspec.structs import replace
+
+from travois import Options, Session
+from travois.app.slash.catalogue import COMMANDS
+from travois.app.slash.command import Prompt, obey, offers
+from travois.app.slash.plain import Lines
+from travois.engine.ports import Command
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Changed
+from travois.policy.rules import parse
+from travois.store import trust
+from travois.store.home import Home
+from travois.testing import Scripted, say
+
+REVIEW = """\
+---
+description: Look at a file
+argument-hint: FILE
+---
+Review $1 with care.
+Said: !`echo by a program`
+"""
+Answer = str | Prompt | None
+
+
+class Reader:
+    """Somebody at the keyboard who types what a test says."""
+
+    def __init__(self, *typed: str) -> None:
+        self.typed, self.seen = list(typed), list[str]()
+
+    def line(self, text: str) -> None:
+        self.seen.append(text)
+
+    async def read(self, prompt: str) -> str | None:
+        return self.typed.pop(0)
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "work")
+    return Options(cwd=str(tmp_path / "work"))
+
+
+def at_desk(
+    options: Options, run: Callable[[Lines], Awaitable[None]], reader: Reader | None = None
+) -> None:
+    """Do something in a conversation in which one thing was said."""
+
+    async def main() -> None:
+        async with Session(options, model=Scripted(say("ok"))) as session:
+            await session.ask("hello")
+            await run(Lines(session, options, reader or Reader()))
+
+    anyio.run(main)
+
+
+def answers(options: Options, *lines: str) -> list[Answer]:
+    found: list[Answer] = []
+
+    async def run(desk: Lines) -> None:
+        found.extend([await obey(desk, line) for line in lines])
+
+    at_desk(options, run)
+    return found
+
+
+def test_help_lists_every_command_in_its_group_and_those_of_ones_own(options: Options) -> None:
+    write(options, ".claude/commands/review.md", REVIEW)
+    (told,) = answers(options, "/help")
+    assert isinstance(told, str)
+    lines = told.split("\n")
+    titles = [line for line in lines if not line.startswith(("  ", "Also"))]
+    assert titles == [
+        "Conversation",
+        "Sessions",
+        "Window and cost",
+        "Memory",
+        "Rights",
+        "Beside",
+        "Program",
+        "Yours",
+    ]
+    assert {line.split()[0].lstrip("/") for line in lines if "/" in line[:4]} == {
+        *COMMANDS,
+        "review",
+    }
+    assert "  /review FILE             Look at a file (.claude/commands/review.md)" in lines
+
+
+def write(options: Options, name: str, text: str) -> None:
+    path = Path(options.cwd, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_word_that_is_nearly_a_command_is_told_with_the_one_that_was_meant(
+    options: Options,
+) -> None:
+    assert answers(options, "/contxt", "/xyzzy") == [
+        "There is no command /contxt; did you mean /context?",
+        "There is no command /xyzzy; /help lists those that there are.",
+    ]
+
+
+def test_a_command_of_ones_own_is_said_filled_with_the_typed_line_last(options: Options) -> None:
+    write(options, ".claude/commands/review.md", REVIEW)
+    (said,) = answers(replace(options, mode="bypass"), "/review a.py")
+    assert said == Prompt(
+        (Text("Review a.py with care.\nSaid: by a program"), Text("/review a.py"))
+    )
+
+
+def test_a_command_of_ones_own_that_may_not_run_its_program_is_not_said(options: Options) -> None:
+    write(options, ".claude/commands/wipe.md", "Do it: !`rm -rf .`")
+    (told,) = answers(options, "/wipe")
+    assert isinstance(told, str)
+    assert told.startswith("/wipe was not run")
+
+
+def test_a_command_of_ones_own_hides_none_of_ours_and_a_bad_file_is_told(options: Options) -> None:
+    write(options, ".claude/commands/help.md", "mine")
+    write(options, ".gemini/commands/bad.toml", "prompt = 3 x")
+    seen: list[str] = []
+
+    async def run(desk: Lines) -> None:
+        seen.extend(desk.notices)
+        assert desk.commands["help"] is COMMANDS["help"]
+
+    at_desk(options, run)
+    bad, hidden = seen
+    assert "bad.toml is left out" in bad
+    assert hidden.endswith("help.md is left out: a command of ours is called so")
+
+
+def test_names_and_words_that_follow_them_are_offered(options: Options) -> None:
+    async def run(desk: Lines) -> None:
+        assert [name for name, _ in offers(desk, None, "re")] == ["rewind", "resume", "rename"]
+        assert list(offers(desk, "tasks", "s")) == [("see", ""), ("stop", "")]
+
+    at_desk(options, run)
+
+
+def test_rules_are_listed_with_who_said_them_and_an_answer_can_be_forgotten(
+    options: Options, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "home").prepare()
+    trust.remember(home, trust.root(options.cwd), "Bash(make:*)")
+    home.settings.write_text(json.dumps({"permissions": {"deny": ["Bash(rm:*)"]}}))
+
+    async def run(desk: Lines) -> None:
+        agent = desk.session.crew.agent
+        told = await obey(desk, "/permissions")
+        assert isinstance(told, str)
+        assert told.startswith("Mode default.")
+        assert f"deny    Bash(rm:*)    {home.settings}"[:60] in told
+        assert "allow   Bash(make:*)  your answers in this folder" in told
+        assert "deny: " in str(await obey(desk, "/permissions why rm x"))
+        await obey(desk, "/permissions forget Bash(make:*)")
+        assert [rule.text for rule in agent.guard.rules] == ["Bash(rm:*)"]
+        assert trust.remembered(home, trust.root(options.cwd)) == ()
+        again = await obey(desk, "/permissions forget Bash(make:*)")
+        assert str(again).startswith("No answer of yours here allows 'Bash(make:*)'")
+        assert await obey(desk, "/permissions mode plan") == "The mode is plan."
+        assert agent.guard.mode == "plan"
+
+    at_desk(options, run)
+
+
+def test_forgetting_an_answer_leaves_a_rule_of_a_file_that_says_the_same(
+    options: Options, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "home").prepare()
+
+    async def run(desk: Lines) -> None:
+        agent = desk.session.crew.agent
+        mine = parse("Bash(make:*)", "allow", origin="your answer")
+        file = parse("Bash(make:*)", "allow", origin="a file")
+        agent.guard = replace(agent.guard, rules=(file, mine))
+        trust.remember(home, trust.root(options.cwd), "Bash(make:*)")
+        await obey(desk, "/permissions forget Bash(make:*)")
+        assert agent.guard.rules == (file,)
+
+    at_desk(options, run)
+
+
+def test_hooks_are_listed_with_their_file(options: Options, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home").prepare()
+    hook = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
+    home.settings.write_text(json.dumps({"hooks": {"PostToolUse": [hook]}}))
+    (told,) = answers(options, "/hooks")
+    assert isinstance(told, str)
+    assert told.split("\n")[1].split() == ["PostToolUse", "Bash", str(home.settings), "true"]
+
+
+def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> None:
+    async def run(desk: Lines) -> None:
+        agent = desk.session.crew.agent
+        assert await obey(desk, "/tasks") == "Nothing runs beside."
+        line = "echo up; sleep 60"
+        job = await agent.world.processes.start(
+            Command(("bash", "-c", line), options.cwd), id="bash_1"
+        )
+        while not job.waiting().total:  # noqa: ASYNC110 - a program has no event to wait for
+            await anyio.sleep(0.01)
+        assert "bash_1  running" in str(await obey(desk, "/tasks"))
+        assert await obey(desk, "/tasks see bash_1") == "up"
+        assert job.waiting().joined() == b"up\n"
+        stopped = await obey(desk, "/tasks stop bash_1")
+        assert stopped == "bash_1 was ended with all it had started."
+        assert job.status is not None
+        assert agent.session.state["job:bash_1"] == "killed"
+        assert await obey(desk, "/tasks stop bash_1") == "bash_1 had ended before."
+        assert "No agent 'bash_9' runs" in str(await obey(desk, "/tasks stop bash_9"))
+
+    at_desk(options, run)
+
+
+def test_agents_are_told_with_the_kinds_that_there_are(options: Options) -> None:
+    (told,) = answers(options, "/agents")
+    assert isinstance(told, str)
+    assert told.startswith("No agents so far.")
+    assert {"explore", "general", "plan", "fork"} <= {
+        line.split(" ")[0] for line in told.split("\n")
+    }
+
+
+def test_settings_are_told_with_who_decided_them(options: Options) -> None:
+    some, one, wrong = answers(
+        replace(options, mode="plan"), "/config", "/config tui.vim", "/config tui.vin"
+    )
+    assert isinstance(some, str)
+    assert some.split("\n")[1].split() == ["permissions.defaultMode", '"plan"', "command", "line"]
+    assert "tui.vim" not in some
+    assert isinstance(one, str)
+    assert one.split("\n")[1].split() == ["tui.vim", "false", "default"]
+    assert wrong == "There is no setting 'tui.vin'\n  Did you mean tui.vim?"
+
+
+def test_a_conversation_is_written_as_a_document_and_nothing_is_overwritten(
+    options: Options,
+) -> None:
+    write(options, "there.md", "mine")
+    written, refused = answers(options, "/export talk.html", "/export there.md")
+    assert str(written).startswith("talk.html (")
+    assert "hello" in Path(options.cwd, "talk.html").read_text()
+    assert refused == "there.md exists already\n  Choose another name."
+
+
+def test_a_session_is_named_branched_off_and_left_for_another(options: Options) -> None:
+    async def run(desk: Lines) -> None:
+        assert await obey(desk, "/rename  the   talk") == "It is called so: /resume the talk"
+        last = desk.session.crew.agent.session.record()[-1].fact
+        assert last == Changed("name", "the talk")
+        assert await obey(desk, "/resume the talk") == "This is that session."
+        assert str(await obey(desk, "/resume nothing")).startswith("There is no session 'nothing'")
+        assert not desk.left
+        await obey(desk, "/fork")
+        assert desk.left
+        assert desk.next == replace(options, resume=desk.session.id, fork=True)
+
+    at_desk(options, run)
+
+
+def test_the_other_session_is_chosen_by_number_or_by_words(options: Options) -> None:
+    ids: list[str] = []
+
+    async def first(desk: Lines) -> None:
+        ids.append(desk.session.id)
+
+    reader = Reader("nothing like it", "hel", "1")
+
+    async def second(desk: Lines) -> None:
+        assert await obey(desk, "/resume") == ""
+        assert desk.next == replace(options, resume=ids[0])
+
+    at_desk(options, first)
+    at_desk(options, second, reader)
+    assert [line.partition("  (")[0] for line in reader.seen] == [
+        "1 sessions here:",
+        "  1. hello",
+        "0 sessions here:",
+        "1 sessions here:",
+        "  1. hello",
+    ]

@@ -1,0 +1,130 @@
+"""The user's own program for the last lines of the screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+
+from travois import Options, Session
+from travois.app.tui.statusline import standing, tame
+from travois.app.tui.themes import theme
+from travois.kernel.models import Usage
+from travois.store import trust
+from travois.store.home import Home
+from travois.store.layers import load
+from travois.store.settings import Loaded, StatusLine
+from travois.testing import Scripted, say
+
+RED = "\x1b[31mred\x1b[0m"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"a {RED} b", f"a {RED} b"),
+        ("\x1b[38;5;208mx\x1b[m", "\x1b[38;5;208mx\x1b[m"),
+        ("a\x1b[2Jb\x1b[10;10Hc\x1b[?25ld", "abcd"),
+        ("a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c", "abc"),
+        ("a\x1bPq#0\x1b\\b\x1bcd\x1b(0e", "abde"),
+        ("a\x1b]0;never closed", "a"),
+        ("a\x9b2Jb\x07\x08", "a�2Jb��"),
+        ("a\x1b", "a�"),
+    ],
+)
+def test_of_all_that_a_terminal_obeys_only_colours_are_left(said: str, shown: str) -> None:
+    assert tame(said, theme("dark", {})) == shown
+
+
+def test_where_there_are_no_colours_there_are_none_of_the_program_either() -> None:
+    assert tame(f"a {RED} b", theme("none", {})) == "a red b"
+
+
+def test_the_program_is_told_what_it_would_be_told_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
+    options = Options(cwd=str(tmp_path), folders=(str(tmp_path),))
+
+    async def main() -> None:
+        reply = say("ok", usage=Usage(input=100, read=900, output=50))
+        async with Session(options, model=Scripted(reply)) as session:
+            fresh = standing(session, seconds=0.0)["context_window"]
+            assert fresh == {
+                "total_input_tokens": 0,
+                "total_output_tokens": 0,
+                "context_window_size": session.crew.model.window,
+                "used_percentage": 0,
+                "remaining_percentage": 100,
+                "current_usage": None,
+            }
+            await session.ask("hello")
+            told = msgspec.to_builtins(standing(session, seconds=1.5))
+            assert Path(told.pop("transcript_path")).read_text().count("hello") == 1
+            assert told.pop("context_window")["current_usage"] == {
+                "input_tokens": 100,
+                "output_tokens": 50,
+                "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 900,
+            }
+            del told["version"], told["cost"]["total_cost_usd"]
+            assert told == {
+                "session_id": session.id,
+                "cwd": str(tmp_path),
+                "model": {"id": "scripted", "display_name": "scripted"},
+                "workspace": {
+                    "current_dir": str(tmp_path),
+                    "project_dir": str(tmp_path),
+                    "added_dirs": [str(tmp_path)],
+                },
+                "output_style": {"name": "default"},
+                "cost": {"total_duration_ms": 1500},
+                "exceeds_200k_tokens": False,
+            }
+
+    anyio.run(main)
+
+
+def loaded(tmp_path: Path, environ: Mapping[str, str] | None = None) -> Loaded:
+    return load(
+        Home(tmp_path / "home").prepare(),
+        str(tmp_path / "work"),
+        environ=environ or {},
+        etc=tmp_path,
+    )
+
+
+def status(command: str) -> str:
+    return json.dumps({"statusLine": {"type": "command", "command": command}})
+
+
+def test_a_program_of_a_workspace_runs_only_by_trust_which_ends_when_its_file_changes(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "work" / ".claude"
+    folder.mkdir(parents=True)
+    script = folder / "status.sh"
+    script.write_text("echo good\n")
+    (folder / "settings.json").write_text(status(".claude/status.sh"))
+    held = loaded(tmp_path)
+    assert held.settings.status_line.command == ""
+    assert any(".claude/status.sh" in text for text in held.wanted)
+    trust.trust(Home(tmp_path / "home"), held.root, held.wanted)
+    agreed = loaded(tmp_path)
+    assert agreed.settings.status_line.command == ".claude/status.sh"
+    assert agreed.scripts == (str(script),)
+    script.write_text("echo evil\n")
+    assert loaded(tmp_path).settings.status_line.command == ""
+
+
+def test_a_program_that_the_user_has_for_another_agent_is_used(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "settings.json").write_text(status("mine.sh"))
+    found = loaded(tmp_path, {"CLAUDE_CONFIG_DIR": str(theirs)})
+    assert found.settings.status_line == StatusLine("command", "mine.sh")

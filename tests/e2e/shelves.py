@@ -1,0 +1,39 @@
+"""Many sessions on file, as fast as files can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+from travois.kernel.blocks import Text
+from travois.kernel.facts import AnyFact, Assistant, Ended, Entry, Epoch, Opened, User
+from travois.kernel.models import Model
+from travois.store import line
+from travois.store.home import Home
+from travois.store.project import identify
+from travois.version import __version__
+
+MODEL = Model("anthropic", "claude-opus-5-5", "anthropic", window=1_000_000, output=128_000)
+
+
+def fill(home: Path, folder: Path, *, count: int, at: float, about: str = "task") -> list[str]:
+    """Sessions of a folder, each with one exchange, a minute apart; gives their ids."""
+    place = Home(home).prepare()
+    key = identify(place, str(folder)).key
+    ids = [str(UUID(int=(abs(hash(about)) << 64) + number)) for number in range(count)]
+    for number, id in enumerate(ids):
+        path = place.session(key, id) / "log.jsonl"
+        path.parent.mkdir(parents=True)
+        facts = _facts(id, key, str(folder), words=f"{about} number {number}")
+        entries = (Entry(seq, at - 60 * number, fact) for seq, fact in enumerate(facts, 1))
+        path.write_bytes(b"".join(line.encode(entry)[1] for entry in entries))
+    return ids
+
+
+def _facts(id: str, key: str, cwd: str, *, words: str) -> Iterator[AnyFact]:
+    yield Opened(session=id, cwd=cwd, project=key, version=__version__)
+    yield Epoch(MODEL, "You help.")
+    yield User((Text(words),))
+    yield Assistant((Text(f"The answer to {words}."),), "end")
+    yield Ended("end")

@@ -1,0 +1,151 @@
+"""Commands typed at the prompt, one's own among them; and a status line of one's own."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e.glass import Glass, use
+from tests.e2e.program import Program
+from travois import lab
+
+REVIEW = "---\ndescription: Look at a file\n---\nReview $ARGUMENTS.\nSee @notes.txt"
+STATUS = "cat > told.json; printf '\\033[31mone\\033[0m \\033[2J%s\\ntwo' $COLUMNS"
+SHOWN = """\
+❯
+
+  one 80
+  two
+  claude-opus-5-5 · ╌╌╌╌╌╌╌╌ 0%"""
+
+
+def write(program: Program, name: str, text: str) -> None:
+    path = program.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def own(program: Program) -> None:
+    write(program, ".claude/commands/team/review.md", REVIEW)
+    write(program, "notes.txt", "@secret.txt is no mention")
+    write(program, "secret.txt", "hidden words")
+
+
+def said(api: lab.Lab) -> str:
+    return "\n".join(block["text"] for block in api.bodies[-1]["messages"][-1]["content"])
+
+
+def test_a_command_of_ones_own_is_completed_listed_and_said(program: Program) -> None:
+    own(program)
+    with lab.server([{"say": "Looked.", "repeat": True}]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, rows=50)
+        glass.ready()
+        glass.type("/te")
+        glass.until("/team:review", "Look at a file (.claude/commands/team/review.md)")
+        glass.type("\t a.py\r\r")
+        glass.until("❯ /team:review a.py", "Looked.")
+        told = str(api.bodies[-1]["messages"])
+        assert "Review a.py." in told and "is no mention" in told
+        assert "hidden words" not in told
+        glass.type("/help\r")
+        glass.until("Yours", "  /team:review")
+        assert glass.leave() == 0
+
+
+def test_headless_knows_the_same_commands_and_says_so(program: Program) -> None:
+    own(program)
+    with lab.server([{"say": "Looked.", "repeat": True}]) as api:
+        program.url = api.url
+        done = program.ask("/team:review b.py", "--output-format", "stream-json")
+        assert done.lines[0]["slash_commands"] == ["team:review"]
+        assert "Review b.py." in str(api.bodies[-1]["messages"])
+        assert program.ask("/etc is what?").out == "Looked.\n"
+        assert "/etc is what?" in str(api.bodies[-1]["messages"])
+
+
+def test_lines_know_them_too_and_a_bad_file_is_told_once(program: Program) -> None:
+    own(program)
+    write(program, ".gemini/commands/bad.toml", "prompt = 3 x")
+    with lab.server([{"say": "Looked.", "repeat": True}]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, "--plain", rows=60)
+        glass.until("bad.toml is left out", "> ")
+        glass.type("/team:review c.py\r")
+        glass.until("Looked.")
+        assert "Review c.py." in str(api.bodies[-1]["messages"])
+        glass.type("/modes\r")
+        glass.until("did you mean /mode?")
+        glass.type("/clear\r")
+        glass.wait(lambda: glass.text.count("Type what to do") == 2, "another conversation")
+        glass.type("/quit\r")
+        assert glass.end() == 0
+
+
+def test_what_only_looks_is_answered_while_a_turn_runs(program: Program) -> None:
+    script = [{"say": [use("Bash", command="sleep 30")]}, {"say": "Done."}]
+    with lab.server(script) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, "--permission-mode", "bypass")
+        glass.ready()
+        glass.type("wait\r")
+        glass.until("● $ sleep 30")
+        glass.type("/mode\r")
+        glass.until("The mode is bypass.", "● $ sleep 30")
+        glass.type("/clear\r")
+        glass.until("… /clear")
+        glass.type("\x1b")
+        glass.until("stopped; what was read stays")
+        glass.type("\x15")
+        assert glass.leave() == 0
+
+
+def test_a_branch_leaves_the_session_as_it_was(program: Program) -> None:
+    with lab.server([{"say": "Hello.", "repeat": True}]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, rows=40)
+        glass.ready()
+        glass.type("first\r")
+        glass.until("Hello.")
+        glass.type("/fork\r")
+        glass.wait(lambda: glass.text.count("❯ first") == 2, "the branch")
+        glass.type("second\r")
+        glass.wait(lambda: glass.text.count("Hello.") == 3, "an answer in it")
+        assert glass.leave() == 0
+    assert sorted(log.read_text().count("second") > 0 for log in program.logs()) == [False, True]
+
+
+def test_rows_of_a_program_stand_above_the_last_line_with_colours_only(program: Program) -> None:
+    program.home.mkdir()
+    settings = {"statusLine": {"type": "command", "command": STATUS}}
+    (program.home / "settings.json").write_text(json.dumps(settings))
+    with lab.server([{"say": "Hello."}]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model)
+        glass.ready()
+        glass.until("two")
+        assert glass.still().endswith(SHOWN)
+        row = next(y for y, line in enumerate(glass.lines) if line.startswith("  one 80"))
+        assert [glass.screen.buffer[row][x].fg for x in (2, 6)] == ["red", "default"]
+        glass.type("hello\r")
+        glass.until("Hello.", "cache")
+        glass.still()
+        told = json.loads((program.folder / "told.json").read_text())
+        assert told["cost"]["total_cost_usd"] > 0
+        assert told["context_window"]["current_usage"]["output_tokens"] > 0
+        assert glass.leave() == 0
+
+
+def test_a_program_that_fails_is_told_once_and_never_in_the_way(program: Program) -> None:
+    program.home.mkdir()
+    settings = {"statusLine": {"command": "echo broken >&2; exit 3"}}
+    (program.home / "settings.json").write_text(json.dumps(settings))
+    with lab.server([{"say": "Hello.", "repeat": True}]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model)
+        glass.ready()
+        glass.until("the status line shows nothing: broken")
+        glass.type("hello\r")
+        glass.until("Hello.", "cache")
+        glass.still()
+        assert glass.story.count("the status line shows nothing") == 1
+        assert glass.leave() == 0
