@@ -1,18 +1,27 @@
-"""Using the commands of the user's own."""
+"""Using the commands of the user's own, and skills that they type."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
 
+import msgspec
+
+from travois.app import skilled
 from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.app.slash.command import WORD
-from travois.context.custom import Custom, Part, filled
+from travois.context.custom import Custom
+from travois.context.skills import shown
+from travois.engine import practice
+from travois.engine.skills import ASKED, USED
 from travois.engine.tool import Refusal
-from travois.engine.unasked import unasked
-from travois.kernel.blocks import Shown, Text, words
+from travois.kernel.blocks import Shown, Text
+from travois.kernel.facts import Changed
 from travois.kernel.faults import Fault
+from travois.store.skills import FILE
+
+DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me what came of it."
 
 Known = tuple[dict[str, Custom], tuple[str, ...]]
 
@@ -22,8 +31,11 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
     from travois.app.compose import prepare
     from travois.store.commands import commands
 
-    place, _ = prepare(options)
-    found, notices = commands(place.home, place.project.root, place.cwd)
+    place, loaded = prepare(options)
+    found, notices = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
+    for skill in skilled.skills(place, loaded, options).standing().skills:
+        if skill.typed:
+            found.setdefault(skill.name, skill)
     hidden = (
         f"/{name} of {found[name].origin} is left out: a command of ours is called so"
         for name in taken
@@ -46,36 +58,22 @@ async def said(
 
 
 async def expanded(session: Session, custom: Custom, typed: str) -> str:
-    """The prompt that a command stands for; raises `Fault` if what it runs may not or fails."""
+    """The prompt that a command or a skill stands for; raises `Fault` if what it runs may not."""
     agent = session.crew.agent
-    root = agent.world.root
-    variables = {
-        "CLAUDE_SESSION_ID": session.id,
-        "CLAUDE_PROJECT_DIR": root,
-        "CLAUDE_SKILL_DIR": os.path.dirname(custom.origin),
-    }
-    parts = [await _told(session, part, custom) for part in filled(custom, typed, variables)]
-    return "".join(parts).strip()
-
-
-async def _told(session: Session, part: Part, custom: Custom) -> str:
-    agent = session.crew.agent
+    if custom.agent:
+        agent.session.append(Changed(ASKED, custom.name))
+        return DELEGATE.format(name=custom.name, args=msgspec.json.encode(typed).decode())
     try:
-        match part.kind:
-            case "text":
-                return part.text
-            case "command":
-                outcome = await unasked(agent, "Bash", {"command": part.text.strip()})
-                return words(outcome.content).strip()
-            case "file":
-                outcome = await unasked(agent, "Read", {"file_path": part.text})
-                return f"{part.text}:\n{words(outcome.content)}\n"
+        text = await practice.expanded(agent, custom, typed)
     except Refusal as refusal:
-        if part.kind == "file":
-            return f"@{part.text}"
         raise Fault(
             f"/{custom.name} was not run",
-            why=f"`{part.text.strip()}` in {custom.origin}: {refusal}",
+            why=str(refusal),
             fix="Allow the command with a rule, or take it out of the file.",
             code=1,
         ) from None
+    if os.path.basename(custom.origin) != FILE:
+        return text
+    told = shown(custom, text)
+    agent.session.append(Changed(f"{USED}{custom.name}", told))
+    return told

@@ -41,6 +41,22 @@ class Custom(msgspec.Struct, frozen=True):
     """What its arguments are called in the text."""
     first: Literal[0, 1] = 1
     origin: str = ""
+    when: str = ""
+    """When the model should use it, besides what its description says."""
+    allowed: str = ""
+    """Rules, parted by spaces or commas, that hold during the turn in which it is used."""
+    automatic: bool = True
+    """Whether the model may use it unasked."""
+    typed: bool = True
+    """Whether the person may type it."""
+    agent: str = ""
+    """The kind of agent that does it, with a conversation of its own; empty for none."""
+    paths: tuple[str, ...] = ()
+    """Patterns of files: the model hears of it once one of these is worked with; none for ever."""
+    trusted: bool = True
+    """Whether the commands in its text may run."""
+    plugin: str = ""
+    """The folder of the plugin that it belongs to."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -54,12 +70,13 @@ def parse(name: str, text: str, *, origin: str) -> Custom:
     """A command from its file; what is flawed in the front matter is left out of it."""
     head = front.read(text)
     body = head.body.strip() if head.values else text.strip()
-    about = _said(head.values.get("description")) or " ".join(body.split())[:FIRST_PARAGRAPH]
+    about = said(head.values.get("description")) or " ".join(body.split())[:FIRST_PARAGRAPH]
     named = head.values.get("arguments", ())
     names = tuple(named.split()) if isinstance(named, str) else named
-    hint = _said(head.values.get("argument-hint")) or " ".join(f"[{one}]" for one in names)
+    hint = said(head.values.get("argument-hint")) or " ".join(f"[{one}]" for one in names)
     first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", body) else 1
-    return Custom(name, body, about, hint, names, first, origin)
+    allowed = said(head.values.get("allowed-tools"))
+    return Custom(name, body, about, hint, names, first, origin, allowed=allowed)
 
 
 def parse_table(name: str, table: Mapping[str, object], *, origin: str) -> Custom:
@@ -123,5 +140,6 @@ def _nth(words: list[str], place: int) -> str:
     return words[place] if 0 <= place < len(words) else ""
 
 
-def _said(value: front.Value | None) -> str:
+def said(value: front.Value | None) -> str:
+    """A value of front matter as one text."""
     return " ".join(value) if isinstance(value, tuple) else value or ""

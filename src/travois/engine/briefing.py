@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from travois.context import skills as listing
+from travois.context.custom import Custom
 from travois.context.instructions import Instruction, Kind, Reason, render, room, untold
 from travois.context.memory.shown import opening
+from travois.context.skills import Known
 from travois.context.sources import baseline, updated
 from travois.engine import hooks
 from travois.engine.agent import Agent
@@ -17,12 +20,13 @@ from travois.engine.occasions import InstructionsLoaded
 from travois.engine.ports import Warned
 from travois.engine.recollect import remembered
 from travois.engine.room import model
+from travois.engine.skills import AWAKE, NEAR
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Changed, User
 
 NESTED = "instructions:"
 """State of the session: files that count since something near them was touched, by path."""
-NEAR = 4
+SHARE = 4
 """The part of the room for instructions that those of one moment may take."""
 KINDS: dict[str, Kind] = {"Managed": "Managed", "User": "User", "Local": "Local"}
 
@@ -36,6 +40,7 @@ async def brief(agent: Agent) -> None:
     if agent.around is not None and (note := updated(agent.around(), view.items)):
         agent.session.append(note)
     await _instruct(agent)
+    tell_skills(agent)
     if index := await remembered(agent):
         agent.session.append(User((Text(index),), origin="note"))
 
@@ -53,10 +58,12 @@ async def _instruct(agent: Agent) -> None:
 
 async def touch(agent: Agent, done: Iterable[Ready]) -> None:
     """After calls, tell what counts for the files that they touched, once."""
-    if agent.library is None:
-        return
     paths = tuple(dict.fromkeys(path for ready in done for path in _paths(ready)))
     if not paths:
+        return
+    if agent.skills is not None and _wake(agent, paths):
+        tell_skills(agent)
+    if agent.library is None:
         return
     found, known = agent.library.touched(paths), nested(agent)
     fresh = tuple(file for file in found.files if file.by not in known)
@@ -64,7 +71,7 @@ async def touch(agent: Agent, done: Iterable[Ready]) -> None:
         agent.session.append(Changed(f"{NESTED}{path}", kind))
     for notice in found.notices if fresh else ():
         agent.session.emit(Warned(notice))
-    await _tell(agent, fresh, budget=room(model(agent).window) // NEAR)
+    await _tell(agent, fresh, budget=room(model(agent).window) // SHARE)
 
 
 def again(agent: Agent) -> tuple[Text, ...]:
@@ -77,6 +84,7 @@ def again(agent: Agent) -> tuple[Text, ...]:
         blocks.append(render(files, budget=room(model(agent).window)).text)
     if agent.memories is not None and agent.birth is None and agent.recall:
         blocks.append(opening(agent.memories.index(), ()))
+    blocks.append(listing.baseline(_listed(agent), model(agent).window))
     return tuple(Text(agent.session.secrets.redacted(text)) for text in blocks if text)
 
 
@@ -94,6 +102,52 @@ def nested(agent: Agent) -> dict[str, Kind]:
         for key, kind in state
         if key.startswith(NESTED)
     }
+
+
+# --- skills ---------------------------------------------------------------------------------------
+
+
+def skills(agent: Agent) -> Known:
+    """All skills that count for an agent at the moment."""
+    if agent.skills is None or "Skill" not in agent.tools:
+        return Known()
+    return agent.skills.standing(_marked(agent, NEAR))
+
+
+def tell_skills(agent: Agent) -> None:
+    """Tell which skills there are that the model was not told of."""
+    view, found = agent.session.view, skills(agent)
+    for notice in found.notices if view.replied < 0 else ():
+        agent.session.emit(Warned(notice))
+    if text := listing.updated(_listed(agent, found), view.items, model(agent).window):
+        agent.session.append(User((Text(text),), origin="note"))
+
+
+def _listed(agent: Agent, found: Known | None = None) -> tuple[Custom, ...]:
+    """The skills that the model may use unasked for what it works with."""
+    awake = _marked(agent, AWAKE)
+    known = (found or skills(agent)).skills
+    return tuple(one for one in known if one.automatic and (not one.paths or one.name in awake))
+
+
+def _wake(agent: Agent, paths: tuple[str, ...]) -> bool:
+    """Let skills count that are about these files; whether there are any that did not before."""
+    assert agent.skills is not None
+    woken = _mark(agent, NEAR, agent.skills.touched(paths))
+    scoped = [one for one in skills(agent).skills if one.paths]
+    return _mark(agent, AWAKE, listing.awake(scoped, paths, agent.world.root)) or woken
+
+
+def _mark(agent: Agent, mark: str, names: Iterable[str]) -> bool:
+    fresh = [f"{mark}{name}" for name in names if f"{mark}{name}" not in agent.session.state]
+    for state in fresh:
+        agent.session.append(Changed(state, "yes"))
+    return bool(fresh)
+
+
+def _marked(agent: Agent, mark: str) -> tuple[str, ...]:
+    keys = (key for key in agent.session.state if key.startswith(mark))
+    return tuple(key.removeprefix(mark) for key in keys)
 
 
 async def _tell(agent: Agent, files: tuple[Instruction, ...], *, budget: int) -> None:

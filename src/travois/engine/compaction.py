@@ -15,7 +15,7 @@ from travois.engine.hooks import fire
 from travois.engine.notes import keep_notes, shown
 from travois.engine.occasions import PostCompact, PreCompact, SessionStart
 from travois.engine.ports import Warned
-from travois.engine.restore import SHARE, Held, recent, restored
+from travois.engine.restore import SHARE, SKILLS, Held, practised, recent, restored
 from travois.engine.room import fitted, limit, model
 from travois.engine.signed import record
 from travois.engine.summary import summarise
@@ -119,7 +119,9 @@ def shorter(
     entries = agent.session.history()
     for rung, parted in cuts:
         files = restored(held, parted.kept, budget=round(room * rung))
-        fact = summarise(agent, parted, entries, layers=layers, prose=prose, restored=files)
+        most = round(min(SKILLS, room) * rung)
+        back = (*files, *practised(entries, parted.kept, budget=most))
+        fact = summarise(agent, parted, entries, layers=layers, prose=prose, restored=back)
         fact = replace(fact, trigger=trigger, before=before)
         if fact.after < before and (best is None or fact.after < best.after):
             best = fact

@@ -12,6 +12,7 @@ from travois.engine.extract import gather
 from travois.engine.hooks import gave_up, sent_back, unwelcome
 from travois.engine.keeping import settle
 from travois.engine.notes import keep_notes
+from travois.engine.practice import lapse
 from travois.engine.recollect import recollect
 from travois.engine.relief import relieve
 from travois.engine.session import Session
@@ -57,6 +58,7 @@ async def turn(agent: Agent) -> EndedWhy:
         raise
     finally:  # appends are synchronous: this works while being cancelled
         answer_open(session, started=STOPPED)
+        lapse(agent)
         with anyio.CancelScope(shield=True):
             await settle(agent)
         session.append(Ended(why, detail))
@@ -76,6 +78,7 @@ async def _work(agent: Agent) -> tuple[EndedWhy, str]:
         warn(agent)
         await relieve(agent)
         if failure := await ask(agent):
+            gather(agent, after="failure")
             await gave_up(agent, failure)
             return "failed", failure
         await act(agent)

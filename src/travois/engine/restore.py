@@ -13,6 +13,7 @@ from travois.engine.agent import Agent
 from travois.engine.briefing import nested
 from travois.engine.ground import home, real
 from travois.engine.ports import digest
+from travois.engine.skills import USED
 from travois.engine.tool import Refusal
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed, Entry, Result
@@ -36,6 +37,8 @@ LEAST = 100
 SHARE = 0.12
 """How much of the window they may take together."""
 LARGEST = 1 << 20
+SKILL, SKILLS = 5_000, 25_000
+"""How many tokens of one skill come back, and of all together."""
 INTRO = (
     "Files that you worked with last, as they are on disk at this moment: there is no need to "
     "read them again. The rest of a file that is cut can be read with offset."
@@ -92,6 +95,29 @@ def restored(held: Iterable[Held], kept: Iterable[Item], *, budget: int) -> tupl
         parts += [part] if part else []
     body = "\n".join(reversed(parts))
     return (Text(f"<files>\n{INTRO}\n{body}\n</files>"),) if parts else ()
+
+
+def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) -> tuple[Text, ...]:
+    """What skills said when they were used last, the last first; not those still shown."""
+    used = dict[str, tuple[int, str]]()
+    for entry in entries:
+        if isinstance(entry.fact, Changed) and entry.fact.what.startswith(USED):
+            used.pop(entry.fact.what, None)
+            used[entry.fact.what] = entry.seq, entry.fact.value
+    parts: list[str] = []
+    for seq, text in reversed(used.values()):
+        if kept and kept[0].seq < seq:
+            continue
+        lines = text.splitlines(keepends=True)
+        count = beginning(lines, min(SKILL, budget))
+        cut = (
+            "" if count == len(lines) else "[The rest is left out: use the skill again.]\n</skill>"
+        )
+        part = "".join(lines[:count]) + cut
+        budget -= estimate(part)
+        parts += [part] if count and budget >= 0 else []
+    body = "\n".join(reversed(parts))
+    return (Text(f"Skills that you used, as they said then:\n{body}"),) if parts else ()
 
 
 def _worked(entries: Iterable[Entry]) -> dict[str, Work]:

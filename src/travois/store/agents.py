@@ -26,6 +26,7 @@ from travois.store import foreign
 from travois.store.home import Home
 from travois.store.instructions import ETC, chain, exactly, markdown, plain_text
 from travois.store.reading import nearest
+from travois.store.settings import Plugin
 from travois.store.wants import STRICT
 
 BUILT_IN = Path(front.__file__).parent / "prompts" / "agents"
@@ -61,6 +62,8 @@ class Shelf(msgspec.Struct, frozen=True):
     held: str = ""
     """The folder that its files may not lead out of; empty if they may."""
     trusted: bool = True
+    prefix: str = ""
+    """What stands before its names: that of the plugin."""
 
 
 def kinds(
@@ -71,13 +74,14 @@ def kinds(
     trusted: bool,
     given: str = "",
     levels: Sequence[str] = SCOPES,
+    plugins: Sequence[Plugin] = (),
     environ: Mapping[str, str] = os.environ,
     etc: Path = ETC,
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """All kinds by name, and what the user should know of files that are flawed.
 
     Of several with one name the first counts: the machine's, those of the command line (`given`,
-    as JSON), the project's with the nearest folder first, the user's, ours.
+    as JSON), the project's with the nearest folder first, the user's, those of plugins, ours.
     """
     found, notices = dict[str, Kind](), list[str]()
     own = [*_user(home, environ)]
@@ -88,7 +92,12 @@ def kinds(
     for shelf in managed:
         _take(found, _shelved(shelf, notices))
     _take(found, _flagged(given, notices))
-    for shelf in (*shelves, *(own if "user" in levels else ()), Shelf(str(BUILT_IN))):
+    plugged = [
+        Shelf(folder, one.folder, not inside(one.folder, root), f"{one.name}:")
+        for one in plugins
+        for folder in one.agents
+    ]
+    for shelf in (*shelves, *(own if "user" in levels else ()), *plugged, Shelf(str(BUILT_IN))):
         _take(found, _shelved(shelf, notices))
     return tuple(sorted(found.values(), key=lambda kind: kind.name.casefold())), tuple(notices)
 
@@ -139,7 +148,7 @@ def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
             also = names[kind.name.casefold()]
             notices.append(f"{_at(path, told, 'name')}: {also} has the same name; rename one")
         elif kind is not None:
-            yield kind
+            yield replace(kind, name=f"{shelf.prefix}{kind.name}")
 
 
 def _text(path: str, held: str) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from travois.context.custom import Custom, parse, parse_table
 from travois.policy.paths import inside
 from travois.store import foreign
 from travois.store.home import Home
 from travois.store.instructions import chain, exactly, plain_text
+from travois.store.settings import Plugin
 
 PROJECT = (
     ".travois/commands",
@@ -25,13 +28,24 @@ MOST, LONGEST = 300, 100_000
 
 
 def commands(
-    home: Home, root: str, cwd: str, *, environ: Mapping[str, str] = os.environ
+    home: Home,
+    root: str,
+    cwd: str,
+    *,
+    plugins: Sequence[Plugin] = (),
+    environ: Mapping[str, str] = os.environ,
 ) -> tuple[dict[str, Custom], tuple[str, ...]]:
     """All commands by name, the nearest first, and what is wrong with the files of others."""
     found, notices = dict[str, Custom](), list[str]()
     for folder, held in (*_project(root, cwd), *((path, "") for path in _user(home, environ))):
         for custom in _shelved(folder, held, notices):
-            found.setdefault(custom.name, custom)
+            allowed = "" if held else custom.allowed
+            found.setdefault(custom.name, replace(custom, allowed=allowed))
+    for plugin in plugins:
+        for custom in (one for folder in plugin.commands for one in _shelved(folder, "", notices)):
+            own = replace(custom, name=f"{plugin.name}:{custom.name}", plugin=plugin.folder)
+            ours = not inside(plugin.folder, root)
+            found[own.name] = replace(own, allowed=own.allowed if ours else "")
     return found, tuple(notices)
 
 

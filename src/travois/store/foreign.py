@@ -21,6 +21,7 @@ HONOURED = (
     "model",
     "disableAllHooks",
     "claudeMdExcludes",
+    "outputStyle",
 )
 HOOKED = frozenset(("allowedHttpHookUrls", "httpHookAllowedEnvVars"))
 MODE = "permissions.defaultMode"

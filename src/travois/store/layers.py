@@ -10,10 +10,12 @@ import msgspec
 
 from travois.kernel.faults import Fault
 from travois.policy.flaws import remark
+from travois.policy.paths import inside
 from travois.policy.rules import EFFECTS, Rule
-from travois.store import foreign, trust
+from travois.store import foreign, mcp, trust
 from travois.store.home import Home
 from travois.store.origins import Where, files, levels, read, run
+from travois.store.plugins import plugins
 from travois.store.reading import (
     DEFAULTS,
     UNITED,
@@ -26,7 +28,8 @@ from travois.store.reading import (
     parsed_rules,
     words,
 )
-from travois.store.settings import Json, Loaded, Settings
+from travois.store.settings import Json, Loaded, Plugin, Settings
+from travois.store.skills import wishes
 from travois.store.wants import RUN, scripts, sift
 
 ETC = Path("/etc")
@@ -60,6 +63,8 @@ def load(
             stack.lay(layer)
         if level == "user":
             stack.settle()
+        if level == "project":
+            stack.wanted += mcp.wanted(where, environ)
     for layer in run(where, given, environ, notices=stack.notices):
         stack.lay(layer)
     for key, value in (chosen or {}).items():
@@ -142,6 +147,7 @@ class _Stack:
     def loaded(self) -> Loaded:
         """What they come to."""
         self._forbid_bypass()
+        plugged = self._plug()
         hooks = tuple((where, tree) for _, where, tree in self._running())
         trees = (*(tree for _, tree in hooks), {RUN: self.values[RUN]})
         run = (path for tree in trees for path in scripts(tree, self.where.places))
@@ -160,8 +166,22 @@ class _Stack:
             scripts=files,
             trust=status,
             root=self.where.trusted,
+            plugins=plugged,
             wanted=tuple(self.wanted),
         )
+
+    def _plug(self) -> tuple[Plugin, ...]:
+        """The plugins, with their hooks laid on; and what skills of the workspace ask for."""
+        found, notices = plugins(words(self.values["plugins"]), self.where.root)
+        self.notices += notices
+        for plugin in found:
+            level = "project" if inside(plugin.folder, self.where.root) else "user"
+            for path, tree in plugin.hooks:
+                self.lay(Layer(path, {}, level=level, hooks=tree))
+        fresh = wishes(self.where.root, self.where.cwd, found)
+        fresh = (*fresh, *mcp.wishes(found, self.where))
+        self.wanted += (text for text in fresh if text not in self.wanted)
+        return found
 
     def _running(self) -> list[tuple[Level, str, Json]]:
         """The hooks that are not switched off; an administrator's are so only by themselves."""

@@ -11,6 +11,7 @@ import msgspec
 from travois.kernel.faults import Fault
 from travois.store import foreign, trust
 from travois.store.home import Home
+from travois.store.plugins import within
 from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parsed
 
 PREFIX = "TRAVOIS_"
@@ -57,16 +58,25 @@ def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[La
         if theirs is not None:
             yield from read(theirs, level=level, own=False, base=str(theirs.parent))
         yield from read(where.home.settings, level=level, base=str(where.home.path))
+        yield from _plugged(where.home.path / "plugins", level)
         allow = trust.remembered(where.home, where.trusted)
         if allow:
             yield Layer(ANSWERS, {"permissions.allow": allow}, level=level, base=where.trusted)
         return
+    if level == "project":
+        yield from _plugged(Path(where.root, ".agents", "plugins"), level)
     name = "settings.json" if level == "project" else "settings.local.json"
     path = Path(where.cwd if level == "project" else where.trusted, ".claude", name)
     if theirs is None or os.path.realpath(path) != os.path.realpath(theirs):
         yield from read(path, level=level, own=False, base=where.cwd)
     base = where.root if level == "project" else where.cwd
     yield from read(Path(where.root, ".travois", name), level=level, base=base)
+
+
+def _plugged(folder: Path, level: Level) -> Iterator[Layer]:
+    """The plugins that lie in a folder, as if its settings named them."""
+    if found := within(str(folder)):
+        yield Layer(str(folder), {"plugins": found}, level=level)
 
 
 def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Iterator[Layer]:

@@ -240,6 +240,12 @@ class Settings(Part, frozen=True):
     """All settings; zero means that there is no limit, empty that nothing was chosen."""
 
     model: str = ""
+    fallback_models: tuple[str, ...] = ()
+    """Who answers, in this order, while the model cannot."""
+    providers: dict[str, Json] = {}
+    """Who serves models, by name, in the shape of `catalog.toml`: added to what is known."""
+    models: dict[str, Json] = {}
+    """What is known of models, by `provider/id`, in the same shape."""
     max_turns: Count = 0
     max_budget_usd: Quantity = 0.0
     max_tokens: Count = 0
@@ -262,12 +268,34 @@ class Settings(Part, frozen=True):
     tui: Tui = Tui()
     status_line: StatusLine = StatusLine()
     search: Search = Search()
+    output_style: str = ""
+    """The name of a file that says how the model should speak."""
+    plugins: tuple[str, ...] = ()
+    """Folders of plugins; one that is relative counts from the workspace."""
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""
     disable_all_hooks: bool = False
     """But those of the machine's administrator."""
     allowed_http_hook_urls: tuple[str, ...] = ()
     http_hook_allowed_env_vars: tuple[str, ...] = ()
+
+
+class Plugin(msgspec.Struct, frozen=True):
+    """One plugin: who it is, and where what it brings lies."""
+
+    name: str
+    folder: str
+    version: str = ""
+    description: str = ""
+    skills: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
+    """Folders."""
+    hooks: tuple[tuple[str, Json], ...] = ()
+    """Each file that names some, with its events."""
+    servers: tuple[tuple[str, Json], ...] = ()
+    """Each file that names servers of tools, with its `mcpServers`."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -288,6 +316,7 @@ class Loaded(msgspec.Struct, frozen=True):
     trust: Status = "unknown"
     root: str = ""
     """The folder that trust is about."""
+    plugins: tuple[Plugin, ...] = ()
     wanted: tuple[str, ...] = ()
     """What the workspace asks for and only trust gives, a line each."""
 

@@ -16,6 +16,7 @@ from travois.tools import (
     remember,
     search,
     shell,
+    skill,
     todo,
     web,
     write,
@@ -46,4 +47,5 @@ TOOLS: tuple[AnyTool, ...] = (
     message.SEND_MESSAGE,
     ask.ASK,
     plan.PLAN,
+    skill.SKILL,
 )

@@ -1,0 +1,57 @@
+"""The skills, the output style and the plugins of a session."""
+
+from __future__ import annotations
+
+import os
+
+from msgspec.structs import replace
+
+from travois.app.opening import PROMPT, Place
+from travois.app.options import Options
+from travois.context.styles import DEFAULT, styled
+from travois.engine.session import Session
+from travois.store import trust
+from travois.store.origins import levels
+from travois.store.settings import Loaded
+from travois.store.skills import DiskSkills, Places
+from travois.store.styles import styles
+
+
+def places(place: Place, loaded: Loaded, options: Options) -> Places:
+    """Where they may lie."""
+    return Places(
+        place.home,
+        place.project.root,
+        place.cwd,
+        trusted=loaded.trust == "trusted",
+        agreed=trust.agreed(place.home, loaded.root),
+        levels=levels(options.sources),
+        plugins=loaded.plugins,
+        environ=os.environ,
+    )
+
+
+def skills(place: Place, loaded: Loaded, options: Options) -> DiskSkills:
+    """The skills of a session."""
+    return DiskSkills(places(place, loaded, options))
+
+
+def needed(session: Session, place: Place, *, loaded: Loaded, options: Options) -> bool:
+    """Whether the tool for skills is: where there are some, or the model was told of it."""
+    if epoch := session.view.epoch:
+        return any(spec.name == "Skill" for spec in epoch.tools)
+    return bool(skills(place, loaded, options).standing().skills)
+
+
+def dressed(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:
+    """The same options with the system text in the style that the settings choose; and notices."""
+    wanted = loaded.settings.output_style
+    if not wanted or wanted.casefold() == DEFAULT:
+        return options, ()
+    known, notices = styles(places(place, loaded, options))
+    if (style := known.get(wanted.casefold())) is None:
+        there = ", ".join(one.name for one in known.values()) or "none"
+        missing = f"{loaded.origin('outputStyle')}: there is no output style {wanted!r}"
+        return options, (*notices, f"{missing}; there are: {there}")
+    text = options.system or PROMPT.read_text("utf-8").strip()
+    return replace(options, system=styled(text, style)), notices

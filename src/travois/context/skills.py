@@ -1,0 +1,164 @@
+"""Skills: instructions for one kind of work that the model reads when it comes to it.
+
+Model sees: name and description of each in a note, lines of those that changed later; the text of
+one when it is used, and again after a compaction.
+Tokens: a hundredth of the window for the list; after a compaction 5,000 each, 25,000 in all.
+Cache: never moves the prefix; the list stands in notes, a text in the result that brought it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from travois.context import front
+from travois.context.custom import Custom, said
+from travois.context.instructions import fits
+from travois.context.sources import NONE, plain
+from travois.kernel.blocks import Text
+from travois.kernel.facts import User
+from travois.kernel.tokens import estimate
+from travois.kernel.view import Item
+
+OPENING, CLOSING = "<skills>\n", "\n</skills>"
+INTRO = "Skills that you can use with the Skill tool, each where its line fits the task:"
+SHARE = 100
+"""The list may take this part of the window."""
+WIDTHS = (1_536, 600, 300, 150, 80, 40, 0)
+"""How many characters of what a skill is for are told; fewer where there are many."""
+NAME = re.compile(r"[^\W_][\w.-]{0,63}")
+YES = ("true", "yes", "on", "1")
+NO = ("false", "no", "off", "0")
+HEADING = re.compile(r"^(#.*|[-=*_]{3,})$", re.MULTILINE)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The skills that there are, the first of a name first, and what is wrong with others."""
+
+    skills: tuple[Custom, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def parse(text: str, *, origin: str, prefix: str = "") -> Custom:
+    """A skill from its file; what is missing or flawed in front matter is made up for."""
+    head = front.read(text)
+    folder = os.path.basename(os.path.dirname(origin))
+    values = {key: said(value).strip() for key, value in head.values.items()}
+    body = head.body.strip() if head.values or head.lines else text.strip()
+    named = head.values.get("arguments", ())
+    names = tuple(named.split()) if isinstance(named, str) else named
+    wanted = values.get("name", "")
+    name = wanted if NAME.fullmatch(wanted) else folder.replace(" ", "-")
+    fork = values.get("context") == "fork"
+    return Custom(
+        name=f"{prefix}{name}",
+        body=body,
+        description=values.get("description") or _paragraph(body),
+        hint=values.get("argument-hint") or " ".join(f"[{one}]" for one in names),
+        names=names,
+        first=0,
+        origin=origin,
+        when=values.get("when_to_use", ""),
+        allowed=values.get("allowed-tools", ""),
+        automatic=values.get("disable-model-invocation", "").lower() not in YES,
+        typed=values.get("user-invocable", "").lower() not in NO,
+        agent=(values.get("agent") or "general") if fork else "",
+        paths=_globs(head.values.get("paths", ())),
+    )
+
+
+def about(skill: Custom) -> str:
+    """What a skill is for, in one line."""
+    text = " ".join(f"{skill.description} {skill.when}".split())
+    return plain(text)
+
+
+def baseline(skills: Sequence[Custom], window: int) -> str:
+    """The list that opens a conversation; empty if there is nothing to list."""
+    return _note(_lines(skills, window), INTRO)
+
+
+def updated(skills: Sequence[Custom], items: Iterable[Item], window: int) -> str:
+    """What is no longer as the conversation says; empty if all is."""
+    told = _told(items)
+    if not told:
+        return baseline(skills, window)
+    whole = {plain(skill.name): about(skill) for skill in skills}
+    lines = _lines(skills, window)
+    fresh = {name: line for name, line in lines.items() if not _knows(told.get(name), whole[name])}
+    gone = {name: NONE for name, line in told.items() if name not in whole and line != NONE}
+    return _note(fresh | gone, "Skills that changed:")
+
+
+def awake(skills: Iterable[Custom], paths: Iterable[str], base: str) -> tuple[str, ...]:
+    """The names of skills that are about some of these files."""
+    local = [os.path.relpath(path, base) for path in paths]
+    return tuple(
+        skill.name
+        for skill in skills
+        if any(fits(glob, path) for glob in skill.paths for path in local)
+    )
+
+
+def shown(skill: Custom, body: str) -> str:
+    """The text of a skill as the model gets it, with the folder of its files."""
+    folder = os.path.dirname(skill.origin)
+    head = f'<skill name="{plain(skill.name)}" folder="{plain(folder)}">'
+    return f"{head}\n{body}\n</skill>"
+
+
+def _lines(skills: Sequence[Custom], window: int) -> dict[str, str]:
+    """As much of each as there is room for, by name."""
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    for width in WIDTHS:
+        lines = {plain(skill.name): _cut(about(skill), width) for skill in ordered}
+        if estimate(_note(lines, INTRO)) <= window // SHARE:
+            return lines
+    lines = {plain(skill.name): "…" for skill in ordered}
+    while lines and estimate(_note(lines, INTRO)) > window // SHARE:
+        lines.popitem()
+    return lines
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)].rstrip() + "…"
+
+
+def _knows(line: str | None, whole: str) -> bool:
+    """Whether a line that was told says this, or its beginning."""
+    if line is None:
+        return False
+    return line == whole or (line.endswith("…") and whole.startswith(line[:-1]))
+
+
+def _note(lines: Mapping[str, str], intro: str) -> str:
+    body = "\n".join(f"- {name}: {line}" for name, line in lines.items())
+    return f"{OPENING}{intro}\n{body}{CLOSING}" if lines else ""
+
+
+def _told(items: Iterable[Item]) -> dict[str, str]:
+    """What was told last of each skill, by name."""
+    told: dict[str, str] = {}
+    for item in items:
+        if not isinstance(item.fact, User) or item.fact.origin != "note":
+            continue
+        for block in item.fact.content:
+            if isinstance(block, Text) and block.text.startswith(OPENING):
+                lines = block.text.removesuffix(CLOSING).splitlines()
+                parts = (line[2:].partition(": ") for line in lines if line.startswith("- "))
+                told.update((name, line) for name, _, line in parts)
+    return told
+
+
+def _paragraph(body: str) -> str:
+    """The first words of a text that are no heading."""
+    parts = (" ".join(HEADING.sub("", part).split()) for part in body.split("\n\n"))
+    return next(filter(None, parts), "")
+
+
+def _globs(value: front.Value) -> tuple[str, ...]:
+    listed = front.split(value) if isinstance(value, str) else value
+    return tuple(glob for word in listed if (glob := word.strip("'\"")))

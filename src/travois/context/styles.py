@@ -1,0 +1,43 @@
+"""Output styles: how the model should speak, and what it is besides a coder.
+
+Model sees: the text of one style at the end of the system text.
+Tokens: those of its file.
+Cache: part of the head; another style counts from the next session on.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from travois.context import front
+from travois.context.custom import said
+
+DEFAULT = "default"
+CODING = ("How to work\n", "Speaking\n")
+"""How the parts of our system text begin that a style may take the place of."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    """One style, and whether it keeps what we say of coding and speaking."""
+
+    name: str
+    text: str
+    description: str = ""
+    coding: bool = False
+    origin: str = ""
+
+
+def parse(name: str, text: str, *, origin: str) -> Style:
+    """A style from its file."""
+    head = front.read(text)
+    values = {key: said(value).strip() for key, value in head.values.items()}
+    keeps = values.get("keep-coding-instructions", "").lower() in ("true", "yes", "on", "1")
+    body = head.body.strip() if head.values else text.strip()
+    return Style(values.get("name") or name, body, values.get("description", ""), keeps, origin)
+
+
+def styled(system: str, style: Style) -> str:
+    """A system text in a style."""
+    parts = system.split("\n\n")
+    kept = parts if style.coding else [part for part in parts if not part.startswith(CODING)]
+    return "\n\n".join((*kept, style.text))

@@ -1,0 +1,124 @@
+"""Using skills and commands: their text is filled in, and what they may do holds for one turn."""
+
+from __future__ import annotations
+
+import os
+
+from msgspec.structs import replace
+
+from travois.context.custom import Custom, Part, filled
+from travois.context.skills import shown
+from travois.engine.agent import Agent
+from travois.engine.briefing import skills
+from travois.engine.crew import Order
+from travois.engine.offspring import FORKED
+from travois.engine.ports import Warned
+from travois.engine.skills import ASKED, USED, Used
+from travois.engine.tool import Refusal
+from travois.engine.unasked import unasked
+from travois.kernel.blocks import words
+from travois.kernel.facts import Changed, Opened
+from travois.policy.flaws import flaw
+from travois.policy.rules import Rule, parse, split
+
+GRANT = "skill "
+"""How the origin of a rule begins that holds for one turn only."""
+
+
+class Practitioner:
+    """One agent's way to its skills."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    async def use(self, name: str, args: str, *, call: str) -> Used:
+        """Use a skill; raises `Refusal` if there is none, or the model may not."""
+        agent = self._agent
+        known = {skill.name: skill for skill in skills(agent).skills}
+        asked = agent.session.state.get(ASKED) == name
+        if name not in known or not (known[name].automatic or asked):
+            there = ", ".join(one.name for one in known.values() if one.automatic) or "none"
+            why = "Only the user may use it." if name in known else "There is no such skill."
+            raise Refusal(f"{why} Those for you are: {there}.")
+        skill = known[name]
+        if skill.agent and agent.agents is not None and not agent.session.state.get(FORKED):
+            return await _delegated(agent, skill, args, call=call)
+        text = shown(skill, await expanded(agent, skill, args))
+        return Used(text, changes=(Changed(f"{USED}{name}", text),))
+
+
+async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Used:
+    """Let an agent of its own do what a skill says."""
+    assert agent.agents is not None
+    kinds = {kind.casefold(): kind for kind in agent.agents.kinds}
+    kind = kinds.get(skill.agent.casefold(), "general")
+    text = await expanded(agent, skill, args)
+    order = Order(prompt=text, what=f"skill {skill.name}", kind=kind, call=call)
+    report = await agent.agents.start(order)
+    if report.state == "running":
+        return Used(f"Started in the background as agent {report.id}; its report comes by itself.")
+    told = f"[agent {report.id}: {report.state}]\n{report.text}"
+    return Used(told, error=report.state == "failed")
+
+
+async def expanded(agent: Agent, custom: Custom, typed: str) -> str:
+    """The text that a skill or a command stands for; raises `Refusal` if what it runs may not."""
+    grant(agent, custom)
+    folder = os.path.dirname(custom.origin)
+    variables = {
+        "CLAUDE_SESSION_ID": _id(agent) if "SESSION_ID" in custom.body else "",
+        "CLAUDE_PROJECT_DIR": agent.world.root,
+        "CLAUDE_SKILL_DIR": folder,
+    }
+    if custom.plugin:
+        variables |= {"CLAUDE_PLUGIN_ROOT": custom.plugin, "PLUGIN_ROOT": custom.plugin}
+    parts = [await _told(agent, part, custom) for part in filled(custom, typed, variables)]
+    return "".join(parts).strip()
+
+
+def grant(agent: Agent, custom: Custom) -> None:
+    """Let the rules of a skill hold until the turn ends, and its files be read."""
+    rules = list[Rule]()
+    for text in split(custom.allowed):
+        try:
+            rule = parse(text, "allow", origin=f"{GRANT}{custom.name}")
+        except ValueError as error:
+            agent.session.emit(Warned(f"{custom.origin}: allowed-tools: {error}"))
+            continue
+        rules += () if flaw(rule) else (rule,)
+    folder = os.path.realpath(custom.plugin or os.path.dirname(custom.origin))
+    seen = agent.guard.readable
+    files = (folder,) if custom.origin.endswith("SKILL.md") and folder not in seen else ()
+    agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *rules), readable=(*seen, *files))
+
+
+def lapse(agent: Agent) -> None:
+    """Take back what skills were allowed for the turn that is over."""
+    rules = tuple(rule for rule in agent.guard.rules if not rule.origin.startswith(GRANT))
+    agent.guard = replace(agent.guard, rules=rules)
+    if agent.session.state.get(ASKED):
+        agent.session.append(Changed(ASKED, ""))
+
+
+def _id(agent: Agent) -> str:
+    opened = (e.fact.session for e in agent.session.record() if isinstance(e.fact, Opened))
+    return list(opened)[-1]
+
+
+async def _told(agent: Agent, part: Part, custom: Custom) -> str:
+    try:
+        match part.kind:
+            case "text":
+                return part.text
+            case "command" if not custom.trusted:
+                return f"!`{part.text.strip()}`"
+            case "command":
+                outcome = await unasked(agent, "Bash", {"command": part.text.strip()})
+                return words(outcome.content).strip()
+            case "file":
+                outcome = await unasked(agent, "Read", {"file_path": part.text})
+                return f"{part.text}:\n{words(outcome.content)}\n"
+    except Refusal as refusal:
+        if part.kind == "file":
+            return f"@{part.text}"
+        raise Refusal(f"`{part.text.strip()}` in {custom.origin}: {refusal}") from None

@@ -1,0 +1,177 @@
+"""Skills on disk: folders with a SKILL.md, of ours and of other agents.
+
+What comes with a folder that is not trusted can be read, as any text of it; it may neither run
+commands nor lead out of the project. A skill's own rules count once the user agreed to them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.context.custom import Custom
+from travois.context.skills import Known, parse
+from travois.policy.paths import inside
+from travois.store import foreign
+from travois.store.home import Home
+from travois.store.instructions import ETC, chain, exactly, plain_text
+from travois.store.settings import Plugin
+from travois.store.trust import digest
+
+AGENTS = (
+    ".travois", ".claude", ".agents", ".codex", ".opencode", ".gemini", ".qwen", ".kimi-code",
+    ".goose",
+)  # fmt: skip
+"""Folders of a project, or of a person, in which agents keep what belongs to them."""
+FILE = "SKILL.md"
+MOST, LONGEST = 300, 200_000
+"""How many skills of one folder are read, and how many characters of each."""
+
+
+class Shelf(msgspec.Struct, frozen=True):
+    """A folder of skills."""
+
+    folder: str
+    held: str = ""
+    """The folder that its files may not lead out of; empty if they may."""
+    ours: bool = True
+    """Whether the user wrote it, and not whoever made the workspace."""
+    prefix: str = ""
+    """What stands before its names: that of the plugin."""
+    nested: str = ""
+    """What stands before a name that is taken: that of the folder which has it."""
+    plugin: str = ""
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where the skills of a session may lie, and what the user agreed to."""
+
+    home: Home
+    root: str
+    cwd: str
+    trusted: bool = False
+    agreed: frozenset[str] = frozenset()
+    levels: tuple[str, ...] = ("user", "project", "local")
+    plugins: tuple[Plugin, ...] = ()
+    environ: Mapping[str, str] = os.environ
+    etc: Path = ETC
+
+
+class DiskSkills:
+    """Reads skills as they are at the moment; it remembers nothing."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def standing(self, near: Collection[str] = ()) -> Known:
+        """The machine's, the user's, those of all folders down to this one, of these, of plugins.
+
+        Of several with one name the first counts; one of a folder inside can be had by the
+        folder's name, too.
+        """
+        found, notices, seen = dict[str, Custom](), list[str](), set[str]()
+        for shelf in self._shelves(near):
+            for skill in _shelved(shelf, notices, seen):
+                name = skill.name
+                if name in found and shelf.nested:
+                    name = f"{shelf.nested}:{name}"
+                found.setdefault(name, self._judged(replace(skill, name=name), shelf))
+        return Known(tuple(found.values()), tuple(notices))
+
+    def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """The folders below this one that have skills and hold some of these files."""
+        here = self._places.cwd
+        folders = dict.fromkeys(
+            folder
+            for path in paths
+            if path.startswith(f"{here}/")
+            for folder in chain(os.path.dirname(path), here)[1:]
+        )
+        return tuple(f for f in folders if any(os.path.isdir(s.folder) for s in self._in(f)))
+
+    def _shelves(self, near: Collection[str]) -> Iterator[Shelf]:
+        here = self._places
+        yield Shelf(str(here.etc / "travois/skills"))
+        yield Shelf(str(here.etc / "claude-code/.claude/skills"))
+        if "user" in here.levels:
+            yield from map(Shelf, _personal(here.home, here.environ))
+        if "project" in here.levels:
+            for folder in (*chain(here.cwd, here.root), *near):
+                yield from self._in(folder)
+        for plugin in here.plugins:
+            ours = not inside(plugin.folder, here.root)
+            for folder in plugin.skills:
+                yield Shelf(folder, plugin.folder, ours, f"{plugin.name}:", "", plugin.folder)
+
+    def _in(self, folder: str) -> Iterator[Shelf]:
+        here = self._places
+        held, nested = "" if here.trusted else here.root, os.path.basename(folder)
+        nested = nested if folder != here.root else ""
+        for name in AGENTS:
+            yield Shelf(os.path.join(folder, name, "skills"), held, ours=False, nested=nested)
+
+    def _judged(self, skill: Custom, shelf: Shelf) -> Custom:
+        """The same without what only trust would give."""
+        skill = replace(skill, plugin=shelf.plugin)
+        if shelf.ours:
+            return skill
+        agreed = digest(_wish(skill, self._places.root)) in self._places.agreed
+        allowed = skill.allowed if agreed else ""
+        return replace(skill, allowed=allowed, trusted=self._places.trusted)
+
+
+def wishes(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]:
+    """What the skills of a project ask for that only trust gives, a line each."""
+    inner = [folder for one in plugins if inside(one.folder, root) for folder in one.skills]
+    outer = [os.path.join(f, name, "skills") for f in chain(cwd, root) for name in AGENTS]
+    for folder in (*outer, *inner):
+        for skill in _shelved(Shelf(folder), [], set()):
+            if skill.allowed:
+                yield _wish(skill, root)
+
+
+def _wish(skill: Custom, root: str) -> str:
+    return f"skill: {os.path.relpath(skill.origin, root)} allows itself {skill.allowed}"
+
+
+def _personal(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
+    yield str(home.path / "skills")
+    if theirs := foreign.user(environ):
+        yield str(theirs.parent / "skills")
+    person = environ.get("HOME", "")
+    if not person:
+        return
+    yield from (os.path.join(person, name, "skills") for name in AGENTS)
+    config = environ.get("XDG_CONFIG_HOME") or os.path.join(person, ".config")
+    yield from (os.path.join(config, name, "skills") for name in ("opencode", "agents"))
+
+
+def _shelved(shelf: Shelf, notices: list[str], seen: set[str]) -> Iterator[Custom]:
+    """The skills of a folder, each once however many links lead to it; what is wrong is told."""
+    try:
+        names = sorted(os.listdir(shelf.folder))[:MOST]
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(shelf.folder, name, FILE)
+        real = os.path.realpath(path)
+        if name.startswith(".") or real in seen or not os.path.isfile(real):
+            continue
+        seen.add(real)
+        if shelf.held and not inside(real, os.path.realpath(shelf.held)):
+            notices.append(f"{path} is left out: it leads out of {shelf.held}")
+            continue
+        try:
+            text = plain_text(real, opener=exactly)[:LONGEST]
+        except OSError as error:
+            notices.append(f"{path} is left out: {error.strerror or error}")
+            continue
+        skill = parse(text, origin=path, prefix=shelf.prefix)
+        if skill.body:
+            yield skill
+        else:
+            notices.append(f"{path} is left out: it says nothing below its front matter")

@@ -1,0 +1,38 @@
+"""Skill: the model reads how a kind of work is done here, when it comes to it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from travois.engine.ports import Env
+from travois.engine.tool import Here, Outcome, Refusal, Tool
+from travois.kernel.blocks import Text
+from travois.policy.access import Access
+
+
+class SkillArgs(msgspec.Struct, frozen=True):
+    """Which skill, and what it should be about."""
+
+    name: str
+    args: str = ""
+
+
+async def _use(args: SkillArgs, env: Env, call: str) -> Outcome:
+    if env.skills is None:
+        raise Refusal("There are no skills here.")
+    used = await env.skills.use(args.name.strip().removeprefix("/"), args.args, call=call)
+    return Outcome((Text(used.text),), error=used.error, changes=used.changes)
+
+
+def _access(args: SkillArgs, here: Here) -> tuple[Access, ...]:
+    return (Access("spawn", args.name.strip().removeprefix("/")),)
+
+
+SKILL = Tool(
+    name="Skill",
+    description="Use a skill: get its instructions, then follow them.",
+    args=SkillArgs,
+    access=_access,
+    run=_use,
+    summary=lambda args: f"Use skill {args.name} {args.args}".rstrip(),
+)
