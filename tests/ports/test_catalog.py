@@ -5,7 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from travois.host.catalog import Endpoint, catalog, endpoint, is_local, merged, resolve
+from travois.host.catalog import (
+    Endpoint,
+    catalog,
+    endpoint,
+    is_local,
+    merged,
+    resolve,
+    small,
+)
+from travois.host.sigv4 import Credentials
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model, Price, Usage, cost
 
@@ -92,7 +101,8 @@ SIZES = [
     ("opus[2M]", 2_000_000, 32_000),
     ("ollama/qwen3[32k]", 32_000, 8_000),
     ("ollama/qwen3[8K]", 8_000, 2_000),
-    ("ollama/qwen3", 200_000, 32_000),
+    ("ollama/qwen3", 32_768, 8_192),
+    ("llamacpp/qwen3", 200_000, 32_000),
 ]
 
 
@@ -292,19 +302,180 @@ def test_providers_and_models_of_ones_own_lie_over_ours_field_by_field() -> None
 @pytest.mark.parametrize(
     ("extra", "where"),
     [
-        ({"models": {"x/y": {"window": "big"}}}, "$.models[...].window"),
-        ({"models": {"x/y": {}}}, "$.models[...]"),
-        ({"models": ["x/y"]}, "$[...]"),
-        ({"providers": {"x": {"protocol": "smoke", "url": ""}}}, "$.providers[...].protocol"),
-        ({"providers": {"anthropic": {"quirks": ["odd"]}}}, "$.providers[...].quirks[0]"),
+        ({"models": {"x/y": {"window": "big"}}}, "models.x/y.window makes no sense"),
+        ({"models": {"x/y": {}}}, "models.x/y makes no sense"),
+        ({"models": {"x/y": 7}}, "models.x/y makes no sense"),
+        ({"models": {"x/y": {"window": 1, "size": 2}}}, "models.x/y makes no sense"),
+        ({"modles": {}}, "A catalogue has no 'modles'"),
+        (
+            {"providers": {"x": {"protocol": "smoke", "url": ""}}},
+            "providers.x.protocol makes no sense",
+        ),
+        (
+            {"providers": {"anthropic": {"quirks": ["odd"]}}},
+            "providers.anthropic.quirks[0] makes no sense",
+        ),
     ],
 )
 def test_a_table_that_makes_no_sense_is_a_fault_that_says_where(
-    extra: dict[str, object], where: str
+    extra: dict[str, dict[str, object]], where: str
 ) -> None:
     with pytest.raises(Fault) as caught:
         merged(extra)
-    assert f"at `{where}`" in caught.value.why
+    assert caught.value.what == where
+    assert caught.value.fix
+
+
+def test_a_fault_names_whoever_wrote_the_entry() -> None:
+    with pytest.raises(Fault) as caught:
+        merged({"providers": {"x": {"url": 7}}}, where=lambda key: "my.json")
+    assert str(caught.value).startswith("my.json: providers.x.url makes no sense: Expected `str`")
+
+
+def test_fields_may_be_spelled_as_in_settings() -> None:
+    among = merged({"providers": {"x": {"protocol": "chat", "url": "u", "keyEnv": ["K"]}}})
+    assert among.providers["x"].key_env == ("K",)
+
+
+# --- other clouds ---------------------------------------------------------------------------------
+
+BEDROCK = "bedrock/anthropic.claude-opus-5-5-v1:0"
+VERTEX = "vertex/claude-sonnet-4-5@20250929"
+CLOUDS: list[tuple[str, dict[str, str], Endpoint]] = [
+    (
+        BEDROCK,
+        {"AWS_BEARER_TOKEN_BEDROCK": "b", "AWS_REGION": "eu-west-1"},
+        Endpoint(
+            "https://bedrock-runtime.eu-west-1.amazonaws.com",
+            (("authorization", "Bearer b"),),
+            "AWS_BEARER_TOKEN_BEDROCK",
+            "bedrock",
+        ),
+    ),
+    (
+        BEDROCK,
+        {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"},
+        Endpoint(
+            "https://bedrock-runtime.us-east-1.amazonaws.com",
+            (),
+            "AWS_ACCESS_KEY_ID",
+            "bedrock",
+            Credentials("k", "s", "t"),
+        ),
+    ),
+    (
+        VERTEX,
+        {"CLOUDSDK_AUTH_ACCESS_TOKEN": "t", "GOOGLE_CLOUD_PROJECT": "p-1"},
+        Endpoint(
+            "https://aiplatform.googleapis.com/v1/projects/p-1/locations/global",
+            (("authorization", "Bearer t"),),
+            "CLOUDSDK_AUTH_ACCESS_TOKEN",
+            "vertex",
+        ),
+    ),
+    (
+        VERTEX,
+        {
+            "VERTEX_ACCESS_TOKEN": "t",
+            "ANTHROPIC_VERTEX_PROJECT_ID": "p",
+            "CLOUD_ML_REGION": "us-east5",
+        },
+        Endpoint(
+            "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5",
+            (("authorization", "Bearer t"),),
+            "VERTEX_ACCESS_TOKEN",
+            "vertex",
+        ),
+    ),
+    (
+        "azure/gpt-6.1-sol",
+        {"AZURE_OPENAI_API_KEY": "k", "AZURE_OPENAI_RESOURCE": "mine"},
+        Endpoint(
+            "https://mine.openai.azure.com/openai/v1",
+            (("authorization", "Bearer k"),),
+            "AZURE_OPENAI_API_KEY",
+        ),
+    ),
+    (
+        "foundry/claude-opus-5-5",
+        {"ANTHROPIC_FOUNDRY_API_KEY": "k", "ANTHROPIC_FOUNDRY_RESOURCE": "mine"},
+        Endpoint(
+            "https://mine.services.ai.azure.com/anthropic",
+            (("x-api-key", "k"),),
+            "ANTHROPIC_FOUNDRY_API_KEY",
+        ),
+    ),
+    (
+        "gemini-2.5-pro",
+        {"GEMINI_API_KEY": "k"},
+        Endpoint(
+            "https://generativelanguage.googleapis.com",
+            (("x-goog-api-key", "k"),),
+            "GEMINI_API_KEY",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "env", "there"), CLOUDS)
+def test_every_cloud_has_its_own_address_and_proof(
+    name: str, env: dict[str, str], there: Endpoint
+) -> None:
+    assert endpoint(resolve(name, env), env) == there
+
+
+def test_a_model_of_anthropic_costs_the_same_wherever_it_is_served() -> None:
+    opus, sonnet = resolve(BEDROCK, {}), resolve(VERTEX, {})
+    assert (opus.price, opus.window) == (resolve("opus", {}).price, 1_000_000)
+    assert (sonnet.price, sonnet.window) == (resolve("claude-sonnet-4-5", {}).price, 200_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "what"),
+    [
+        (VERTEX, {"VERTEX_ACCESS_TOKEN": "t"}, "ANTHROPIC_VERTEX_PROJECT_ID is not set"),
+        (
+            VERTEX,
+            {"VERTEX_ACCESS_TOKEN": "t", "ANTHROPIC_VERTEX_PROJECT_ID": "p/../x"},
+            "ANTHROPIC_VERTEX_PROJECT_ID is not a name",
+        ),
+        (BEDROCK, {"AWS_ACCESS_KEY_ID": "k"}, f"No API key for {BEDROCK}"),
+    ],
+)
+def test_what_a_cloud_lacks_is_named(name: str, env: dict[str, str], what: str) -> None:
+    with pytest.raises(Fault) as caught:
+        endpoint(resolve(name, env), env)
+    assert caught.value.what == what
+
+
+def test_a_provider_that_is_no_longer_described_is_a_fault() -> None:
+    with pytest.raises(Fault, match="Nobody is known who serves gone/x"):
+        endpoint(Model("gone", "x", "chat"), {})
+
+
+def test_a_session_of_an_older_protocol_still_finds_its_server() -> None:
+    assert endpoint(Model("ollama", "x", "chat"), {}).url == "http://localhost:11434/v1"
+
+
+@pytest.mark.parametrize(
+    ("name", "smaller"),
+    [
+        ("opus", "anthropic/claude-haiku-5-5"),
+        ("haiku", ""),
+        ("gpt-6.1-sol", "openai/gpt-6-luna"),
+        ("gemini-2.5-pro", "gemini/gemini-3.5-flash-lite"),
+        ("kimi-k3", "moonshot/kimi-k2.7-code"),
+        ("kimi-k2.7-code", ""),
+        ("ollama/x", ""),
+    ],
+)
+def test_small_questions_have_a_smaller_model(name: str, smaller: str) -> None:
+    assert small(resolve(name, {})) == smaller
+
+
+def test_openai_is_spoken_to_in_responses_and_its_imitators_in_chat() -> None:
+    assert resolve("gpt-6.1-sol", {}).protocol == "responses"
+    assert resolve("gpt-6.1-sol", OWN).protocol == "chat"
 
 
 # --- what ships -----------------------------------------------------------------------------------
@@ -313,7 +484,7 @@ def test_a_table_that_makes_no_sense_is_a_fault_that_says_where(
 def test_every_model_of_the_catalogue_has_a_provider_a_window_and_a_price() -> None:
     for name, known in catalog().models.items():
         provider, _, id = name.partition("/")
-        assert resolve(id, {}).name == name
+        assert resolve(name if "/" in id else id, {}).name == name
         assert provider in catalog().providers
         assert 0 < known.output < known.window
         assert 0 < known.price.read < known.price.input < known.price.output

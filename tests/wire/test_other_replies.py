@@ -220,8 +220,7 @@ def test_a_stream_that_breaks_off_is_no_reply(
     for end in range(0, body.rstrip().rindex(b"\n"), 40):
         reading = reader(Model("p", "m", protocol))
         with pytest.raises(Problem) as caught:
-            reading.feed(body[:end])
-            reading.reply()
+            _ = (reading.feed(body[:end]), reading.reply())
         assert (caught.value.kind, caught.value.retry) == ("garbled", True)
 
 

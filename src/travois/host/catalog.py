@@ -3,34 +3,54 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
+from travois.host.sigv4 import Credentials, credentials
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model, Price, Protocol, Quirk
+from travois.wire.surfaces import Surface
 
 UNKNOWN_WINDOW = 200_000
 MAX_OUTPUT = 32_000
 """The longest reply unless settings say otherwise: models allow more, few replies need it."""
 DATED = re.compile(r"(.+?)(?:[-@]\d{8}|-latest)")
 """One edition of a model of the catalogue: `claude-haiku-4-5-20251001`."""
+CLAUDE = re.compile(r"claude-[a-z]+-\d+(?:-\d)?(?!\d)")
+"""A model of Anthropic's, whoever serves it under whatever longer name."""
 LOCAL = re.compile(r"(.+\.)?localhost|127(\.\d+){3}|0\.0\.0\.0|::1", re.IGNORECASE)
-ENDINGS = {"anthropic": ("/v1/messages", "/v1"), "chat": ("/chat/completions",)}
+ENDINGS: dict[Protocol, tuple[str, ...]] = {
+    "anthropic": ("/v1/messages", "/v1"),
+    "chat": ("/chat/completions",),
+    "responses": ("/responses", "/chat/completions"),
+    "gemini": ("/models", "/v1beta"),
+    "ollama": ("/api/chat", "/api", "/v1"),
+}
 """What people paste behind a base URL, and requests bring along themselves."""
+PLACE = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
+"""A variable in a URL, or the first of several that is set; a default may stand behind them."""
+PLAIN: tuple[Quirk, ...] = ("max-tokens", "system-role")
+"""What any server that imitates OpenAI's understands."""
 
+OR_SIGNED = ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+T = TypeVar("T")
 Tables = dict[str, dict[str, dict[str, object]]]
 """The catalogue as it is written: `providers` and `models`, each by name."""
 
 
-class Provider(msgspec.Struct, frozen=True):
+class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Somebody who serves models: protocol, address, and where the key is found."""
 
     protocol: Protocol
     url: str
+    """May name variables: `https://{REGION|AWS_REGION=us-east-1}.example.com`."""
+    surface: Surface = ""
+    """Whose envelope the requests travel in, where it is not the protocol's own."""
     url_env: str = ""
     key_env: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
@@ -40,9 +60,13 @@ class Provider(msgspec.Struct, frozen=True):
     betas: tuple[str, ...] = ()
     """What its models may be asked for beyond the plain protocol, until they refuse."""
     default: str = ""
+    small: str = ""
+    """Its model for small questions beside a conversation; else the cheapest that is known."""
+    window: int = 0
+    """What its models are given where nothing else is known of them."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the catalogue says of a model."""
 
     window: int
@@ -65,6 +89,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     url: str
     headers: tuple[tuple[str, str], ...]
     key_source: str
+    surface: Surface = ""
+    signer: Credentials | None = None
+    """Who signs each request, where no key goes with it."""
 
 
 @cache
@@ -73,21 +100,19 @@ def catalog() -> Catalog:
     return msgspec.convert(_shipped(), Catalog)
 
 
-def merged(extra: Mapping[str, object]) -> Catalog:
+def merged(
+    extra: Mapping[str, Mapping[str, object]], *, where: Callable[[str], str] = str
+) -> Catalog:
     """The catalogue with `providers` and `models` of the user's own laid over it, field by field.
 
     They have the shape of `catalog.toml`. A provider says where keys are sent, so they must never
-    come from settings that a workspace brings along.
+    come from settings that a workspace brings along. `where` tells who wrote an entry.
     """
-    try:
-        theirs = msgspec.convert(extra, Tables)
-        return msgspec.convert({name: _laid(name, theirs) for name in _shipped()}, Catalog)
-    except msgspec.ValidationError as error:
-        raise Fault(
-            "The settings describe a provider or model that makes no sense",
-            why=str(error),
-            fix="See catalog.toml for the fields; numbers are tokens, prices dollars per million.",
-        ) from None
+    if strange := [name for name in extra if name not in ("providers", "models")]:
+        raise Fault(f"A catalogue has no {strange[0]!r}", fix="It has providers and models.")
+    return Catalog(
+        _laid("providers", extra, Provider, where=where), _laid("models", extra, Known, where=where)
+    )
 
 
 def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) -> Model:
@@ -95,8 +120,8 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
     known = among or catalog()
     bare, window = _suffix(name)
     provider, id = _named(bare, env, known) if bare else _default(env, known)
-    served = known.providers[provider]
-    about = _about(known, f"{provider}/{id}")
+    served = _own(known.providers[provider], env)
+    about = _about(known, f"{provider}/{id}", window=served.window)
     window = window or about.window
     return Model(
         provider=provider,
@@ -105,7 +130,7 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
         window=window,
         output=min(about.output, MAX_OUTPUT, max(1, window // 4)),
         price=about.price,
-        quirks=_quirks(provider, served, env),
+        quirks=served.quirks,
         betas=served.betas,
         images=about.images,
     )
@@ -113,20 +138,52 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
 
 def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = None) -> Endpoint:
     """Where and with which key this model is reached; raises `Fault` when there is no key."""
-    served = (among or catalog()).providers[model.provider]
-    url = _address(served, env)
+    served = (among or catalog()).providers.get(model.provider)
+    if served is None:
+        raise Fault(
+            f"Nobody is known who serves {model.name}",
+            why=f"no provider is called {model.provider!r}",
+            fix="Describe it in your settings under providers, or choose another --model.",
+        )
+    url = _address(served, env, protocol=model.protocol)
     for name in served.key_env:
         if key := env.get(name, "").strip():
-            return Endpoint(url, _auth(served, name, key), name)
+            return Endpoint(url, _auth(served, name, key), name, served.surface)
+    if served.surface == "bedrock" and (signer := credentials(env)):
+        return Endpoint(url, (), "AWS_ACCESS_KEY_ID", served.surface, signer)
     if served.key_env and not is_local(url):
         names = " or ".join(served.key_env)
         empty = any(name in env for name in served.key_env)
+        also = (
+            ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            if served.surface == "bedrock"
+            else ""
+        )
         raise Fault(
             f"No API key for {model.name}",
             why=f"{names} is {'empty' if empty else 'not set'}",
-            fix=f"Set {names} in your environment, or choose another model with --model.",
+            fix=f"Set {names}{also} in your environment, or choose another model with --model.",
         )
-    return Endpoint(url, (), "none")
+    return Endpoint(url, (), "none", served.surface)
+
+
+def configured(env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
+    """Whether the environment says which model to talk to when nobody names one."""
+    return _preferred(env, among or catalog()) is not None
+
+
+def small(model: Model, *, among: Catalog | None = None) -> str:
+    """The name of a cheaper model of the same provider; empty if none is known."""
+    known = among or catalog()
+    served = known.providers.get(model.provider)
+    if served and served.small:
+        return "" if served.small == model.id else f"{model.provider}/{served.small}"
+    prices = {
+        name: about.price.input
+        for name, about in known.models.items()
+        if name.startswith(f"{model.provider}/") and 0 < about.price.input < model.price.input
+    }
+    return min(prices, key=lambda name: (prices[name], name), default="")
 
 
 def is_local(url: str) -> bool:
@@ -142,18 +199,52 @@ def _shipped() -> Tables:
     return msgspec.toml.decode(text, type=Tables)
 
 
-def _laid(name: str, over: Tables) -> dict[str, dict[str, object]]:
-    ours, theirs = _shipped()[name], over.get(name, {})
-    return {**ours, **{key: {**ours.get(key, {}), **theirs[key]} for key in theirs}}
+def _snake(entry: object) -> dict[str, object]:
+    """Fields as the catalogue spells them: settings may say `keyEnv`."""
+    if not isinstance(entry, dict):
+        return {"": entry}
+    fields = cast("dict[str, object]", entry)
+    return {re.sub(r"[A-Z]", lambda m: "_" + m[0].lower(), name): v for name, v in fields.items()}
 
 
-def _about(known: Catalog, name: str) -> Known:
-    dated = DATED.fullmatch(name)
+def _laid(
+    name: str,
+    extra: Mapping[str, Mapping[str, object]],
+    kind: type[T],
+    *,
+    where: Callable[[str], str],
+) -> dict[str, T]:
+    shipped, theirs = _shipped()[name], extra.get(name, {})
+    rows = {key: {**shipped.get(key, {}), **_snake(entry)} for key, entry in theirs.items()}
+    return {
+        **msgspec.convert(shipped, dict[str, kind]),
+        **{key: _entry(f"{name}.{key}", row, kind, where=where) for key, row in rows.items()},
+    }
+
+
+def _entry(key: str, fields: dict[str, object], kind: type[T], *, where: Callable[[str], str]) -> T:
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        origin = where(key)
+        what = f"{key}{place.rstrip('`')} makes no sense"
+        raise Fault(
+            what if origin == key else f"{origin}: {what}",
+            why=problem,
+            fix="docs/models.md has the fields; numbers are tokens, prices dollars per million.",
+        ) from None
+
+
+def _about(known: Catalog, name: str, *, window: int) -> Known:
+    dated, claude = DATED.fullmatch(name), CLAUDE.search(name)
     found = known.models.get(name) or (known.models.get(dated[1]) if dated else None)
-    return found or Known(window=UNKNOWN_WINDOW)
+    if found is None and claude:
+        found = known.models.get(f"anthropic/{claude[0]}")
+    return found or Known(window=window or UNKNOWN_WINDOW)
 
 
-def _address(served: Provider, env: Mapping[str, str]) -> str:
+def _address(served: Provider, env: Mapping[str, str], *, protocol: Protocol) -> str:
     """The base URL: what a request's path is put behind.
 
     Of a chat server's address that is only a host, `/v1` is meant: all servers listen there, few
@@ -162,13 +253,22 @@ def _address(served: Provider, env: Mapping[str, str]) -> str:
     from urllib.parse import urlsplit
 
     given = env.get(served.url_env, "").strip() if served.url_env else ""
-    url = (given or served.url).rstrip("/")
-    for ending in ENDINGS[served.protocol]:
+    url = (given or PLACE.sub(lambda found: _filled(found, env), served.url)).rstrip("/")
+    for ending in ENDINGS[protocol]:
         url = url.removesuffix(ending).rstrip("/")
     _check(url, served.url_env)
-    if served.protocol == "chat" and not urlsplit(url).path:
+    if protocol in ("chat", "responses") and not urlsplit(url).path:
         return f"{url}/v1"
-    return url
+    return url.replace("//global-", "//")  # how Google calls the place that is everywhere
+
+
+def _filled(found: re.Match[str], env: Mapping[str, str]) -> str:
+    names = found[1].split("|")
+    value = next((text for name in names if (text := env.get(name, "").strip())), found[2] or "")
+    if not re.fullmatch(r"[A-Za-z0-9.-]+", value):
+        what = f"{names[0]} is {'not a name' if value else 'not set'}"
+        raise Fault(what, why="the address of the provider needs it", fix=f"Set {names[0]}.")
+    return value
 
 
 def _check(url: str, source: str) -> None:
@@ -192,7 +292,9 @@ def _check(url: str, source: str) -> None:
 def _auth(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
     if not re.fullmatch(r"[!-~]+", key):
         raise Fault(f"{name} holds characters that no key has", fix="Copy the key anew.")
-    if served.protocol == "anthropic" and not name.endswith("_TOKEN"):
+    if served.protocol == "gemini":
+        return (("x-goog-api-key", key),)
+    if served.protocol == "anthropic" and not served.surface and not name.endswith("_TOKEN"):
         return (("x-api-key", key),)
     return (("authorization", f"Bearer {key}"),)
 
@@ -246,11 +348,8 @@ def _nearest(name: str, known: Catalog) -> str:
 
 
 def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
-    for names in ("key_env", "url_env"):
-        for provider, served in known.providers.items():
-            given = served.key_env if names == "key_env" else (served.url_env,)
-            if served.default and any(env.get(name, "").strip() for name in given):
-                return provider, served.default
+    if (found := _preferred(env, known)) is not None:
+        return found
     raise Fault(
         "No model to talk to",
         why="neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set, and no --model was given",
@@ -259,9 +358,18 @@ def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
     )
 
 
-def _quirks(provider: str, served: Provider, env: Mapping[str, str]) -> tuple[Quirk, ...]:
+def _preferred(env: Mapping[str, str], known: Catalog) -> tuple[str, str] | None:
+    for names in ("key_env", "url_env"):
+        for provider, served in known.providers.items():
+            given = served.key_env if names == "key_env" else (served.url_env,)
+            if served.default and any(env.get(name, "").strip() for name in given):
+                return provider, served.default
+    return None
+
+
+def _own(served: Provider, env: Mapping[str, str]) -> Provider:
     """A server of the user's own behind OPENAI_BASE_URL gets the plainest dialect."""
     url = env.get(served.url_env, "") if served.url_env else ""
-    if provider == "openai" and url and "api.openai.com" not in url:
-        return ("max-tokens", "system-role")
-    return served.quirks
+    if served.protocol == "responses" and url and "openai.com" not in url:
+        return replace(served, protocol="chat", quirks=PLAIN)
+    return served

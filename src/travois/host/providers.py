@@ -11,12 +11,14 @@ from msgspec.structs import replace
 
 from travois.host.catalog import Endpoint
 from travois.host.http import Response, Transport
+from travois.host.sigv4 import Scope, signed
 from travois.kernel.models import Model
 from travois.version import __version__
 from travois.wire.errors import problem
 from travois.wire.pieces import Request
 from travois.wire.protocol import reader
 from travois.wire.replies import Problem, Reply, StreamDelta
+from travois.wire.surfaces import dressed
 
 ERROR_BODY = 1 << 20
 """How much of an error's body is worth reading."""
@@ -43,8 +45,10 @@ class HttpModel:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         """Send the request; the last thing yielded is the reply. Raises `Problem`."""
-        headers = (*HEADERS, *request.headers, *self._endpoint.headers)
-        url, size = self._endpoint.url + request.path, len(request.body)
+        there = self._endpoint
+        request = dressed(request, self._model, there.surface)
+        url, size = there.url + request.path, len(request.body)
+        headers = (*HEADERS, *self._authorized(request, url))
         async with self._transport.post(url, headers=headers, body=request.body) as response:
             if response.status != 200:
                 raise await self._refusal(response)
@@ -53,8 +57,18 @@ class HttpModel:
             async with aclosing(self._events(response, size)) as events:
                 yield events
 
+    def _authorized(self, request: Request, url: str) -> tuple[tuple[str, str], ...]:
+        """The headers of a request with whatever proves whose it is."""
+        headers, signer = (*request.headers, *self._endpoint.headers), self._endpoint.signer
+        if signer is None:
+            return headers
+        region = url.partition(".")[2].partition(".")[0]
+        scope = Scope(region, "bedrock")
+        return signed(url, headers, body=request.body, by=signer, scope=scope, now=time())
+
     async def _events(self, response: Response, size: int) -> AsyncGenerator[StreamDelta | Reply]:
-        reading, broken = reader(self._model, size=size), None
+        surface = self._endpoint.surface
+        reading, broken = reader(self._model, size=size, surface=surface), None
         spoke = anyio.current_time()
         try:
             async for chunk in response.chunks:

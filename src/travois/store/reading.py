@@ -24,6 +24,8 @@ ALIASES = {
     "autoMemoryDirectory": "memory.directory",
     "autoDreamEnabled": "memory.dream.enabled",
 }
+NAMED = ("env.", "providers.", "models.")
+"""Groups whose keys are names that the user gives."""
 UNLIKE = frozenset("*?[")
 """What makes a path a pattern, which walls cannot be built around."""
 WALLS = tuple(f"sandbox.filesystem.{name}" for name in ("allowWrite", "denyWrite", "denyRead"))
@@ -210,8 +212,8 @@ def nested(values: Json) -> Json:
 
 
 def _names(key: str) -> list[str]:
-    """The words of a key; the name of a variable may have dots."""
-    return key.split(".", 1) if key.startswith("env.") else key.split(".")
+    """The words of a key; the name of a variable or of a model may have dots."""
+    return key.split(".", 1) if key.startswith(NAMED) else key.split(".")
 
 
 def flatten(settings: Settings) -> Json:
@@ -237,7 +239,7 @@ def words(value: object) -> tuple[str, ...]:
 def known(key: str) -> bool:
     """Whether there is such a setting, or a group of settings."""
     group = any(name.startswith(f"{key}.") for name in DEFAULTS)
-    return key in DEFAULTS or group or key == "env" or key.startswith("env.")
+    return key in DEFAULTS or group or f"{key}." in NAMED or key.startswith(NAMED)
 
 
 def nearest(word: str, among: Iterable[str]) -> str:

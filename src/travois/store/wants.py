@@ -46,9 +46,11 @@ LIMITS = frozenset(
 )
 NEVER = frozenset((*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"))
 STEERING = re.compile(
-    r"env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)", re.IGNORECASE
+    r"env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)"
+    r"|(providers|models)(\..*)?",
+    re.IGNORECASE | re.DOTALL,
 )
-"""Variables that say where requests go, with whose key, or what we ourselves do."""
+"""What says where requests go, with whose key, or what we ourselves do."""
 PLACE = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?(\\?[\"'])?/")
 SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
 RUN = "statusLine.command"

@@ -13,6 +13,7 @@ from travois.wire.gemini_reply import GeminiReply
 from travois.wire.ollama_reply import OllamaReply
 from travois.wire.replies import Reply, StreamDelta
 from travois.wire.responses_reply import ResponsesReply
+from travois.wire.surfaces import EventStream, Surface
 
 
 class Reader(Protocol):
@@ -50,7 +51,7 @@ class Growing(Protocol):
         ...
 
 
-def reader(model: Model, *, size: int = 0) -> Reader:
+def reader(model: Model, *, size: int = 0, surface: Surface = "") -> Reader:
     """A reader for one answer of this model to a request of so many bytes.
 
     The size matters only where the server does not count: the usage is then an estimate.
@@ -58,7 +59,8 @@ def reader(model: Model, *, size: int = 0) -> Reader:
     protocol = model.protocol
     match protocol:
         case "anthropic":
-            return StreamReader(AnthropicReply(size=size))
+            frames = EventStream() if surface == "bedrock" else None
+            return StreamReader(AnthropicReply(size=size), frames)
         case "chat":
             return StreamReader(ChatReply(model, size=size))
         case "responses":
