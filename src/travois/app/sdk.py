@@ -233,17 +233,17 @@ class Session:
             done.set()
 
 
-def _ends(event: Event) -> bool:
-    return isinstance(event, Entry) and isinstance(event.fact, Ended)
-
-
-def _fits(view: View, said: User, model: Card) -> None:
 def typed(content: tuple[Shown, ...]) -> str:
     """The words that a person typed themselves: what they pass on or stands for them is before."""
     texts = [block.text for block in content if isinstance(block, Text)]
     return texts[-1] if texts else ""
 
 
+def _ends(event: Event) -> bool:
+    return isinstance(event, Entry) and isinstance(event.fact, Ended)
+
+
+def _fits(view: View, said: User, model: Card) -> None:
     """Refuse what no request could hold, before it becomes part of the session.
 
     All that was said before can give way to it but the head and a summary.
