@@ -8,7 +8,7 @@ import pytest
 from tests.app.commanding import run
 from travois.app.commands import doctor
 
-NAMES = ["bash", "git", "ripgrep", "terminal", "home", "settings", "model"]
+NAMES = ["bash", "git", "ripgrep", "terminal", "home", "settings", "model", "embedder"]
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from time import localtime, strftime
+from typing import Any
 
 import pytest
 
@@ -43,8 +44,12 @@ def run(program: Inside, *args: str) -> Done:
     return program.run("memory", *args)
 
 
+def listed(program: Inside, *args: str) -> Any:
+    return json.loads(run(program, *args, "--json").out)
+
+
 def names(program: Inside) -> list[str]:
-    return sorted(line["name"] for line in run(program, "--json").lines)
+    return sorted(line["name"] for line in listed(program))
 
 
 def undoable(out: str) -> str:
@@ -108,7 +113,7 @@ def test_a_list_has_scope_type_age_and_marks(known: Inside) -> None:
         "project  reference  board            just now  "
         "[pinned] The dashboard is https://grafana.example.org",
     ]
-    assert [line["name"] for line in run(known, "--type", "reference", "--json").lines] == ["board"]
+    assert [line["name"] for line in listed(known, "--type", "reference")] == ["board"]
 
 
 def test_showing_one_tells_who_said_it_where_and_when(known: Inside) -> None:
@@ -141,7 +146,7 @@ def test_an_unknown_name_brings_the_nearest(known: Inside) -> None:
 
 
 def test_searching_finds_by_words_or_says_that_nothing_was_found(known: Inside) -> None:
-    (found,) = run(known, "search", "German replies", "--json").lines
+    (found,) = listed(known, "search", "German replies")
     assert found["name"] == "reply-in-german"
     none = run(known, "search", "zeppelins")
     assert (none.code, none.out) == (1, "Nothing that is remembered has to do with that.\n")
@@ -192,7 +197,7 @@ def test_proposals_wait_until_they_are_decided_on(known: Inside) -> None:
     assert run(known, "accept").code == 2
     run(known, "accept", first)
     assert run(known, "reject", second[:6]).code == 0
-    assert [line["id"] for line in run(known, "inbox", "--json").lines] == [third]
+    assert [line["id"] for line in listed(known, "inbox")] == [third]
     run(known, "reject", "--all")
     assert run(known, "inbox").out == "Nothing waits for your word.\n"
     assert names(known) == ["a", "reply-in-german"]
@@ -208,7 +213,7 @@ def test_the_doctor_names_what_is_wrong_and_the_command_that_mends_it(known: Ins
     (folder(known) / "leak.md").write_text("The password is hunter2-and-more\n")
     done = run(known, "doctor", "--json")
     assert done.code == 1
-    wrong = [line for line in done.lines if line["kind"] != "file"]
+    wrong = [line for line in json.loads(done.out) if line["kind"] != "file"]
     assert {(line["kind"], line["name"]): line["fix"] for line in wrong} == {
         ("secret", "leak"): "travois memory forget leak --scope project",
         ("stale", "port"): "travois memory edit port   or   "
@@ -219,6 +224,13 @@ def test_the_doctor_names_what_is_wrong_and_the_command_that_mends_it(known: Ins
     assert "hunter2" not in run(known, "doctor").out
 
 
+@pytest.mark.parametrize("asked", [(), ("list",), ("search", "x"), ("history",), ("inbox",)])
+def test_a_program_reads_an_empty_list_where_there_is_nothing(
+    program: Inside, asked: tuple[str, ...]
+) -> None:
+    assert run(program, *asked, "--json").out == "[]\n"
+
+
 def test_stats_history_and_places_can_be_asked_for(known: Inside) -> None:
     assert run(known, "stats").out.splitlines() == [
         "1 memory, 0 pinned",
@@ -227,7 +239,7 @@ def test_stats_history_and_places_can_be_asked_for(known: Inside) -> None:
         "  said by:  user 1",
         "  never recalled: 1",
     ]
-    (made,) = run(known, "history", "--json").lines
+    (made,) = listed(known, "history")
     assert (made["why"], made["session"]) == ("said in a session", "3f2a0000")
     assert "3f2a0000  reply-in-german  said in a session" in run(known, "history").out
     places = json.loads(run(known, "where", "--json").out)
@@ -246,7 +258,7 @@ def test_other_agents_memories_are_read_in(program: Inside) -> None:
     assert dry.splitlines()[:2] == ["TYPE      NAME  MEMORY", "feedback  tabs  Uses tabs"]
     assert names(program) == []
     run(program, "import")
-    (found,) = run(program, "--json").lines
+    (found,) = listed(program)
     assert (found["name"], found["body"], found["author"]) == ("tabs", "Tabs, not spaces.", "model")
     assert run(program, "import", "codex").code == 2
 
@@ -258,6 +270,6 @@ def test_a_team_shares_a_folder_of_a_trusted_repository(program: Inside) -> None
     assert str(place) in shared
     run(program, "add", "We release on Tuesdays", "--scope", "team", "--name", "releases")
     assert (place / "releases.md").is_file()
-    assert {line["scope"] for line in run(program, "--json").lines} == {"team"}
+    assert {line["scope"] for line in listed(program)} == {"team"}
     program.run("trust", "--revoke")
     assert names(program) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pexpect
@@ -12,10 +13,10 @@ from tests.store.recorded.writing import TALK, claude, put
 
 def test_what_is_remembered_outlives_the_process_and_can_be_taken_back(program: Program) -> None:
     assert program.run("memory", "add", "deploys happen on Tuesdays").code == 0
-    (found,) = program.run("memory", "list", "--json").lines
+    (found,) = json.loads(program.run("memory", "list", "--json").out)
     assert found["name"] == "deploys-happen-on-tuesdays"
     assert program.run("memory", "undo").code == 0
-    assert program.run("memory", "list", "--json").out == ""
+    assert program.run("memory", "list", "--json").out == "[]\n"
 
 
 def test_an_answer_comes_first_and_waiting_makes_it_complete(program: Program) -> None:

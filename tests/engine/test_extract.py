@@ -108,6 +108,32 @@ def test_what_the_user_asked_for_is_kept_though_the_model_drafts_something_else(
     assert bodies(held) == ["Always run the linter before you commit."]
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        PROMPT,
+        "mend f, and remember: always run the linter before you commit",
+        f"mend f\n\n{PROMPT}",
+    ],
+)
+def test_what_the_user_asked_for_is_kept_though_the_turn_fails(tmp_path: Path, prompt: str) -> None:
+    one, held = remembering(tmp_path, Problem("auth", "no key"))
+    ended(one, prompt)
+    assert [body.strip(".") for body in bodies(held)] == ["Always run the linter before you commit"]
+    assert facts(one, Spawned) == []
+
+
+def test_what_was_only_said_in_a_turn_that_failed_is_looked_at_after_the_next(
+    tmp_path: Path,
+) -> None:
+    told = DRAFT | {"words": "we never commit before the linter ran"}
+    one, held = remembering(tmp_path, Problem("auth", "no key"), say("ok"), say(json.dumps([told])))
+    ended(one, "we never commit before the linter ran")
+    assert bodies(held) == []
+    ended(one, "again, and always in German")
+    assert bodies(held) == ["Run the linter before each commit."]
+
+
 def test_an_ordinary_turn_asks_nobody(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"))
     ended(one, "rename the parser")

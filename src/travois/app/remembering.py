@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import anyio.from_thread
+import anyio.to_thread
 
 from travois.app.opening import Place
 from travois.context.memory.memory import Anchor, Change, Consent, Memory, Scope
@@ -26,13 +29,16 @@ if TYPE_CHECKING:
     from travois.store.memory.memories import FolderMemories
     from travois.store.search.index import Index
 
+FEW = 8
+"""How many memories are made findable by meaning at a time."""
 SMALL = {"anthropic": "anthropic/claude-haiku-5-5"}
 """A cheap model of a provider that can choose among a few lines."""
 
 
 def open_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
-    """Memories for a person to look at: found by their words, with no model to wait for."""
-    return _open(home, project, loaded, index=None)
+    """Memories for a person to look at, found as an agent finds them."""
+    there = (home.path / "memory").is_dir()
+    return _open(home, project, loaded, index=_index(home) if there else None)
 
 
 def equip(
@@ -42,7 +48,9 @@ def equip(
     asked = loaded.settings.memory
     if not asked.enabled:
         return
-    agent.memories = LazyMemories(place.home, place.project, loaded)
+    known = LazyMemories(place.home, place.project, loaded)
+    agent.memories = known
+    known.behind = lambda: agent.background and agent.background(known.catch_up)
     agent.extract = asked.extract if persist else "off"
     agent.recall = asked.recall
     if asked.choose:
@@ -67,6 +75,16 @@ def small(served: Card, serve: Callable[[Card], Model]) -> Small | None:
         return None
 
 
+def _index(home: Home) -> Index:
+    from travois.host.embedder.minilm import Absent, find
+    from travois.store.search.index import Index
+
+    root = home.path / "memory"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    embedder = find(root / "embedder.json")
+    return Index(root / "index.db", None if isinstance(embedder, Absent) else embedder)
+
+
 def _open(home: Home, project: Project, loaded: Loaded, *, index: Index | None) -> FolderMemories:
     from travois.store.memory.memories import open_memories
 
@@ -89,17 +107,13 @@ class LazyMemories:
 
     def __init__(self, home: Home, project: Project, loaded: Loaded) -> None:
         self._home, self._project, self._loaded = home, project, loaded
+        self._told = False
+        self.behind: Callable[[], object] = lambda: None
+        """What is done, once, when some memories cannot be found by meaning yet."""
 
     @cached_property
     def _opened(self) -> FolderMemories:
-        from travois.host.embedder.minilm import Absent, find
-        from travois.store.search.index import Index
-
-        root = self._home.path / "memory"
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        embedder = find(root / "embedder.json")
-        index = Index(root / "index.db", None if isinstance(embedder, Absent) else embedder)
-        return _open(self._home, self._project, self._loaded, index=index)
+        return _open(self._home, self._project, self._loaded, index=_index(self._home))
 
     @property
     def _there(self) -> FolderMemories | None:
@@ -121,7 +135,21 @@ class LazyMemories:
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
         """Those that have most to do with a text."""
-        return there.search(text, limit=limit) if (there := self._there) else ()
+        there = self._there
+        if there is None:
+            return ()
+        found = there.search(text, limit=limit)
+        if not self._told and there.waiting():
+            self._told = True
+            anyio.from_thread.run_sync(self.behind)
+        return found
+
+    async def catch_up(self) -> None:
+        """Let all be found by meaning, a few at a time, until the session is left."""
+        fill = partial(self._opened.fill, FEW)
+        filled = FEW
+        while filled:
+            filled = await anyio.to_thread.run_sync(fill, abandon_on_cancel=True)
 
     def apply(
         self,

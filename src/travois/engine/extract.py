@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from travois.engine.agent import Agent, Gathering
-from travois.engine.memories import GROWTH, Outcome
+from travois.engine.memories import GROWTH, Outcome, Turn
 from travois.kernel.blocks import words
 from travois.kernel.facts import Assistant, User
 from travois.kernel.tokens import estimate
@@ -21,12 +21,15 @@ PATIENCE = 30.0
 HINT = re.compile(
     r"(?i)\b(?:remember|memori[sz]e|note|mind|forget|future|now on|forward|always|n?ever|prefer|"
     r"like|love|hate|don.?t|do not|stop|no|nope|wrong|actually|again|instead|when(?:ever)?|"
-    r"time|want|usually|rather|not how|only|my|our|i.?m|i am|i'd|i (?:work|live|speak)|call me)\b"
+    r"time|want|usually|rather|not how|only|my|our|i.?m|i am|i'd|i (?:work|live|speak)|call me|"
+    r"rememb?er|remeb\w+|each|every\w*|banned|forbidden|"
+    r"immer|nie\w*|merken?|bitte|keine?n?|nicht|künftig|sofort|jetzt|bevorzuge|ich|"
+    r"siempre|nunca|recuerda|prefiero|olvides|ahora|soy|toujours|jamais|préfère|retiens|désormais)\b"
 )
 """A word without which no sentence is a wish, whatever else it says."""
 
 
-def gather(agent: Agent) -> None:
+def gather(agent: Agent, *, after: Turn = "answer") -> None:
     """Look through what was said since the last time, in the background, if it may be worth it."""
     if agent.memories is None or agent.birth is not None or agent.extract == "off":
         return
@@ -39,7 +42,7 @@ def gather(agent: Agent) -> None:
 
     async def work() -> None:
         try:
-            look.told = (await extract(agent)).told
+            look.told = (await extract(agent, after=after)).told
         finally:
             look.done.set()
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from travois.context.memory.drafts import Draft
 from travois.context.memory.memory import Anchor, Change, Consent, Memory, Scope
 
+Turn = Literal["answer", "failure"]
+"""How a turn ended that is looked through: after a failure no model is asked."""
 GROWTH = 8_000
 """How many tokens people and the model must have said before it is looked through unasked."""
 MOVED = "it was changed meanwhile"

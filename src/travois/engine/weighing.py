@@ -26,7 +26,7 @@ from travois.context.memory.wording import explicit
 from travois.engine.agent import Agent
 from travois.engine.briefing import nested
 from travois.engine.fork import inquire
-from travois.engine.memories import GROWTH, Applied, Outcome
+from travois.engine.memories import GROWTH, Applied, Outcome, Turn
 from travois.engine.ports import Warned
 from travois.kernel.blocks import calls
 from travois.kernel.facts import Assistant, Entry, Noted, Opened
@@ -54,8 +54,11 @@ def due(view: View, since: int) -> bool:
     return sum(estimate(one.text) for one in fresh if one.voice in ("user", "model")) >= GROWTH
 
 
-async def extract(agent: Agent) -> Outcome:
-    """Keep what is worth it of what was said since the last time."""
+async def extract(agent: Agent, *, after: Turn = "answer") -> Outcome:
+    """Keep what is worth it of what was said since the last time.
+
+    After a failure only what a person asked for is kept; the rest can be looked at later.
+    """
     memories, session = agent.memories, agent.session
     assert memories is not None
     entries, since = session.history(), session.extracted
@@ -64,7 +67,9 @@ async def extract(agent: Agent) -> Outcome:
         known = await anyio.to_thread.run_sync(memories.all)
         ground = _ground(agent, entries, known, since=since)
         if not _done_itself(entries, since):
-            weighed = await _weighed(agent, ground)
+            weighed = await _weighed(agent, ground, after=after)
+            if after == "failure" and not weighed:
+                return outcome
             outcome = await settle(agent, weighed, ground, why="learned from the conversation")
     except (OSError, Fault) as error:
         session.emit(Warned(f"Nothing could be remembered: {error}"))
@@ -153,10 +158,12 @@ def _secret(agent: Agent, text: str) -> str:
     return leak(text) or ("secret of ours" * (agent.session.secrets.redacted(text) != text))
 
 
-async def _weighed(agent: Agent, ground: Ground) -> list[Weighed]:
+async def _weighed(agent: Agent, ground: Ground, *, after: Turn) -> list[Weighed]:
     """What the model would keep, and what a person asked for that it did not see; or by rule."""
     fresh = tuple(one for one in ground.said if one.seq > ground.since)
     by_rule = tuple(ruled(fresh, ground.said))
+    if after == "failure":
+        return weigh_all([one for one in by_rule if explicit(one.words)], ground)
     reply = await _reply(agent, ground, fresh) if agent.extract == "model" else ""
     found = drafts(reply) if reply else by_rule
     weighed = weigh_all(found, ground)

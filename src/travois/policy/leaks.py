@@ -41,6 +41,7 @@ RUN = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
 NOUN = re.compile(
     r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|code)|pwd|pin|otp|secret|token|creds?|credentials?|"
     r"recovery codes?|pass|pw|(?:\w+[ _-])?keys?|log ?in|basic auth|wi-?fi|wlan|cookie|signature|"
+    r"(?:door|access|entry|alarm|gate)[ -]?codes?|"
     r"passw[oö]rt|kennwort|schlüssel|zugangsdaten|contraseña|clave|mot de passe|senha|wachtwoord|"
     r"hasło|пароль|密码|パスワード)s?(?![a-z])"
 )

@@ -111,6 +111,18 @@ def _own() -> Iterator[Check]:
         return
     yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
     yield _key(loaded)
+    yield _meaning(home)
+
+
+def _meaning(home: Home) -> Check:
+    """Whether memories and sessions are found by meaning, too, not by their words alone."""
+    from travois.host.embedder.minilm import Absent, find
+
+    found = find(home.path / "memory" / "embedder.json")
+    if not isinstance(found, Absent):
+        return Check("embedder", works=True, why=found.name)
+    why, _, fix = found.why.partition(": ")
+    return Check("embedder", works=False, why=f"{why}; search goes by words", fix=fix)
 
 
 def _settings(home: Home) -> Loaded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -111,7 +111,7 @@ def _run(run: Run, args: Namespace) -> int:
 
 def _listing(parser: ArgumentParser, *, default: object = SUPPRESS) -> None:
     add = parser.add_argument
-    add("--json", action="store_true", default=default, help="as JSON, one per line")
+    add("--json", action="store_true", default=default, help="as JSON")
     none = None if default is False else SUPPRESS
     add("--scope", choices=SCOPES, default=none, help="only of one scope")
     add("--type", choices=TYPES, default=none, help="only of one type")
@@ -119,6 +119,11 @@ def _listing(parser: ArgumentParser, *, default: object = SUPPRESS) -> None:
 
 def _json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help="as JSON")
+
+
+def _listed(rows: Iterable[str]) -> None:
+    """One list, with a value on each line."""
+    say("[" + ",\n ".join(rows) + "]")
 
 
 def _named(parser: ArgumentParser) -> None:
@@ -144,8 +149,7 @@ def run_list(memories: FolderMemories, args: Namespace) -> int:
     ]
     found.sort(key=lambda one: (SCOPES.index(one.scope), TYPES.index(one.type), one.name))
     if args.json:
-        for one in found:
-            say(memory_told.as_json(memories, one))
+        _listed(memory_told.as_json(memories, one) for one in found)
         return 0
     say(memory_told.listing(memories, found, now=time.time()))
     if waiting := len(memories.inbox()):
@@ -158,8 +162,7 @@ def run_search(memories: FolderMemories, args: Namespace) -> int:
     """Find memories; exit code 1 if there are none."""
     found = memories.search(" ".join(args.text), limit=args.limit)
     if args.json:
-        for one in found:
-            say(memory_told.as_json(memories, one))
+        _listed(memory_told.as_json(memories, one) for one in found)
     elif found:
         say(memory_told.listing(memories, found, now=time.time()))
     else:
@@ -182,8 +185,7 @@ def run_history(memories: FolderMemories, args: Namespace) -> int:
     """List changes."""
     made = memories.history(args.limit)
     if args.json:
-        for one in made:
-            say(msgspec.json.encode(one).decode())
+        _listed(msgspec.json.encode(one).decode() for one in made)
         return 0
     say(memory_told.changes(made, now=time.time()))
     return 0
@@ -193,8 +195,7 @@ def run_inbox(memories: FolderMemories, args: Namespace) -> int:
     """List proposals."""
     waiting = memories.inbox()
     if args.json:
-        for one in waiting:
-            say(msgspec.json.encode(one).decode())
+        _listed(msgspec.json.encode(one).decode() for one in waiting)
         return 0
     say(memory_told.proposals(waiting, now=time.time()))
     return 0
@@ -204,10 +205,11 @@ def run_doctor(memories: FolderMemories, args: Namespace) -> int:
     """Tell what is wrong; exit code 1 if anything is."""
     found = memory_doctor.findings(memories, now=time.time())
     if args.json:
-        for one in found:
-            say(msgspec.json.encode(one).decode())
+        _listed(msgspec.json.encode(one).decode() for one in found)
     else:
         say(memory_doctor.told(found, total=len(memories.all())))
+        if waiting := memories.waiting():
+            say(f"{waiting} not yet found by meaning: sessions catch up in the background.")
     return 1 if found else 0
 
 

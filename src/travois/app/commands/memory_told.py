@@ -162,6 +162,8 @@ def counts(counted: Stats) -> str:
     often = sorted(counted.recalled.items(), key=lambda one: (-one[1][0], one[0]))[:5]
     lines += [f"  recalled {times} times: {line(name)}" for name, (times, _) in often]
     lines.append(f"  never recalled: {len(counted.never)}")
+    if counted.waiting:
+        lines.append(f"  not yet found by meaning: {counted.waiting}")
     return "\n".join(lines)
 
 

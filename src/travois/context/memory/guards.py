@@ -218,7 +218,12 @@ def _useless(draft: Draft, place: Place, *, renewed: bool) -> str:
     if renewed and not wording.asks(sentence):
         return ""
     idle = wish and not wording.lasting(sentence) and not wording.weak(sentence)
-    if wording.asks(sentence) or wording.task(sentence) or idle:
+    if (
+        wording.asks(sentence)
+        or wording.task(sentence)
+        or idle
+        or wording.turned(draft.text, sentence)
+    ):
         return "it was a task or a question"
     return "" if wording.explicit(place.sentence) else wording.passing(draft.text, said=True)
 
@@ -259,12 +264,22 @@ def _unproven(draft: Draft, place: Place, ground: Ground) -> str:
     if by_tool > by_user and by_tool >= SUPPORT and not _plain(draft, told):
         return "it says what a tool or a page said, not the user"
     wish = draft.type in ("user", "feedback")
-    if (wish or wording.wishes(draft.text)) and (why := wording.meant_otherwise(place.sentence)):
+    if (wish or wording.wishes(draft.text)) and (
+        why := wording.meant_otherwise(place.sentence, place.after)
+    ):
         return why
+    if (wish or wording.wishes(draft.text)) and place.by.blocks and not _asked(place):
+        return "it may be part of what the user pasted"
     if wish and not wording.lasting(place.sentence) and not _renewed(draft, ground):
         return "the user may have meant it for the moment"
     meant = wording.points(place.sentence)
     return "" if meant or by_user >= OWN else "it goes beyond what the user said"
+
+
+def _asked(place: Place) -> bool:
+    """Whether the first or the last line of a message asks to remember it."""
+    lines = place.by.text.strip().splitlines()
+    return wording.explicit(place.sentence) and place.sentence in f"{lines[0]}\n{lines[-1]}"
 
 
 def _plain(draft: Draft, told: str) -> bool:

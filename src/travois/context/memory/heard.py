@@ -66,7 +66,7 @@ WISHED = re.compile(r"(?i)\b(?:remember|note|keep in mind|prefer\w*|rules?|conve
 QUOTED = re.compile(
     r'"[^"\n]{15,}"|“[^”\n]{15,}”|„[^“”\n]{15,}[“”]|«[^»\n]{15,}»|(?<!\w)\'[^\'\n]{15,}\'(?!\w)'
 )
-COLON = re.compile(r"(?<=[\w)`\"']):\s+(?=\S)")
+COLON = re.compile(r"(?<=[\w`\"']):\s+(?=\S)")
 HANDLED = re.compile(
     r"(?i)(?:please |pls |can you |could you |now |and |just |also ){0,2}(?:translate|fix|write|"
     r"add|rename|rewrite|rephrase|reword|proofread|correct|summari[sz]e|explain|put|make|create|"
@@ -80,6 +80,7 @@ ASIDE = re.compile(
 )
 HEAD = 5
 """How many words before a colon no longer only say what kind of thing follows."""
+BLOCKS = re.compile(r"\n[ \t]*\n|\n\s*[^\w\s`\"'(]|\n[ \t]{2,}\S|\n\w+ - ")
 LONG, LINES = 600, 10
 """A paragraph of more characters or lines than this was not typed."""
 
@@ -91,6 +92,8 @@ class Heard(msgspec.Struct, frozen=True):
     voice: Voice
     text: str
     at: float = 0.0
+    blocks: bool = False
+    """Whether the message has several blocks or lists, of which some may be another's."""
     files: bool = False
     """Whether they only repeat what the workspace holds: anybody can look there again."""
 
@@ -103,7 +106,9 @@ def heard(entries: Iterable[Entry]) -> tuple[Heard, ...]:
         if isinstance(entry.fact, Assistant):
             asked.update((call.id, call) for call in calls(entry.fact.content))
         found += (
-            Heard(entry.seq, voice, text, entry.at, files=_looks(entry, asked))
+            Heard(
+                entry.seq, voice, text, entry.at, blocks=_blocks(entry), files=_looks(entry, asked)
+            )
             for voice, text in _voices(entry, asked)
             if text.strip()
         )
@@ -147,6 +152,11 @@ def _voices(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[Voice, str]]
             yield "ours", words(summary)
         case _:
             pass
+
+
+def _blocks(entry: Entry) -> bool:
+    fact = entry.fact
+    return isinstance(fact, User) and bool(BLOCKS.search(words(fact.content).strip()))
 
 
 def _looks(entry: Entry, asked: dict[str, Call]) -> bool:

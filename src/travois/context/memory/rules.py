@@ -21,11 +21,11 @@ from travois.context.memory.tongues import plainly
 
 Kind = Literal["remember", "correction", "preference"]
 REMEMBER = re.compile(
-    r"(?i)(?:^|[:;—,.!?]\s+|\band )(?:and |but |also,? |oh,? |ok(?:ay)?,? |so,? |btw,? |hey,? |yes,? |please,? |"
-    r"just ){0,3}"
+    r"(?i)(?:^|[:;—,.!?]\s+|\band )(?:and |but |also,? |oh,? |ok(?:ay)?,? |so,? |btw,? |hey,? |"
+    r"yes,? |please,? |pl[sz],? |just ){0,3}"
     r"(?:can you |could you |would you |i want you to |i'd like you to )?(?:please )?"
     r"(?:(?:always )?reme?m?ber(?! (?:when|yesterday|last|the time)\b)|memori[sz]e|"
-    r"(?:make a )?note|keep in mind|don['’]?t forget|do not forget|"
+    r"kannst du dir (?:bitte )?merken|(?:make a )?note|keep in mind|don['’]?t forget|do not forget|"
     r"merke? dir|denk(?:e)? dran|vergiss nicht|recuerda|no olvides|acu[eé]rdate|retiens|"
     r"souviens-toi|n'oublie pas|ab (?:jetzt|sofort)|a partir de ahora|désormais|"
     r"for (?:the )?future(?: reference)?|from now on|going forward|in (?:the )?future)\b"
@@ -54,10 +54,14 @@ MERE = re.compile(
     r"do that))\b"
 )
 """What begins like a correction and is none."""
+BARRED = re.compile(
+    r"(?i)(?:please )?(?:don['’]t|do not|stop) (?!worry|bother|know|think|see|mind|wait)\w+"
+)
 TAKEN_BACK = re.compile(
     r"(?i)^\W*(?:(?:h+m+|no+|ok(?:ay)?|wait|oh|sorry|well|actually|ah)[\s,.!…-]+){0,3}"
     r"(?:scratch that|never ?mind|forget (?:it|that|this|what)|on second thoughts?|leave it|"
-    r"strike that|ignore (?:that|this|what i)|not really|just kidding|kidding|i take (?:it|that) back|"
+    r"strike that|ignore (?:that|this|what i)|not really|just kidding|kidding|"
+    r"i take (?:it|that) back|"
     r"no,? wait|that was (?:wrong|a mistake)|undo that)\b"
 )
 """How somebody begins who takes back what they said before."""
@@ -66,25 +70,43 @@ ADVICE = re.compile(
     r"should|must|only)\b"
 )
 PREFERENCE = re.compile(
-    r"(?i)\b(?:(?:i|we) (?:always|never|prefer|like|love|hate|don['’]t like|do not like|"
-    r"want you to|"
-    r"usually|would rather|don['’]t want|only (?:use|want))|(?:i|we)['’]d (?:rather|prefer)|"
-    r"my (?:name|role|job|team|timezone|time zone|editor|shell|preferred|preference) )"
-    r"|^(?:please )?(?:always|never|prefer)\b|\b(?:whenever|every time|next time) you\b|"
-    r"^next time\b"
-    r"|\bwe want (?!to\b)|\b(?:for|in) all (?:of )?(?:my|our) |^(?:please |pls )?(?:don['’]?t|"
-    r"do not) ever\b|\b(?:is|are|['’]re|"
-    r"must) always\b"
+    r"(?i)(?:i|we)(?:['’]d)?(?: really| also| just| all)? (?:always|never|prefer|like|love|hate|"
+    r"dislike|don['’]t like|do not like|want you to|need you to|usually|would rather|rather|"
+    r"don['’]t want|only (?:use|want|do|have))\b"
+    r"|my (?:name|role|job|team|timezone|time zone|editor|shell|preferred|preference)\b"
+    r"|(?:always|never(?! mind)|prefer)\b|next time\b"
+    r"|(?:for|in) all (?:of )?(?:my|our) |we want (?!to\b)"
+    r"|(?:don['’]t|do not) ever\b|(?:whenever|every time|each time) you\b"
+    r"|.*\b(?:is|are|['’]re|must) always\b"
+    r"|.*\b(?:is|are) (?:banned|forbidden|not allowed|verboten|off limits|prohibited)\b"
 )
+"""How a clause begins that says what somebody wants at all times."""
 STANDING = re.compile(
     r"(?i)\b(?:always|never(?! mind)|ever|next time|every time|whenever|in general|each time|"
     r"everywhere|anywhere|period|by default|throughout|as a (?:general )?rule|rule of thumb|"
     r"conventions?|across the board|changed (?:my|our) minds?|told you|fyi|heads[- ]up|"
-    r"for the record|so you know|no exceptions|without exception|"
-    r"(?:before|after|with|for|on|at) (?:every|each) \w+|everything goes|"
+    r"for the record|so you know|no exceptions|without exception|that['’]?s how we|in doubt|"
+    r"unless (?:i|we)|(?:before|after|with|for|on|at) (?:every|each) \w+|everything goes|"
     r"(?:before|when|after|if) you (?:\w+ ){1,3}(?:any\w*|something|an?)\b)"
 )
 """What tells that a sentence is about all times and places, or any of a kind."""
+INDIRECT = re.compile(
+    r"(?i)\b(?:that|which|say|says|saying|mentions?|called|named|about|how|why|whether|let['’]s|"
+    r"would)\b|\bto $|^(?:tell|ask|write|add|create|put|make)\b.*\bto\b"
+)
+"""What stands before words that are told of, and not meant for whoever listens."""
+ADDRESSED = re.compile(
+    r"(?i)\b(?:(?:make|be) sure|try|you (?:have|need|ought)|(?:i|we)(?:['’]d)? (?:want|need|expect|"
+    r"like) you) to\b|\bi (?:told|said)(?: to)? you(?: that)?\b"
+)
+CLAUSE = re.compile(
+    r"[,.;:!?…—–]+\s+|\s-\s|\n|\b(?:and|but|so|because|also|btw|by the way|then|plus|und|aber|y|"
+    r"pero|et|mais)\s+"
+)
+LEAD = re.compile(
+    r"(?i)^(?:[-*+•\d.)\s]+|please |just |ok(?:ay)? |oh |hey |hi |yes |and |now |well |"
+    r"here |in here )+"
+)
 ABOUT_ME = re.compile(r"(?i)\b(?:i am|i['’]m|my|call me|i (?:work|live|speak|use))\b")
 PERSON = re.compile(
     r"(?i)(?<!like )(?<!if )\b(?:(?:i am|i['’]m) (?:not |also )?(?:an? (?!bit|little|few|moment)|"
@@ -94,7 +116,7 @@ PERSON = re.compile(
 )
 """What somebody is for longer than a day."""
 WISH = re.compile(
-    r"(?i)\b(?:always|never|don['’]t|do not|should|must|prefer\w*|avoid|stop|want|like|hate)\b"
+    r"(?i)\b(?:always|never|only|don['’]t|do not|should|must|prefer\w*|avoid|stop|want|like|hate)\b"
     r"|^(?:use|run|write|keep|put|add|answer|reply|ask|call|name|make|skip|format|commit|push)\b"
 )
 LINK = re.compile(
@@ -125,7 +147,8 @@ def ruled(fresh: Iterable[Heard], said: Iterable[Heard]) -> Iterator[Draft]:
     """
     before = tuple(signals(said))
     for signal in signals(fresh):
-        if DEICTIC.match(_wish(signal.sentence)) or not content(_wish(signal.sentence)):
+        wish = _wish(signal.sentence)
+        if DEICTIC.match(wish) or " " not in wish:
             continue
         if signal.kind == "remember" or _standing(signal) or _again(signal, before):
             yield draft(signal)
@@ -160,22 +183,39 @@ def kind(sentence: str) -> Kind | None:
     if asked and not DOUBTED.match(sentence) and not VAGUE.search(sentence):
         return "remember"
     sentence = plainly(sentence)
-    if ASKED.search(sentence):
-        return None
-    if MERE.match(sentence) or TAKEN_BACK.match(sentence):
+    if ASKED.search(sentence) or MERE.match(sentence) or TAKEN_BACK.match(sentence):
         return None
     if CORRECTION.match(sentence) and ADVICE.search(sentence):
         return "correction"
-    lasting = PREFERENCE.search(sentence) or PERSON.search(sentence)
-    return "preference" if lasting else None
+    if any(PREFERENCE.match(clause) for clause in clauses(sentence)) or PERSON.search(sentence):
+        return "preference"
+    corrected = any(BARRED.match(clause) for clause in clauses(sentence))
+    return "correction" if corrected else None
+
+
+def clauses(sentence: str) -> Iterator[str]:
+    """The parts of a sentence, without what leads them in."""
+    return (LEAD.sub("", part.strip()) for part in CLAUSE.split(sentence) if part)
+
+
+def standing(sentence: str) -> bool:
+    """Whether whoever listens is told something that holds at all times."""
+    return any(_direct(clause) for clause in clauses(plainly(sentence)))
+
+
+def _direct(clause: str) -> bool:
+    marked = STANDING.search(clause)
+    if marked is None:
+        return False
+    return not INDIRECT.search(ADDRESSED.sub("", clause[: marked.start()]))
 
 
 def _standing(signal: Signal) -> bool:
     """Whether a correction says for itself that it is meant to last."""
     said = plainly(signal.sentence)
     if signal.kind == "correction":
-        return len(content(signal.sentence)) > 1 or bool(STANDING.search(said))
-    return bool(STANDING.search(said) or PERSON.search(said))
+        return len(content(signal.sentence)) > 1 or standing(said)
+    return standing(said) or bool(PERSON.search(said))
 
 
 def _again(signal: Signal, before: Iterable[Signal]) -> bool:

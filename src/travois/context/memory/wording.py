@@ -11,7 +11,15 @@ import re
 from collections.abc import Iterator
 
 from travois.context.memory.heard import spoken
-from travois.context.memory.rules import MERE, STANDING, TAKEN_BACK, asked_to_remember, kind
+from travois.context.memory.rules import (
+    LEAD,
+    MERE,
+    STANDING,
+    TAKEN_BACK,
+    asked_to_remember,
+    kind,
+    standing,
+)
 from travois.context.memory.tongues import plainly
 
 VERBS = (
@@ -54,6 +62,12 @@ WITHDRAWN = re.compile(
     r"run|build|release|plot|page|demo))\b"
     r"|^if\b.*\b(?:would|could|might|['’]d)\b"
 )
+LIMITED = re.compile(
+    r"(?i)\b(?:until|till|while (?:we|i|you)|during|for the (?:rest|duration)|as long as|meanwhile|"
+    r"later|at least (?:for|in)|before lunch|tomorrow)\b"
+)
+MENDED = re.compile(r"(?i)^\W*(?:i mean|that is|well|at least|only|just|but only)\b[^.!?\n]*")
+"""How somebody goes on who narrows what they said before."""
 IRONY = re.compile(
     r"(?i)\b(?:lol|rofl|lmao|haha\w*|yeah,? right|oh,? (?:great|sure|nice|wonderful|fantastic|"
     r"perfect|brilliant)|just (?:great|what i needed)|(?:fantastic|brilliant|nice|wonderful|great) "
@@ -71,7 +85,8 @@ PASSING = re.compile(
     r"so far|(?:returns?|gives?|throws?|raises?) (?:an? )?(?:\d{3}|error|exception|null|none|"
     r"undefined)|"
     r"(?:is|are) (?:failing|broken|down|stuck|hanging|red|crashing)|next steps?|to-?do|"
-    r"in progress|wip|the (?:\w+ )?(?:bug|crash|typo|regression) (?:is|was|must|seems)|lines? \d+|HEAD|the last commit|"
+    r"in progress|wip|the (?:\w+ )?(?:bug|crash|typo|regression) (?:is|was|must|seems)|"
+    r"lines? \d+|HEAD|the last commit|"
     r"(?:user|developer|they|he|she|i|we) (?:wants?|asked|asks|requested|needs?|"
     r"would like) (?:me |us |you |the (?:assistant|agent) )?"
     r"(?:to|for|that) (?:be )?(?:a |the )?(?:fix\w*|add\w*|implement\w*|writ\w+|creat\w+|"
@@ -131,7 +146,7 @@ TASK = re.compile(
     r"investigate|tell|give|help|finish|continue|undo|revert|search|translate|generate|install)\b"
 )
 LASTING = re.compile(
-    r"(?i)\b(?:prefer\w*|rather|only|not|instead|don['’]t|do not|want|hate|love|enough|"
+    r"(?i)\b(?:prefer\w*|rather|only|not|no|instead|don['’]t|do not|want|hate|love|enough|"
     r"too (?:long|short|many|much)|must|should|"
     r"every|each|"
     r"we (?:use|do|have|support|keep|write|name|put|call|avoid))\b"
@@ -186,8 +201,11 @@ def taken_back(after: str) -> bool:
     return bool(TAKEN_BACK.match(plainly(after)))
 
 
-def meant_otherwise(sentence: str) -> str:
-    """Why a person's sentence may not be their own wish; empty if nothing speaks against it."""
+def meant_otherwise(sentence: str, after: str) -> str:
+    """Why a person's sentence may not be their lasting wish; empty if nothing speaks against it."""
+    narrowed = MENDED.match(after)
+    if LIMITED.search(plainly(sentence)) or narrowed:
+        return "it may not be meant to last"
     if IRONY.search(sentence):
         return "it may have been a joke"
     return "the user told what somebody else says" if attributed(sentence) else ""
@@ -202,7 +220,7 @@ def task(sentence: str) -> bool:
     """Whether a person's sentence only says what is to be done, or is just talk."""
     if kind(sentence):
         return False
-    sentence = plainly(sentence)
+    sentence = LEAD.sub("", plainly(sentence))
     lasts = LASTING.search(sentence) or STANDING.search(sentence)
     return bool(MERE.match(sentence)) or (bool(TASK.match(sentence)) and not lasts)
 
@@ -210,7 +228,7 @@ def task(sentence: str) -> bool:
 def lasting(sentence: str) -> bool:
     """Whether a person's sentence shows by itself that it is meant for later, too."""
     said = (sentence, *spoken(sentence))
-    return any(kind(one) is not None or STANDING.search(plainly(one)) for one in said)
+    return any(kind(one) is not None or standing(one) for one in said)
 
 
 def weak(sentence: str) -> bool:
@@ -220,7 +238,8 @@ def weak(sentence: str) -> bool:
 
 def asks(sentence: str) -> bool:
     """Whether this only asks."""
-    return sentence.rstrip().endswith("?") and not HANDY.match(sentence)
+    handy = HANDY.match(sentence) or asked_to_remember(sentence)
+    return sentence.rstrip().endswith("?") and not handy
 
 
 def turns(sentence: str) -> bool:
@@ -238,6 +257,11 @@ def passing(text: str, *, said: bool) -> str:
     if FINISHED.search(text):
         return "it tells what was done"
     return "the code says it" if CODED.search(text) else ""
+
+
+def turned(text: str, sentence: str) -> bool:
+    """Whether a text says that something was done which a person only asked for."""
+    return bool(FINISHED.search(text)) and not FINISHED.search(sentence)
 
 
 def telling(text: str, *, by: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from math import log
@@ -46,6 +46,23 @@ class Finder:
             except (sqlite3.Error, OSError, ImportError, RuntimeError, ValueError):
                 pass
         return by_words(self._archive.read(), text, limit=limit)
+
+    def waiting(self) -> int:
+        """How many the index does not find by meaning yet; none where it never will."""
+        return self._asked(lambda index: index.waiting(self._collection) if index.embeds else 0)
+
+    def fill(self, limit: int) -> int:
+        """Let some more be found by meaning; returns how many."""
+        return self._asked(lambda index: index.embed(self._collection, limit=limit))
+
+    def _asked(self, ask: Callable[[Index], int]) -> int:
+        """What the index says; nothing if it cannot, since search does without it too."""
+        import sqlite3
+
+        try:
+            return ask(self._index) if self._index is not None else 0
+        except (sqlite3.Error, OSError, ImportError, RuntimeError, ValueError):
+            return 0
 
     def _search(self, index: Index, text: str, *, limit: int) -> tuple[Memory, ...]:
         self._archive.past.settle()

@@ -242,7 +242,15 @@ class FolderMemories:
 
     def stats(self) -> Stats:
         """What there is, counted, and what of it was ever recalled."""
-        return usage.stats(self.all(), usage.read(self._usage))
+        return usage.stats(self.all(), usage.read(self._usage), waiting=self.waiting())
+
+    def waiting(self) -> int:
+        """How many the index does not find by meaning yet."""
+        return self._finder.waiting()
+
+    def fill(self, limit: int) -> int:
+        """Let some more be found by meaning; returns how many."""
+        return self._finder.fill(limit)
 
     def import_from(
         self, source: str, *, scope: Scope | None = None, environ: Mapping[str, str] = os.environ

@@ -26,6 +26,8 @@ class Stats(msgspec.Struct, frozen=True):
     recalled: dict[str, Used]
     """By scope and name, of those that ever were."""
     never: tuple[str, ...]
+    waiting: int = 0
+    """How many are not yet found by meaning."""
 
 
 def key(memory: Memory) -> str:
@@ -50,7 +52,7 @@ def count(path: Path, memories: Iterable[Memory], *, now: float) -> None:
     disk.replace(path, msgspec.json.encode(found), sync="whenever")
 
 
-def stats(memories: Sequence[Memory], used: dict[str, Used]) -> Stats:
+def stats(memories: Sequence[Memory], used: dict[str, Used], *, waiting: int) -> Stats:
     """What there is, and what of it is of use."""
     keys = [key(memory) for memory in memories]
     return Stats(
@@ -61,4 +63,5 @@ def stats(memories: Sequence[Memory], used: dict[str, Used]) -> Stats:
         sum(memory.pinned for memory in memories),
         {each: used[each] for each in keys if each in used},
         tuple(each for each in keys if each not in used),
+        waiting,
     )

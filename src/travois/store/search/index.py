@@ -28,6 +28,11 @@ class Index:
         """What became of the file, in a sentence for the user; empty while all is well."""
         return self._file.trouble
 
+    @property
+    def embeds(self) -> bool:
+        """Whether documents are found by meaning, too."""
+        return self._embedder is not None
+
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
