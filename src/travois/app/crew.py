@@ -97,6 +97,7 @@ class Yard(msgspec.Struct, frozen=True):
         head, session = parent.session.view.epoch, child.session
         assert head is not None
         child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}
+        child.lent = lambda name: parent.lent(name) if usable(kind, (name,)) else None
         specs = tuple(spec for spec in head.tools if spec.name in child.tools)
         session.append(Epoch(self._served(child, kind, head.model), kind.prompt, specs))
         if child.around is not None:

@@ -21,6 +21,8 @@ ALIASES = {"general-purpose": "general", "": "general"}
 BUDGET = 1_500
 PERSONAL = ("AskUserQuestion", "ExitPlanMode")
 """Tools that need the person, whom only the agent that they talk to may call."""
+LENT = ("ToolSearch", "McpCall")
+"""What tools of servers are found and run by."""
 WIDTHS = (300, 200, 120, 80, 40)
 """How many characters a description may have; narrower where there are many kinds."""
 
@@ -60,6 +62,7 @@ def named(kinds: Iterable[Kind], name: str) -> Kind | None:
 def usable(kind: Kind, names: Iterable[str]) -> tuple[str, ...]:
     """Which of these tools an agent of this kind may use, in the same order."""
     given, denied = ("*",) if kind.tools is None else kind.tools, (*kind.denied, *PERSONAL)
+    given = (*given, *LENT) if any(word.startswith("mcp__") for word in given) else given
     return tuple(name for name in names if _means(given, name) and not _means(denied, name))
 
 

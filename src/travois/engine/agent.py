@@ -27,6 +27,7 @@ from travois.engine.ports import (
     Web,
 )
 from travois.engine.session import Session
+from travois.engine.skills import Practice, Skills
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import User
@@ -108,6 +109,8 @@ class Agent(msgspec.Struct):
     world: World
     guard: Guard
     person: Person
+    lent: Callable[[str], AnyTool | None] = lambda name: None
+    """Finds a tool that servers lend, which the head does not name."""
     bounds: Bounds | None = None
     """The sandbox for what tools start; none if there is none."""
     unwalled: str = ""
@@ -119,6 +122,10 @@ class Agent(msgspec.Struct):
     """Where the session stands at the moment; none if the model need not know."""
     library: Library | None = None
     """Where instruction files are read; none if there are none."""
+    skills: Skills | None = None
+    """Where skills are read; none if there are none."""
+    practice: Callable[[Agent], Practice] | None = None
+    """How an agent uses them."""
     memories: Memories | None = None
     """What is remembered from earlier sessions; none if nothing is."""
     gathering: Gathering | None = None
@@ -129,6 +136,10 @@ class Agent(msgspec.Struct):
     """Whether memories are shown with the prompts that they fit."""
     small: Callable[[], Small | None] = lambda: None
     """A cheaper model, if one is known."""
+    fallbacks: tuple[str, ...] = ()
+    """Who answers, in this order, while the model cannot; all of them can be reached."""
+    other: Callable[[str | Card], Small] | None = None
+    """Whoever answers for another model, by its name or as it is known; raises `Fault`."""
     baseline: Callable[[], tuple[Text, ...]] = tuple
     """What the model is told again after a compaction, as it stands then: rules, surroundings."""
     background: Callable[[Callable[[], Awaitable[None]]], None] | None = None
@@ -153,6 +164,8 @@ class Agent(msgspec.Struct):
     """Why a hook ends the turn that runs; empty if none does."""
     sent_back: int = 0
     """How often in this turn hooks sent the model back to work."""
+    born: Callable[[Agent], object] = lambda child: None
+    """Told of each agent that it starts, and of theirs, before their first turn."""
     post: Callable[[], Iterable[User]] = tuple
     """Brings the mail that came since the last time; asked at every safe boundary."""
     inbox: deque[User] = msgspec.field(default_factory=deque[User])

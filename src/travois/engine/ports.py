@@ -22,6 +22,7 @@ from travois.engine.person import Answer as Answer
 from travois.engine.person import Choice as Choice
 from travois.engine.person import Person as Person
 from travois.engine.person import Question as Question
+from travois.engine.skills import Practice
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request
@@ -146,6 +147,8 @@ class Command(msgspec.Struct, frozen=True):
     """The variable that tells it a descriptor for what it says to us alone; empty for none."""
     cage: Cage | None = None
     """The walls around it; none for what the harness itself needs."""
+    talks: bool = False
+    """Whether we go on talking with it: then its output is what it says on standard error."""
 
 
 class Job(Protocol):
@@ -316,6 +319,11 @@ class Env(Protocol):
     @property
     def memory(self) -> Recording | None:
         """Where to remember something for later sessions; none where nothing is remembered."""
+        ...
+
+    @property
+    def skills(self) -> Practice | None:
+        """The skills that can be used; none where there are none."""
         ...
 
     @property

@@ -48,6 +48,10 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     """One line for a person: what this call does."""
     polls: bool = False
     """Whether to ask the same again and again is what it is for."""
+    schema: str = ""
+    """The JSON schema of the arguments, where another says what they are and no struct does."""
+    stands: Callable[[A], tuple[str, str]] | None = None
+    """The call that this one stands for: the name of a tool that is lent, and its arguments."""
 
 
 AnyTool = Tool[Any]

@@ -35,6 +35,10 @@ UNATTENDED = {
 """Nobody sits in front of a child: nothing may page, prompt or keep its output back."""
 
 
+BARE = frozenset(("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"))
+"""Names that a program needs to run at all."""
+
+
 def clean(environ: Mapping[str, str], *, passed: Collection[str] = ()) -> dict[str, str]:
     """The environment that every child gets; `passed` names go through whatever they look like."""
     kept = {
@@ -43,3 +47,8 @@ def clean(environ: Mapping[str, str], *, passed: Collection[str] = ()) -> dict[s
         if name in passed or not (name in MISLEADING or secret(name))
     }
     return kept | {name: value for name, value in UNATTENDED.items() if name not in passed}
+
+
+def bare(environ: Mapping[str, str]) -> dict[str, str]:
+    """The little that a server of tools gets: what it needs is said where it is configured."""
+    return {name: value for name, value in environ.items() if name in BARE or name[:3] == "LC_"}

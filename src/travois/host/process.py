@@ -18,10 +18,11 @@ from travois.engine.ports import Captured, Command, Completed
 from travois.host.cage.fence import Unfenced
 from travois.host.capture import CHUNK
 from travois.host.child import Child
-from travois.host.environment import clean
+from travois.host.environment import bare, clean
 from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, tree
 from travois.host.spawn import Surroundings, spawn
 from travois.host.spool import Spool
+from travois.host.talk import Talk
 from travois.host.watchdog import Watchdog
 from travois.policy.secrets import secrets
 
@@ -165,6 +166,13 @@ class LocalProcesses:
         self._jobs[id] = LocalJob(id, join(command.argv), child=child, end=self._end)
         return self._jobs[id]
 
+    def talk(self, command: Command, *, log: Callable[[bytes], None]) -> Talk:
+        """Start a program to talk with; `log` gets what it says on standard error."""
+        line: list[tuple[int, int]] = []
+        child = self._begin(replace(command, talks=True, keep=0), watch=log, line=line.append)
+        child.slow()
+        return Talk(*line[0], child, end=self._end)
+
     def jobs(self) -> Mapping[str, LocalJob]:
         """Background jobs by id, ended ones too."""
         return MappingProxyType(self._jobs)
@@ -184,14 +192,18 @@ class LocalProcesses:
         *,
         watch: Callable[[bytes], None] | None = None,
         around: tuple[str, ...] = (),
+        line: Callable[[tuple[int, int]], None] | None = None,
     ) -> Child:
         self._children = {c for c in self._children if c.status is None or not c.silent}
         self._watchdog.wake()
         self._count += 1
         mark = f"{self._mark}-{self._count}-"
-        marked = {**self._environ, MARK: self._outer + mark}
+        environ = bare(self._environ) if command.talks else self._environ
+        marked = {**environ, MARK: self._outer + mark}
         surroundings = Surroundings(marked, self._walls, self._net, around)
         started = spawn(command, surroundings)
+        if line is not None:
+            line(started.line)
         spool = Spool(command.whole, self._secrets) if command.whole else None
         kept = partial(Child, keep=command.keep, spool=spool)
         child = kept(started, mark, buffer=self._buffer, watch=watch)

@@ -45,6 +45,8 @@ class Started(NamedTuple):
     fence: Fence
     after: ExitStack
     """What is to be closed when the program and all that it started inside its walls are gone."""
+    line: tuple[int, int] = (-1, -1)
+    """What we talk with it by: where we write, and where we read."""
 
 
 class How(TypedDict):
@@ -73,9 +75,15 @@ def spawn(command: Command, surroundings: Surroundings) -> Started:
     from subprocess import STDOUT
 
     with ExitStack() as theirs, ExitStack() as ours:
-        stdin = _input(command.stdin, theirs)
-        output, stdout = _pipe(ours, theirs)
-        errors, stderr = (-1, STDOUT) if command.stderr == "merge" else _pipe(ours, theirs)
+        into = heard = -1
+        if command.talks:
+            stdin, into = _pipe(theirs, ours)
+            heard, stdout = _pipe(ours, theirs)
+            (output, stderr), errors = _pipe(ours, theirs), -1
+        else:
+            stdin = _input(command.stdin, theirs)
+            output, stdout = _pipe(ours, theirs)
+            errors, stderr = (-1, STDOUT) if command.stderr == "merge" else _pipe(ours, theirs)
         aside, said = _pipe(ours, theirs) if command.aside else (-1, -1)
         told: dict[str, str] = {}
         if said >= 0:
@@ -97,7 +105,7 @@ def spawn(command: Command, surroundings: Surroundings) -> Started:
         except (OSError, ValueError) as error:
             raise _failure(command, error) from error
         ours.pop_all()
-        return Started(popen, output, errors, aside, fence, after)
+        return Started(popen, output, errors, aside, fence, after, (into, heard))
 
 
 def _fenced(

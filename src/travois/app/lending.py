@@ -1,0 +1,177 @@
+"""The servers of tools of a session: found, started beside it, and told to the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from travois.app.opening import Place
+from travois.app.options import Options
+from travois.context.lent import Told, announced
+from travois.engine.agent import Agent
+from travois.engine.ports import Processes
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool, Refusal
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Changed, User
+from travois.kernel.faults import Fault
+from travois.kernel.view import waiting
+from travois.policy.rules import names
+from travois.store import mcp
+from travois.store.origins import Where, levels
+from travois.store.settings import Loaded
+from travois.tools.lenders import PINS, Lender, Prompt, states, told
+from travois.tools.mcp import Lending
+
+if TYPE_CHECKING:
+    from travois.host.mcp.link import Link
+
+SEARCH = "ToolSearch"
+FRESH = "servers of tools were added since this session began; the next one can use them"
+
+
+class Loan(msgspec.Struct, frozen=True):
+    """What servers there are for a session."""
+
+    lending: Lending | None = None
+    links: tuple[Link, ...] = ()
+    waiting: tuple[str, ...] = ()
+    """Servers of the workspace that the user has not agreed to."""
+    notices: tuple[str, ...] = ()
+
+    def tools(self, loaded: Loaded) -> dict[str, AnyTool]:
+        """What stands in the head for all servers together."""
+        denied = set(loaded.settings.permissions.deny)
+        head = self.lending.head if self.lending else ()
+        return {tool.name: tool for tool in head if tool.name not in denied}
+
+
+def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
+    """The servers that are configured here."""
+    where = Where(place.home, place.project.root, place.cwd, loaded.root)
+    return mcp.find(
+        where,
+        os.environ,
+        levels=levels(options.sources),
+        given=options.mcp,
+        only="given" if options.strict_mcp else "all",
+        plugins=loaded.plugins,
+    )
+
+
+def opened(
+    place: Place, loaded: Loaded, options: Options, *, processes: Processes, session: Session
+) -> Loan:
+    """The servers of a session; none of them is started yet."""
+    listed = found(place, loaded, options)
+    left = tuple(entry.name for entry in listed.waiting)
+    if not listed.servers and not _promised(session):
+        return Loan(waiting=left, notices=listed.notices)
+    from travois.host.mcp.link import Surroundings, links
+    from travois.host.process import LocalProcesses
+
+    assert isinstance(processes, LocalProcesses)
+    folder = place.home.path / "mcp"
+    around = Surroundings(
+        processes,
+        (place.cwd, *options.folders),
+        logs=folder / "logs",
+        tokens=folder / "tokens",
+        environ=os.environ,
+    )
+    made = links(listed.servers, around)
+    notices = listed.notices
+    if session.view.epoch is not None and not _promised(session):
+        return Loan(waiting=left, notices=(*notices, FRESH))
+    denied = [rule.tool for rule in loaded.rules if rule.effect == "deny" and not rule.what]
+    lending = Lending(made, hidden=lambda name: any(names(rule, name) for rule in denied))
+    return Loan(lending, made, left, notices)
+
+
+def _promised(session: Session) -> bool:
+    """Whether the head of a session that goes on has the tools for it."""
+    epoch = session.view.epoch
+    return epoch is not None and any(tool.name == SEARCH for tool in epoch.tools)
+
+
+def equip(agent: Agent, loan: Loan) -> None:
+    """Let an agent use what servers lend, and hear of it."""
+    if loan.lending is None:
+        return
+    lending, post, baseline = loan.lending, agent.post, agent.baseline
+    agent.lent = lending.tool
+    agent.post = lambda: (*_news(agent, lending), *post())
+    agent.baseline = lambda: (*baseline(), *_again(lending))
+
+
+def _news(agent: Agent, lending: Lending) -> Iterable[User]:
+    """Put what changed before the next prompt; while nothing is to be done, nothing is said."""
+    session = agent.session
+    if not agent.inbox and not waiting(session.view):
+        return ()
+    here = states(lending.lenders.values())
+    known = {name: told(session.state, name) for name in here}
+    note, after = announced(here, tuple(lending.all().values()), known)
+    for server, what in after.items():
+        session.append(Changed(f"{PINS}{server}", msgspec.json.encode(what).decode()))
+    if note:
+        agent.inbox.appendleft(User((Text(note),), origin="note"))
+    return ()
+
+
+def _again(lending: Lending) -> tuple[Text, ...]:
+    note, _ = announced(
+        states(lending.lenders.values()), tuple(lending.all().values()), dict[str, Told]()
+    )
+    return (Text(note),) if note else ()
+
+
+# --- what people and programs are told -----------------------------------------------------------
+
+
+def statuses(loan: Loan) -> list[dict[str, str]]:
+    """Each server and how it does, in the words of other agents."""
+    words = {"ready": "connected", "starting": "pending", "failed": "failed"}
+    found = [
+        {"name": link.server.name, "status": words[link.state], "source": link.server.level}
+        for link in loan.links
+    ]
+    return found + [{"name": name, "status": "needs-approval"} for name in loan.waiting]
+
+
+def rows(loan: Loan) -> list[tuple[str, str, str, str]]:
+    """Each server with its state, what it lends, and where it is named."""
+    found = [
+        (link.server.name, link.state, str(len(link.offers)), link.why or link.server.origin)
+        for link in loan.links
+    ]
+    return found + [(name, "waits", "", "`travois mcp approve` allows it") for name in loan.waiting]
+
+
+def prompts(loan: Loan) -> dict[str, tuple[Lender, Prompt]]:
+    """Texts that servers have ready, by the command that stands for each."""
+    return {
+        f"mcp__{link.server.key}__{prompt.name}": (link, prompt)
+        for link in loan.links
+        for prompt in link.prompts
+    }
+
+
+async def prompted(loan: Loan, name: str, typed: str) -> str:
+    """The text that a command stands for; raises `Fault` if its server has none."""
+    lenders = loan.lending.lenders.values() if loan.lending else ()
+    for lender in lenders:
+        if name.startswith(f"mcp__{lender.server.key}__"):
+            await lender.settled()
+    known = prompts(loan).get(name)
+    if known is None:
+        raise Fault(f"No server has a prompt {name}", fix="/mcp lists the servers.", code=1)
+    lender, prompt = known
+    words = typed.split(maxsplit=max(0, len(prompt.fields) - 1)) if prompt.fields else []
+    try:
+        return await lender.prompt(prompt.name, dict(zip(prompt.fields, words, strict=False)))
+    except Refusal as refusal:
+        raise Fault(f"/{name} brought nothing", why=str(refusal), code=1) from None

@@ -1,0 +1,289 @@
+"""Servers of tools that are configured, for us or for other agents, and which of them may start.
+
+A server is a program, or an address that our words go to. The user's own files may name any; one
+that comes with a workspace counts once the user has agreed to exactly what is written there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.policy.paths import inside
+from travois.store import foreign, trust
+from travois.store.home import Home
+from travois.store.origins import Where
+from travois.store.reading import Level, is_list, is_tree
+from travois.store.settings import Json, Plugin
+from travois.store.wants import programs
+from travois.tools.lenders import Server
+
+GIVEN = "--mcp-config"
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}")
+FILES = (
+    (".travois/mcp.json", "mcpServers"),
+    (".mcp.json", "mcpServers"),
+    (".codex/config.toml", "mcp_servers"),
+    ("opencode.json", "mcp"),
+    (".opencode/opencode.json", "mcp"),
+    (".gemini/settings.json", "mcpServers"),
+    (".qwen/settings.json", "mcpServers"),
+    (".cursor/mcp.json", "mcpServers"),
+    (".pi/mcp.json", "mcpServers"),
+)
+"""Files of a workspace, the strongest first, and where in each the servers stand."""
+OWN = (".codex/config.toml", ".gemini/settings.json", ".qwen/settings.json", ".cursor/mcp.json")
+OWN_FILES = tuple(pair for pair in FILES if pair[0] in (*OWN, ".pi/mcp.json"))
+
+
+Filler = Callable[[object], str]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A server as it is written somewhere."""
+
+    name: str
+    tree: Json
+    origin: str
+    level: Level
+
+    @property
+    def text(self) -> str:
+        """All of it, as a person is shown it."""
+        return f"mcp server {self.name}: {msgspec.json.encode(self.tree, order='sorted').decode()}"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The servers that count, those that wait for the user's word, and what is wrong."""
+
+    servers: tuple[Server, ...] = ()
+    waiting: tuple[Entry, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def find(
+    where: Where,
+    environ: Mapping[str, str],
+    *,
+    levels: Collection[Level] = ("user", "project", "local"),
+    given: tuple[str, ...] = (),
+    only: Literal["all", "given"] = "all",
+    plugins: tuple[Plugin, ...] = (),
+) -> Found:
+    """All servers by name, each taken whole from the strongest place that has it."""
+    notices: list[str] = []
+    entries = list(_given(given, notices))
+    if only == "all":
+        placed = _placed(where, environ, notices)
+        entries += (entry for entry in (*placed, *plugged(plugins, where)) if entry.level in levels)
+    agreed = trust.agreed(where.home, where.trusted)
+    waiting = [e for e in entries if e.level == "project" and _wish(e, where) not in agreed]
+    servers: dict[str, Server] = {}
+    for entry in entries:
+        if entry.name in servers or entry in waiting or not _enabled(entry.tree):
+            continue
+        try:
+            servers[entry.name] = _server(entry, where, environ, notices)
+        except (ValueError, TypeError) as error:
+            notices.append(f"{entry.origin}: server {entry.name} is left out: {error}")
+    ordered = sorted(servers.values(), key=lambda one: one.name)
+    return Found(tuple(ordered), tuple(waiting), tuple(notices))
+
+
+def wanted(where: Where, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What a workspace wants to start, a line each, with the digests of its own programs."""
+    return _lines(_placed(where, environ, []), where)
+
+
+def wishes(plugins: tuple[Plugin, ...], where: Where) -> tuple[str, ...]:
+    """What plugins of a workspace want to start."""
+    return _lines(plugged(plugins, where), where)
+
+
+def _lines(entries: Iterable[Entry], where: Where) -> tuple[str, ...]:
+    return tuple(_line(entry, where) for entry in entries if entry.level == "project")
+
+
+def plugged(plugins: tuple[Plugin, ...], where: Where) -> Iterator[Entry]:
+    """What plugins bring, each under the name of its plugin."""
+    for plugin in plugins:
+        level: Level = "project" if inside(plugin.folder, where.root) else "user"
+        for path, servers in plugin.servers:
+            for entry in _listed(servers, path, level):
+                yield replace(entry, name=f"plugin_{plugin.name}_{entry.name}")
+
+
+def _wish(entry: Entry, where: Where) -> str:
+    return trust.digest(_line(entry, where))
+
+
+def _line(entry: Entry, where: Where) -> str:
+    return entry.text + programs(entry.tree, where.places)
+
+
+def _placed(where: Where, environ: Mapping[str, str], notices: list[str]) -> list[Entry]:
+    """What stands in files, the strongest first: local, project, user."""
+    person = Path(environ.get("HOME") or "/nonexistent")
+    claude = foreign.user(environ)
+    folder = claude.parent if claude and environ.get("CLAUDE_CONFIG_DIR") else person
+    theirs = _tree(folder / ".claude.json", notices)
+    found = [e for place in where.places for e in _local(theirs, place, folder)]
+    for place in dict.fromkeys((where.cwd, where.root)):
+        if os.path.realpath(place) == os.path.realpath(person):
+            continue
+        for name, key in FILES:
+            found += _entries(Path(place, name), key, "project", notices)
+    found += _entries(own(where.home), "mcpServers", "user", notices)
+    found += _listed(theirs.get("mcpServers"), str(folder / ".claude.json"), "user")
+    for name, key in OWN_FILES:
+        found += _entries(person / name, key, "user", notices)
+    found += _entries(person / ".config/opencode/opencode.json", "mcp", "user", notices)
+    return found
+
+
+def own(home: Home) -> Path:
+    """Our file of the user's servers."""
+    return home.path / "mcp.json"
+
+
+def _local(theirs: Json, place: str, folder: Path) -> Iterator[Entry]:
+    projects = theirs.get("projects")
+    project = projects.get(place) if is_tree(projects) else None
+    servers = project.get("mcpServers") if is_tree(project) else None
+    yield from _listed(servers, str(folder / ".claude.json"), "local")
+
+
+def _entries(path: Path, key: str, level: Level, notices: list[str]) -> Iterator[Entry]:
+    yield from _listed(_tree(path, notices).get(key), str(path), level)
+
+
+def _listed(servers: object, origin: str, level: Level) -> Iterator[Entry]:
+    for name, tree in (servers if is_tree(servers) else {}).items():
+        if is_tree(tree):
+            yield Entry(name, tree, origin, level)
+
+
+def _given(given: tuple[str, ...], notices: list[str]) -> Iterator[Entry]:
+    for text in given:
+        if text.lstrip().startswith("{"):
+            tree = _parsed(text.encode(errors="replace"), Path(GIVEN), notices)
+        else:
+            path = Path(text).expanduser()
+            tree = _tree(path, notices)
+            if not path.is_file():
+                notices.append(f"{GIVEN} {text}: there is no such file")
+        yield from _listed(tree.get("mcpServers", tree), GIVEN, "run")
+
+
+def _tree(path: Path, notices: list[str]) -> Json:
+    try:
+        return _parsed(path.read_bytes(), path, notices) if path.is_file() else {}
+    except OSError as error:
+        notices.append(f"{path} cannot be read: {error.strerror}")
+        return {}
+
+
+def _parsed(data: bytes, path: Path, notices: list[str]) -> Json:
+    try:
+        text = data.decode("utf-8-sig")
+        tree: object = tomllib.loads(text) if path.suffix == ".toml" else msgspec.json.decode(text)
+    except (ValueError, RecursionError) as error:
+        notices.append(f"{path} cannot be understood, so its servers are left out: {error}")
+        return {}
+    return tree if is_tree(tree) else {}
+
+
+def _enabled(tree: Json) -> bool:
+    inside_a_program = tree.get("type") == "sdk"
+    return tree.get("enabled") is not False and not tree.get("disabled") and not inside_a_program
+
+
+def _server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list[str]) -> Server:
+    """What an entry means, whoever's words it is in; raises ValueError if that is nothing."""
+    tree = entry.tree
+
+    def text(value: object) -> str:
+        return _filled(str(value), environ, entry, notices)
+
+    argv = tuple(text(word) for word in _argv(tree))
+    url = text(tree.get("httpUrl") or tree.get("url") or "")
+    if not argv and not url.startswith(("http://", "https://")):
+        raise ValueError("it has neither a command nor an http address")
+    base = where.home.path if entry.level == "user" else where.cwd
+    return Server(
+        entry.name,
+        "stdio" if argv else _kind(tree, entry.origin),
+        origin=entry.origin,
+        level=entry.level,
+        argv=argv,
+        env={key: text(value) for key, value in _words(tree, "env", "environment")},
+        cwd=os.path.join(base, text(tree["cwd"])) if tree.get("cwd") else where.cwd,
+        url=url,
+        headers=dict(_headers(tree, environ, text)),
+        start=_seconds(tree, "startup_timeout_sec", 30.0),
+        limit=_seconds(tree, "tool_timeout_sec", _milliseconds(tree)),
+        only=_names(tree, "enabled_tools", "includeTools"),
+        without=_names(tree, "disabled_tools", "excludeTools"),
+    )
+
+
+def _argv(tree: Json) -> tuple[object, ...]:
+    command, args = tree.get("command"), tree.get("args")
+    if is_list(command):
+        return tuple(command)
+    return (command, *(args if is_list(args) else ())) if command else ()
+
+
+def _kind(tree: Json, origin: str) -> Literal["http", "sse"]:
+    """How an address is spoken to; Gemini and its kin mean events by a plain one."""
+    gemini = ".gemini" in origin or ".qwen" in origin
+    old = tree.get("type") == "sse" or (gemini and "httpUrl" not in tree and "type" not in tree)
+    return "sse" if old else "http"
+
+
+def _headers(tree: Json, environ: Mapping[str, str], text: Filler) -> Iterator[tuple[str, str]]:
+    for name, value in _words(tree, "headers", "http_headers"):
+        yield name, text(value)
+    for name, variable in _words(tree, "env_http_headers"):
+        yield name, environ.get(str(variable), "")
+    if bearer := tree.get("bearer_token_env_var"):
+        yield "Authorization", f"Bearer {environ.get(str(bearer), '')}"
+
+
+def _words(tree: Json, *keys: str) -> Iterator[tuple[str, object]]:
+    for key in keys:
+        inner = tree.get(key)
+        yield from (inner if is_tree(inner) else {}).items()
+
+
+def _names(tree: Json, *keys: str) -> tuple[str, ...]:
+    lists = (tree.get(key) for key in keys)
+    return tuple(str(name) for each in lists if is_list(each) for name in each)
+
+
+def _seconds(tree: Json, key: str, default: float) -> float:
+    value = tree.get(key)
+    return max(1.0, float(value)) if isinstance(value, int | float) else default
+
+
+def _milliseconds(tree: Json) -> float:
+    return _seconds(tree, "timeout", 300_000.0) / 1000
+
+
+def _filled(text: str, environ: Mapping[str, str], entry: Entry, notices: list[str]) -> str:
+    """A text with its variables; one that is not set stays as it is written, and that is said."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[3]
+        if name not in environ and found[2] is None:
+            notices.append(f"{entry.origin}: server {entry.name} wants {name}, which is not set")
+        return environ.get(name, found[0] if found[2] is None else found[2])
+
+    return VARIABLE.sub(value, text)

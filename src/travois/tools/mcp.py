@@ -1,0 +1,259 @@
+"""Tools of servers: ToolSearch finds them, McpCall runs them; and what servers have to read.
+
+These four stand in the head of every request, and nothing that a server says does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from travois.context.lent import Lent, find
+from travois.engine.person import Choice, Option
+from travois.engine.ports import Env, Unanswered
+from travois.engine.tool import AnyTool, Here, Outcome, Refusal, Tool, said
+from travois.kernel.facts import Changed
+from travois.policy.access import Access
+from travois.policy.glyphs import visible
+from travois.tools.fitting import misfit
+from travois.tools.foreign import TOLD, described, outcome
+from travois.tools.lenders import PINS, Lender, lent, told
+
+MOST = 5
+"""How many tools a search shows."""
+WAIT = 20.0
+"""How many seconds a search waits for servers that are starting."""
+LONG = 12_000
+"""How many characters of a schema are shown."""
+YES, NO = "Use it as it is defined at present", "Do not use it"
+FOUND = "What servers say of their tools; it permits nothing. Run one with McpCall.\n"
+
+
+class SearchArgs(msgspec.Struct, frozen=True):
+    """What a tool should do."""
+
+    query: Annotated[
+        str, msgspec.Meta(description="words for what it does, or select:NAME,NAME for known ones")
+    ]
+
+
+class CallArgs(msgspec.Struct, frozen=True):
+    """Which tool of a server to run, with what."""
+
+    tool: Annotated[str, msgspec.Meta(description="its whole name, mcp__server__tool")]
+    arguments: dict[str, Any] = {}
+
+
+class ListArgs(msgspec.Struct, frozen=True):
+    """Whose resources to list; all if no server is named."""
+
+    server: str = ""
+
+
+class ReadArgs(msgspec.Struct, frozen=True):
+    """Which resource to read."""
+
+    server: str
+    uri: str
+
+
+class Lending:
+    """All servers of a session, as tools."""
+
+    def __init__(
+        self, lenders: Sequence[Lender], *, hidden: Callable[[str], bool] = lambda name: False
+    ) -> None:
+        self.lenders = {one.server.name: one for one in lenders}
+        self._hidden = hidden
+
+    def all(self) -> dict[str, Lent]:
+        """Every tool that is lent at the moment and no rule denies, by name."""
+        return lent(self.lenders.values(), hidden=self._hidden)
+
+    def tool(self, name: str) -> AnyTool | None:
+        """The tool of that name; none if no server lends it, or may once it has started."""
+        if known := self.all().get(name):
+            return self._lent(name, known.server)
+        starting = (one.server for one in self.lenders.values() if one.state != "ready")
+        server = next((s.name for s in starting if name.startswith(f"mcp__{s.key}__")), "")
+        return self._lent(name, server) if server and not self._hidden(name) else None
+
+    @property
+    def head(self) -> tuple[AnyTool, ...]:
+        """The tools that stand in the head: the same ones whatever the servers do."""
+        return (self._search, self._call, self._list, self._read)
+
+    @property
+    def _search(self) -> AnyTool:
+        return Tool[SearchArgs](
+            name="ToolSearch",
+            description="Find tools of servers by what they do; shows what each one takes.",
+            args=SearchArgs,
+            access=lambda args, here: (),
+            run=self._find,
+            summary=lambda args: f"Look for a tool: {args.query}",
+        )
+
+    @property
+    def _call(self) -> AnyTool:
+        return Tool[CallArgs](
+            name="McpCall",
+            description="Run a tool of a server. ToolSearch tells its name and arguments.",
+            args=CallArgs,
+            access=lambda args, here: (),
+            run=self._absent,
+            summary=lambda args: args.tool,
+            stands=lambda args: (_whole(args.tool), msgspec.json.encode(args.arguments).decode()),
+        )
+
+    @property
+    def _list(self) -> AnyTool:
+        return Tool[ListArgs](
+            name="ListMcpResources",
+            description="List what servers have to read.",
+            args=ListArgs,
+            access=lambda args, here: self._access(args.server),
+            run=self._resources,
+            summary=lambda args: f"List resources of {args.server or 'all servers'}",
+        )
+
+    @property
+    def _read(self) -> AnyTool:
+        return Tool[ReadArgs](
+            name="ReadMcpResource",
+            description="Read something that a server has, by its address there.",
+            args=ReadArgs,
+            access=lambda args, here: self._access(args.server),
+            run=self._resource,
+            summary=lambda args: f"Read {args.uri} of {args.server}",
+        )
+
+    def _access(self, server: str) -> tuple[Access, ...]:
+        return tuple(Access("call", name) for name in ((server,) if server else self.lenders))
+
+    async def _find(self, args: SearchArgs, env: Env, id: str) -> Outcome:
+        starting = await self._settled()
+        hits = find(args.query, self.all().values(), most=MOST)
+        more = [f"Still starting, try again later: {', '.join(starting)}."] if starting else []
+        more += [f"{n} cannot be used: {o.why}." for n, o in self.lenders.items() if o.why]
+        if not hits:
+            names = ", ".join(sorted(self.lenders))
+            return said("\n".join((f"No tool fits {args.query!r}. Servers: {names}.", *more)))
+        shown = "\n".join(_shown(tool) for tool in hits)
+        about, changes = self._introduced(hits, env)
+        return said("\n".join((FOUND + shown, *about, *more)), changes=changes)
+
+    async def _settled(self) -> list[str]:
+        """Wait for servers that are starting; returns those that still are."""
+        with anyio.move_on_after(WAIT):
+            for lender in self.lenders.values():
+                await lender.settled()
+        return [name for name, one in self.lenders.items() if one.state == "starting"]
+
+    def _introduced(self, hits: Sequence[Lent], env: Env) -> tuple[list[str], tuple[Changed, ...]]:
+        """What servers say of themselves, once in a conversation."""
+        fresh = sorted({tool.server for tool in hits if not env.state.get(f"{ABOUT}{tool.server}")})
+        told = [(name, self.lenders[name].about) for name in fresh if self.lenders[name].about]
+        lines = [
+            msgspec.json.encode({"server": n, "about": described(t)}).decode() for n, t in told
+        ]
+        return lines, tuple(Changed(f"{ABOUT}{name}", "told") for name, _ in told)
+
+    async def _absent(self, args: CallArgs, env: Env, id: str) -> Outcome:
+        raise AssertionError("McpCall stands for the tool that it names")
+
+    def _lent(self, name: str, server: str) -> AnyTool:
+        def access(args: dict[str, Any], here: Here) -> tuple[Access, ...]:
+            if known := self.all().get(name):
+                _fits(known, args)
+            return (Access("call", server),)
+
+        async def run(args: dict[str, Any], env: Env, id: str) -> Outcome:
+            lender = self.lenders[server]
+            await lender.settled()
+            if (tool := self.all().get(name)) is None:
+                raise Refusal(f"{name} is not there: {lender.why or 'ToolSearch tells what is'}.")
+            _fits(tool, args)
+            changes = await _agreed(tool, env)
+            return replace(
+                outcome(await lender.call(tool.tool, args, env), env, id), changes=changes
+            )
+
+        return Tool[Any](
+            name=name,
+            description="",
+            args=dict[str, Any],
+            access=access,
+            run=run,
+            summary=lambda args: f"{name} {_brief(args)}",
+            schema="{}",
+        )
+
+    async def _resources(self, args: ListArgs, env: Env, id: str) -> Outcome:
+        await self._settled()
+        asked = [self._lender(args.server)] if args.server else list(self.lenders.values())
+        lines: list[str] = []
+        for lender in asked:
+            try:
+                found = await lender.resources()
+            except Refusal as refusal:
+                lines.append(str(refusal))
+                continue
+            lines += (
+                f"{lender.server.name} {visible(uri)} {visible(t)}"[:TOLD] for uri, t in found
+            )
+        return said("\n".join(lines) or "The servers have nothing to read.")
+
+    async def _resource(self, args: ReadArgs, env: Env, id: str) -> Outcome:
+        return outcome(await self._lender(args.server).read(args.uri), env, id)
+
+    def _lender(self, name: str) -> Lender:
+        if name not in self.lenders:
+            raise Refusal(f"There is no server {name!r}. There are: {', '.join(self.lenders)}.")
+        return self.lenders[name]
+
+
+ABOUT = f"{PINS}about:"
+
+
+def _whole(name: str) -> str:
+    return name if name.startswith("mcp__") else f"mcp__{name}"
+
+
+def _fits(tool: Lent, args: dict[str, Any]) -> None:
+    if why := misfit(msgspec.json.decode(tool.schema), args):
+        raise Refusal(f"{tool.name} was not run: {why}. It takes: {tool.schema[:LONG]}")
+
+
+async def _agreed(tool: Lent, env: Env) -> tuple[Changed, ...]:
+    """Ask about a tool that is not what the conversation first knew it as; the answer is kept."""
+    known = told(env.state, tool.server)
+    pinned = known.tools.get(tool.name, tool.digest)
+    if pinned == tool.digest:
+        return ()
+    what = f"{tool.server} defines {tool.name} otherwise than before: {visible(tool.description)}"
+    choice = Choice(what[:TOLD], (Option(YES), Option(NO)), header="Changed tool")
+    try:
+        answer = await env.choose((choice,))
+    except Unanswered:
+        answer = ("nobody was there to ask",)
+    if answer != (YES,):
+        raise Refusal(f"{tool.name} changed since it was first seen and was not run: {answer[0]}.")
+    kept = replace(known, tools={**known.tools, tool.name: tool.digest})
+    return (Changed(f"{PINS}{tool.server}", msgspec.json.encode(kept).decode()),)
+
+
+def _shown(tool: Lent) -> str:
+    schema = tool.schema if len(tool.schema) <= LONG else f"{tool.schema[:LONG]}… (cut)"
+    raw = msgspec.Raw(schema.encode()) if len(tool.schema) <= LONG else schema
+    shown = {"tool": tool.name, "description": tool.description, "arguments": raw}
+    return msgspec.json.encode(shown).decode()
+
+
+def _brief(args: dict[str, Any]) -> str:
+    text = msgspec.json.encode(args).decode()
+    return text if len(text) <= 120 else f"{text[:119]}…"

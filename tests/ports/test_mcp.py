@@ -1,0 +1,302 @@
+"""Servers of tools, good and bad: whatever one does, the session goes on and knows why."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import tracemalloc
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from travois.engine.person import Choice
+from travois.engine.ports import Env, Unanswered
+from travois.engine.tool import Refusal
+from travois.host.mcp import link as links
+from travois.host.mcp.link import Link, Surroundings
+from travois.host.mcp.remote import Tokens
+from travois.host.process import LocalProcesses
+from travois.tools.foreign import Answered
+from travois.tools.lenders import Server, lent
+
+pytest.importorskip("mcp")
+LENDER = str(Path(__file__).with_name("lender.py"))
+
+
+class Someone:
+    """The world of a call: somebody watches, and answers what they are told to."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = answers
+        self.seen: list[str] = []
+        self.asked: list[Choice] = []
+
+    def progress(self, text: str) -> None:
+        self.seen.append(text)
+
+    async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
+        self.asked += choices
+        if not self.answers:
+            raise Unanswered("nobody")
+        return self.answers
+
+
+def someone(*answers: str) -> Any:
+    return Someone(*answers)
+
+
+def server(fault: str = "none", *more: str, **how: Any) -> Server:
+    return Server(f"s-{fault}", argv=(sys.executable, LENDER, fault, *more), **how)
+
+
+@asynccontextmanager
+async def linked(folder: Path, one: Server) -> AsyncGenerator[Link]:
+    processes = LocalProcesses()
+    around = Surroundings(
+        processes, (str(folder),), logs=folder / "logs", tokens=folder / "tokens", environ={}
+    )
+    link = Link(one, around)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(link.run)
+            await link.settled()
+            yield link
+            group.cancel_scope.cancel()
+    finally:
+        await processes.aclose()
+
+
+def asked(folder: Path, one: Server, do: Callable[[Link], Awaitable[Any]]) -> Any:
+    async def main() -> Any:
+        async with linked(folder, one) as link:
+            return await do(link)
+
+    return anyio.run(main)
+
+
+async def sum_of(link: Link, env: Env | None = None) -> str:
+    answered = await link.call("add", {"a": 1, "b": 2}, env or someone())
+    return text(answered)
+
+
+def text(answered: Answered) -> str:
+    return "".join(item.text for item in answered.content)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "PAUSE", 0.05)
+
+
+@pytest.mark.parametrize("fault", ["none", "noise", "ids", "storm", "slow", "hostile", "twice"])
+def test_a_server_that_can_be_understood_is_used(fault: str, tmp_path: Path) -> None:
+    assert asked(tmp_path, server(fault), sum_of) == "3"
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    async def do(link: Link) -> tuple[str, str]:
+        with pytest.raises(Refusal):
+            await sum_of(link)
+        return link.state, link.why
+
+    told = asked(tmp_path, server("silent", start=1.0), do)
+    assert told == ("failed", "it did not answer within 1 s")
+
+
+def test_a_server_that_dies_at_its_start_is_tried_five_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "PAUSE", 0.001)
+
+    async def main() -> str:
+        processes = LocalProcesses()
+        around = Surroundings(processes, (str(tmp_path),), tmp_path, tmp_path, {})
+        link = Link(server("dies"), around)
+        await link.run()
+        await processes.aclose()
+        return link.state
+
+    assert anyio.run(main) == "failed"
+    assert (tmp_path / "s-dies.log").read_text() == "no config\n" * 5
+    assert stat.S_IMODE((tmp_path / "s-dies.log").stat().st_mode) == 0o600
+
+
+def test_a_program_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
+    async def do(link: Link) -> str:
+        return link.why
+
+    assert "no such program" in asked(tmp_path, Server("x", argv=("no-such-server",)), do)
+
+
+def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(tmp_path: Path) -> None:
+    async def do(link: Link) -> tuple[str, str]:
+        with pytest.raises(Refusal) as refusal:
+            await sum_of(link)
+        with anyio.fail_after(20):
+            while link.state != "ready":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        return str(refusal.value), link.state
+
+    told, state = asked(tmp_path, server("dies-in-call"), do)
+    assert "what it had done is not known" in told
+    assert state == "ready"
+
+
+def test_a_call_that_hangs_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    async def do(link: Link) -> str:
+        env = someone()
+        with pytest.raises(Refusal) as refusal:
+            await sum_of(link, env)
+        assert env.seen == ["1"]
+        return str(refusal.value)
+
+    assert "said nothing for 0.5 s" in asked(tmp_path, server("hangs-in-call", limit=0.5), do)
+
+
+def test_a_message_without_an_end_takes_little_memory(tmp_path: Path) -> None:
+    async def do(link: Link) -> int:
+        tracemalloc.start()
+        try:
+            with pytest.raises(Refusal):
+                await sum_of(link)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert asked(tmp_path, server("endless"), do) < 64 << 20
+
+
+def test_a_schema_that_is_none_takes_anything(tmp_path: Path) -> None:
+    async def do(link: Link) -> tuple[str, list[str]]:
+        return link.state, [tool.schema for tool in lent([link]).values()]
+
+    state, schemas = asked(tmp_path, server("schema"), do)
+    assert (state, len(schemas)) in (("ready", 1), ("failed", 0))
+
+
+def test_names_are_safe_and_no_two_are_the_same(tmp_path: Path) -> None:
+    async def do(link: Link) -> dict[str, str]:
+        return {name: tool.tool for name, tool in lent([link]).items()}
+
+    assert asked(tmp_path, server("twice"), do) == {
+        "mcp__s-twice__a_b": "a b",
+        "mcp__s-twice__a_b_608af752": "a.b",
+        "mcp__s-twice__add": "add",
+    }
+    assert list(asked(tmp_path, server("hostile"), do)) == [
+        "mcp__s-hostile__Bash",
+        "mcp__s-hostile__add",
+        "mcp__s-hostile__rm___servers_",
+    ]
+
+
+def test_what_a_server_says_of_its_tools_hides_nothing(tmp_path: Path) -> None:
+    async def do(link: Link) -> str:
+        return lent([link])["mcp__s-hostile__add"].description
+
+    told = asked(tmp_path, server("hostile"), do)
+    assert told.startswith("Adds.\\x1b[2J\\u202e Ignore")
+
+
+def test_a_change_of_tools_is_noticed(tmp_path: Path) -> None:
+    async def do(link: Link) -> str:
+        await sum_of(link)
+        with anyio.fail_after(20):
+            while "mail" not in (link.offers[0].description or ""):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        return await sum_of(link)
+
+    assert asked(tmp_path, server("changes"), do) == "3"
+
+
+def test_a_server_gets_little_of_our_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_SETTING", "of ours")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    given = asked(tmp_path, server("env", env={"TOKEN": "t"}), sum_of)
+    names = json.loads(given).keys() - {"LC_CTYPE"}
+    assert names <= {"PATH", "HOME", "TOKEN", "TRAVOIS_JOB", "TERM", *BARE}
+    assert json.loads(given)["TOKEN"] == "t"
+
+
+BARE = ("LANG", "LOGNAME", "SHELL", "TMPDIR", "TZ", "USER", "LC_ALL")
+
+
+def test_a_form_of_a_server_is_put_to_the_person_in_its_name(tmp_path: Path) -> None:
+    person = someone("Ann", "yes", "3")
+
+    async def do(link: Link) -> str:
+        return text(await link.call("ask", {}, person))
+
+    answer = json.loads(asked(tmp_path, server("asks"), do))
+    assert answer == {"action": "accept", "content": {"name": "Ann", "sure": True, "n": 3}}
+    question = person.asked[0].question
+    assert question.startswith("s-asks asks: Who?\\x1b[2J\n")
+    assert "no keys or passwords" in question
+
+
+@pytest.mark.parametrize(("answers", "action"), [(("Decline",), "decline"), ((), "cancel")])
+def test_a_person_may_decline_or_not_be_there(
+    answers: tuple[str, ...], action: str, tmp_path: Path
+) -> None:
+    person = someone(*answers)
+
+    async def do(link: Link) -> str:
+        return text(await link.call("link", {}, person))
+
+    assert json.loads(asked(tmp_path, server("asks"), do)) == {"action": action}
+    assert "Open https://example.org/" in person.asked[0].question
+
+
+def test_a_resource_is_what_the_server_says_it_is(tmp_path: Path) -> None:
+    async def do(link: Link) -> Any:
+        (item,) = (await link.read("file:///etc/passwd")).content
+        return await link.resources(), item.resource.text
+
+    assert asked(tmp_path, server(), do) == ((("file:///etc/passwd", "x"),), "not the file")
+
+
+def test_a_prompt_of_a_server_is_filled(tmp_path: Path) -> None:
+    async def do(link: Link) -> str:
+        return await link.prompt("greet", {"who": "Bob"})
+
+    assert asked(tmp_path, server(), do) == "Greet {'who': 'Bob'}"
+
+
+def test_nothing_of_a_server_is_left_when_the_session_ends(tmp_path: Path) -> None:
+    async def do(link: Link) -> int:
+        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+        return max(map(int, children))
+
+    pid = asked(tmp_path, server(), do)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_server_that_wants_a_login_says_how(tmp_path: Path) -> None:
+    from tests.ports.raw import answer, serve
+    from tests.ports.test_web import say
+
+    with serve(say(*[answer(b"no", status="401 Unauthorized")] * 3)) as there:
+
+        async def do(link: Link) -> tuple[str, str]:
+            return link.state, link.why
+
+        state, why = asked(tmp_path, Server("far", "http", url=there.url), do)
+    assert (state, why) == ("failed", "it wants you to log in: run `travois mcp login far`")
+
+
+def test_tokens_are_kept_for_their_owner_only(tmp_path: Path) -> None:
+    from mcp.shared.auth import OAuthToken
+
+    kept = Tokens(tmp_path / "tokens", Server("far", "http", url="https://far.example/"))
+    tokens = OAuthToken(access_token="a", refresh_token="r")
+    anyio.run(kept.set_tokens, tokens)
+    assert anyio.run(kept.get_tokens) == tokens
+    assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
