@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib import import_module
 
-from travois.app.flags import COMMANDS, MODULES, parser
+from travois.app.flags import COMMANDS, MODULES, understood
 from travois.kernel.faults import Fault
 
 
@@ -46,7 +46,7 @@ def _innermost(error: BaseException) -> BaseException:
 def _run(argv: list[str]) -> int:
     if argv and argv[0] in COMMANDS:
         return _command(argv)
-    options = parser().parse_args(argv)
+    options = understood(argv)
     if options.print:
         from travois.app.once import once
 

@@ -13,31 +13,41 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import crew, fencing, hooking, posting, remembering, rights
+from travois.app import (
+    crew,
+    fencing,
+    hooking,
+    lending,
+    posting,
+    remembering,
+    rights,
+    serving,
+    skilled,
+)
+from travois.app.lending import Loan
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
 from travois.app.posting import Office
 from travois.context.kinds import Kind
 from travois.engine.agent import Agent, Patience, World
 from travois.engine.briefing import again
+from travois.engine.fallback import HOME
+from travois.engine.hooked import Listener
 from travois.engine.judged import hiding
 from travois.engine.modes import MODE, follow
 from travois.engine.person import Answer, Inquiry, Person, Question
 from travois.engine.ports import Model, Warned
+from travois.engine.practice import Practitioner
 from travois.engine.session import Session
 from travois.engine.switch import switch
 from travois.engine.tool import AnyTool
-from travois.host import catalog
 from travois.host.cage.probe import Walls
 from travois.host.files import DiskFiles
-from travois.host.http import Timeouts
 from travois.host.process import LocalProcesses
-from travois.host.providers import HttpModel
 from travois.host.readcache import ReadCache
-from travois.host.transport import transport
 from travois.host.web import HttpxWeb
+from travois.kernel.facts import Changed
 from travois.kernel.models import Model as Card
-from travois.kernel.models import Price
 from travois.kernel.purse import Amount, Limits, Purse
 from travois.policy.judge import Guard
 from travois.policy.secrets import secrets
@@ -56,8 +66,6 @@ from travois.wire.encode import Encoder
 if TYPE_CHECKING:
     from travois.app.dreaming import Nights
 
-SCRIPTED = Card("scripted", "scripted", "anthropic")
-
 
 class Crew(msgspec.Struct):
     """A running agent and everything that must be closed after it."""
@@ -73,6 +81,8 @@ class Crew(msgspec.Struct):
     """Its mail; none for a session that leaves no trace."""
     nights: Nights | None = None
     """How memories are put in order beside it; none where nobody is there, or nothing is known."""
+    loan: Loan = Loan()
+    """The servers that lend it tools."""
 
     @property
     def model(self) -> Card:
@@ -85,15 +95,33 @@ class Crew(msgspec.Struct):
         """Go on with another model, in whose window all must have room; else nothing changes."""
         epoch = self.agent.session.view.epoch
         assert epoch is not None
-        card = catalog.resolve(name, os.environ)
-        served = self.serve(card)
-        if (card.name, card.window) != (epoch.model.name, epoch.model.window):
-            switch(self.agent, replace(epoch, model=card, why="asked for", unbind=False))
-            self.agent.model = served
+        assert self.agent.other is not None
+        other = self.agent.other(name)
+        if self.agent.session.state.get(HOME):
+            self.agent.session.append(Changed(HOME, ""))
+        if (other.card.name, other.card.window) != (epoch.model.name, epoch.model.window):
+            switch(self.agent, replace(epoch, model=other.card, why="asked for", unbind=False))
+            self.agent.model = other.model
 
     async def aclose(self) -> None:
         """Stop children, hang up, let go of the log."""
         await self.stack.aclose()
+
+
+class Guests(msgspec.Struct, frozen=True):
+    """What whoever opens a session brings along: answers, and tools and hooks of their own."""
+
+    person: Person | None = None
+    tools: tuple[AnyTool, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+
+    @property
+    def attended(self) -> bool:
+        """Whether somebody is there to be asked."""
+        return self.person is not None
+
+
+ALONE = Guests()
 
 
 class Nobody:
@@ -109,38 +137,44 @@ class Nobody:
         return None
 
 
-async def gather(
-    options: Options, *, model: Model | None = None, person: Person | None = None
-) -> Crew:
+async def gather(options: Options, *, model: Model | None = None, guests: Guests = ALONE) -> Crew:
     """Everything that a session needs, open and ready for its first turn."""
     place, loaded = prepare(options)
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
         session = Session(opened.log, secrets=secrets(os.environ.items()))
-        card = _card(loaded, session, scripted=model is not None)
-        fence = fencing.build(loaded, place, stack, attended=person is not None, spill=opened.spill)
+        card, unchosen = await serving.card(loaded, session, scripted=model is not None)
+        fence = fencing.build(loaded, place, stack, attended=guests.attended, spill=opened.spill)
         kinds, flaws = _kinds(place, loaded, options)
-        tools, asked = crew.described(_tools(loaded), kinds), loaded.settings
+        tools, asked = crew.described(_tools(loaded, options, guests), kinds), loaded.settings
+        world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
+        loan = lending.opened(place, loaded, options, processes=world.processes, session=session)
+        tools |= loan.tools(loaded)
+        if not skilled.needed(session, place, loaded=loaded, options=options):
+            tools.pop("Skill", None)
         crew.recover(session, opened)
-        settle(session, place, card=card, tools=tuple(tools.values()), options=options)
+        dressed, unstyled = skilled.dressed(place, loaded, options)
+        settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
         given, key_source = model, "none"
         if model is None:
-            model, key_source = _served(card, loaded, stack, session=session)
+            model, key_source = serving.served(card, loaded, stack, session=session)
         hooks, unusable = hooking.known(loaded)
         agent = Agent(
             session=session,
             model=model,
             encoder=Encoder(Blobs(place.home.blobs).get),
             tools=tools,
-            world=_world(place, loaded, stack, spill=opened.spill, walls=fence.walls),
+            world=world,
             guard=_guard(place, loaded, spill=opened.spill, fence=fence),
             bounds=fence.bounds,
             unwalled=fence.unwalled,
             remember=lambda rules: _remember(place, loaded.root, rules),
-            person=person or Nobody(),
+            person=guests.person or Nobody(),
             purse=_purse(asked, session),
             patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
-            hooks=hooking.install(hooks, loaded, place, found=opened, stack=stack),
+            hooks=hooking.install(
+                (*hooks, *guests.listeners), loaded, place, found=opened, stack=stack
+            ),
             layers=asked.context.layers,
             chance=random,
         )
@@ -150,15 +184,17 @@ async def gather(
             office = posting.opened(place, opened, agent, settings=asked.mail, stack=stack)
         if epoch := renewed(session, card, options):
             switch(agent, epoch)
-        notices = (*filter(None, (fence.line,)), *loaded.notices, *unusable)
-        notices += (*_unpriced(asked, card), *flaws)
-        notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log))
+        notices = (*filter(None, (unchosen, fence.line)), *loaded.notices, *unusable)
+        notices += (*serving.unpriced(loaded, card), *flaws, *unstyled)
+        notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log), *loan.notices)
         kept = stack.pop_all()
-        serve = _serving(given, loaded, kept, session=session)
+        serve = serving.serving(given, loaded, kept, session=session)
+        notices += serving.equip(agent, loaded, serve=serve, chain=options.fallback)
         remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
-        crew.Yard(place, opened.log.folder, kinds, serve).enlist(agent)
-        nights = _nights(place, loaded, options) if person is not None else None
-        return Crew(opened.id, agent, key_source, notices, kept, serve, office, nights)
+        lending.equip(agent, loan)
+        crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
+        nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
+        return Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
 
 
 def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
@@ -182,6 +218,7 @@ def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> N
         planning=agent.guard.mode == "plan",
     )
     agent.library = _library(place, loaded, agent, sources=options.sources)
+    agent.skills, agent.practice = skilled.skills(place, loaded, options), Practitioner
     agent.baseline = lambda: again(agent)
     if agent.session.state.get(MODE) == "plan" and not options.mode:
         follow(agent, "plan")
@@ -242,6 +279,8 @@ def _flags(options: Options) -> dict[str, Value]:
         "permissions.allow": options.allowed,
         "permissions.deny": options.disallowed,
         "permissions.additionalDirectories": options.folders,
+        "plugins": options.plugins,
+        "outputStyle": options.style,
         "maxTurns": options.max_turns,
         "maxBudgetUsd": options.max_dollars,
         "maxTokens": options.max_tokens,
@@ -249,44 +288,6 @@ def _flags(options: Options) -> dict[str, Value]:
     }
     walls: dict[str, Value] = {} if options.sandbox else {"sandbox.enabled": False}
     return walls | {key: value for key, value in flags.items() if value}
-
-
-def _card(loaded: Loaded, session: Session, *, scripted: bool) -> Card:
-    """The model that was asked for; else the one that the session has; else the default."""
-    epoch = session.view.epoch
-    if scripted:
-        return epoch.model if epoch else SCRIPTED
-    chosen = loaded.settings.model
-    if epoch and (not chosen or loaded.origin("model") != "command line"):
-        return epoch.model
-    card = catalog.resolve(chosen, os.environ)
-    longest = loaded.settings.max_output_tokens
-    return msgspec.structs.replace(card, output=longest) if longest else card
-
-
-def _served(
-    card: Card, loaded: Loaded, stack: AsyncExitStack, *, session: Session
-) -> tuple[HttpModel, str]:
-    where = catalog.endpoint(card, os.environ)
-    session.secrets = secrets((*where.headers, *os.environ.items()))
-    travel = transport(where.url, os.environ, _patience(loaded, card))
-    stack.push_async_callback(travel.aclose)
-    return HttpModel(card, where, travel), where.key_source
-
-
-def _serving(
-    given: Model | None, loaded: Loaded, stack: AsyncExitStack, *, session: Session
-) -> Callable[[Card], Model]:
-    return lambda card: given or _served(card, loaded, stack, session=session)[0]
-
-
-def _patience(loaded: Loaded, card: Card) -> Timeouts:
-    """How long to wait; a server that speaks Anthropic's protocol says that it lives."""
-    waits = loaded.settings.timeouts
-    local = waits.first_byte if card.protocol == "anthropic" else waits.local
-    return Timeouts(
-        connect=waits.connect, first_byte=waits.first_byte, idle=waits.idle, local=local
-    )
 
 
 def _purse(asked: Settings, session: Session) -> Purse:
@@ -313,21 +314,16 @@ def _kinds(
         trusted=loaded.trust == "trusted",
         given=options.agents,
         levels=levels(options.sources),
+        plugins=loaded.plugins,
     )
 
 
-def _unpriced(asked: Settings, card: Card) -> tuple[str, ...]:
-    """Say so where money cannot be counted."""
-    if not asked.max_budget_usd or card.price != Price():
-        return ()
-    return (f"no price of {card.name} is known, so maxBudgetUsd cannot hold; maxTokens can",)
-
-
-def _tools(loaded: Loaded) -> dict[str, AnyTool]:
+def _tools(loaded: Loaded, options: Options, guests: Guests) -> dict[str, AnyTool]:
     """All tools but those that are denied by name: what can never run need not be told."""
+    own = (tool for tool in TOOLS if options.tools is None or tool.name in options.tools)
     denied = set(loaded.settings.permissions.deny)
     denied |= set() if loaded.settings.memory.enabled else {"Remember"}
-    return {tool.name: tool for tool in TOOLS if tool.name not in denied}
+    return {tool.name: tool for tool in (*own, *guests.tools) if tool.name not in denied}
 
 
 def _remember(place: Place, root: str, rules: tuple[str, ...]) -> None:

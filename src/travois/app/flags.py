@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
 from travois.app.options import PICK, Options
@@ -24,12 +25,20 @@ COMMANDS = {
     "mail": "write to other sessions and teams",
     "permissions": "why something may run or not; dry runs of rules",
     "config": "settings, and which file decided them",
+    "plugins": "the plugins that count here, and what they bring",
+    "mcp": "servers that lend tools: list, test, add, approve, log in",
     "trust": "let a folder's own settings hold, or no longer",
     "try": "run a command in a copy, see what it changes, keep that or not",
+    "models": "the models there are, what is known of each, and whether it works",
     "doctor": "what works on this machine, and how to mend the rest",
     "lab": "a local API simulator to test agents with",
 }
 """Commands; each has a module of `app.commands`, by its name or by that in `MODULES`."""
+IDLE = (
+    *("betas", "effort", "max-thinking-tokens", "resume-drops-turn"),
+    *("resume-session-at", "task-budget", "thinking", "thinking-display"),
+)
+"""Flags of other agents that mean nothing here."""
 MODULES = {"try": "attempt"}
 
 ABOUT = """\
@@ -71,19 +80,50 @@ def parser() -> ArgumentParser:
     _limits(top)
     _sessions(top)
     _rights(top)
+    _elsewhere(top)
     return top
+
+
+def _elsewhere(top: ArgumentParser) -> None:
+    """Flags that hosts of other agents pass."""
+    add = top.add_argument_group("servers of tools").add_argument
+    what = "servers as a file or JSON"
+    add("--mcp-config", action="append", nargs="+", default=[], metavar="FILE|JSON", help=what)
+    add("--strict-mcp-config", action="store_true", help="no servers but those of --mcp-config")
+    add("--permission-prompt-tool", default="", help=SUPPRESS)
+    for name in IDLE:
+        add(f"--{name}", default="", help=SUPPRESS)
+
+
+def understood(argv: list[str]) -> Namespace:
+    """What the words ask for; a program that drives us may pass flags that mean nothing here."""
+    top = parser()
+    if "stream-json" not in argv:
+        return top.parse_args(argv)
+    args, strange = top.parse_known_args(argv)
+    given = [name for name in IDLE if getattr(args, name.replace("-", "_"))]
+    for name in (*(f"--{name}" for name in given), *strange):
+        sys.stderr.write(f"travois: {name} means nothing here and is ignored\n")
+    if strange and args.input_format == "stream-json":
+        args.prompt = None  # it may be the value of a flag that is not known
+    return args
 
 
 def _talking(top: ArgumentParser) -> None:
     add = top.add_argument_group("model and output").add_argument
     add("--model", default="", metavar="NAME", help="provider/id, or an id of the catalogue")
+    add("--fallback-model", default="", metavar="A,B", help="who answers while it cannot")
     add("--output-format", default="text", choices=("text", "json", "stream-json"))
     add("--input-format", default="text", choices=("text", "stream-json"))
     add("--include-partial-messages", action="store_true", help="stream-json: deltas as they come")
     add("--replay-user-messages", action="store_true", help="stream-json: echo what was read")
+    add("--include-hook-events", action="store_true", help="stream-json: tell of hooks")
+    add("--forward-subagent-text", action="store_true", help="stream-json: what agents say, too")
+    add("--json-schema", default="", metavar="JSON", help="the form that the answer must have")
     add("--system-prompt", default="", metavar="TEXT", help="replace the system prompt")
     add("--append-system-prompt", default="", metavar="TEXT", help="add to the system prompt")
     add("--agents", default="", metavar="JSON", help="more kinds of agents, by name")
+    add("--plugin-dir", action="append", default=[], metavar="DIR", help="a plugin for this run")
     add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
     add("--setting-sources", default="", metavar="LIST", help="of user, project, local")
     add("--plain", action="store_true", help="lines only, as screen readers like it")
@@ -120,6 +160,7 @@ def _rights(top: ArgumentParser) -> None:
         group.add_argument(
             *names, action="append", nargs="+", default=[], metavar=what, help=meaning
         )
+    group.add_argument("--tools", metavar="LIST", help='built-in tools, of which "" is none')
     group.add_argument("--no-sandbox", action="store_true", help="run commands without walls")
     group.add_argument("--dangerously-skip-permissions", action="store_true", help=SUPPRESS)
 
@@ -135,11 +176,16 @@ def chosen(args: Namespace) -> Options:
     return Options(
         cwd=os.getcwd(),
         model=args.model,
+        fallback=tuple(filter(None, map(str.strip, args.fallback_model.split(",")))),
         mode=mode,
         allowed=tuple(r for word in flat(args.allowedTools) for r in split(word)),
         disallowed=tuple(r for word in flat(args.disallowedTools) for r in split(word)),
         folders=tuple(flat(args.add_dir)),
+        tools=None if args.tools in (None, "default") else tuple(split(args.tools)),
+        mcp=tuple(flat(args.mcp_config)),
+        strict_mcp=args.strict_mcp_config,
         agents=args.agents,
+        plugins=tuple(os.path.abspath(folder) for folder in args.plugin_dir),
         settings=args.settings,
         sources=args.setting_sources,
         system=args.system_prompt,

@@ -10,7 +10,7 @@ from travois.app.opening import Found, Place
 from travois.app.options import Options
 from travois.engine.agent import Agent
 from travois.engine.heard import SILENCE, Hooks
-from travois.engine.hooked import Hook, parse
+from travois.engine.hooked import Hook, Listener, called, parse
 from travois.store.settings import Loaded
 
 
@@ -22,7 +22,12 @@ def known(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
 
 
 def install(
-    hooks: tuple[Hook, ...], loaded: Loaded, place: Place, *, found: Found, stack: AsyncExitStack
+    hooks: tuple[Hook | Listener, ...],
+    loaded: Loaded,
+    place: Place,
+    *,
+    found: Found,
+    stack: AsyncExitStack,
 ) -> Hooks | None:
     """Whoever listens to this session; none if nobody does."""
     if not hooks:
@@ -34,11 +39,13 @@ def install(
     processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env)
     stack.push_async_callback(processes.aclose)
     folder = found.log.folder
+    ours, callbacks = called(hook for hook in hooks if isinstance(hook, Listener))
     return running.LocalHooks(
-        hooks,
+        (*(hook for hook in hooks if isinstance(hook, Hook)), *ours),
         processes,
         place=running.Place(found.id, str(folder / "log.jsonl"), place.cwd, folder),
         reach=running.Reach(settings.allowed_http_hook_urls, settings.http_hook_allowed_env_vars),
+        callbacks=callbacks,
     )
 
 

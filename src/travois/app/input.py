@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import msgspec
 
+from travois.app.control.lines import Line
 from travois.engine.ports import Blobs
 from travois.kernel.blocks import Media, Shown, Text
 from travois.kernel.faults import Fault
@@ -40,16 +41,24 @@ class Part(msgspec.Struct):
 class Said(msgspec.Struct):
     """The message of an input line."""
 
-    content: str | list[Part]
+    content: str | list[Part] = ""
 
 
-class Line(msgspec.Struct):
-    """One line of `--input-format stream-json`."""
+class Garbled(msgspec.Struct):
+    """A line that cannot be read, and the request that it may have been."""
 
-    type: str
-    message: Said | None = None
+    why: str
     request_id: str = ""
-    uuid: str = ""
+
+
+class Named(msgspec.Struct):
+    """What can be told of a line that has not the right shape."""
+
+    request_id: str = ""
+
+
+SILENT = Line("user")
+"""A message that says nothing."""
 
 
 def plain(words: str) -> tuple[Text, ...]:
@@ -91,7 +100,7 @@ def _speaks(fd: int) -> bool:
     return False
 
 
-async def lines() -> AsyncGenerator[Line]:
+async def lines() -> AsyncGenerator[Line | Garbled]:
     """The JSON lines of standard input, as they come."""
     pending, number = b"", 0
     while True:
@@ -110,7 +119,10 @@ async def lines() -> AsyncGenerator[Line]:
 
 def content(line: Line, blobs: Blobs) -> tuple[Shown, ...]:
     """What a line says to the model."""
-    said = line.message.content if line.message else ""
+    try:
+        said = msgspec.json.decode(line.message, type=Said).content
+    except msgspec.DecodeError as error:
+        raise Fault("An input message cannot be read", why=str(error)) from None
     if isinstance(said, str):
         return (Text(said),) if said else ()
     return tuple(_shown(part, blobs) for part in said)
@@ -129,12 +141,12 @@ def _shown(part: Part, blobs: Blobs) -> Shown:
     )
 
 
-def _read(data: bytes, number: int) -> Line:
+def _read(data: bytes, number: int) -> Line | Garbled:
     try:
         return msgspec.json.decode(data, type=Line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Fault(
-            f"Line {number} of standard input is not a message",
-            why=str(error),
-            fix='Each line is {"type":"user","message":{"role":"user","content":"…"}}.',
-        ) from None
+        why = f"Line {number} of standard input is not a message: {error}"
+    try:
+        return Garbled(why, msgspec.json.decode(data, type=Named).request_id)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Garbled(why)

@@ -187,8 +187,12 @@ def _system(options: Options) -> str:
 
 def specs(tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
     """What the model is told of tools, in an order of its own: heads do not hang on ours."""
-    told = (ToolSpec(tool.name, tool.description, schema(tool.args)) for tool in tools)
+    told = (ToolSpec(tool.name, tool.description, _schema(tool)) for tool in tools)
     return tuple(sorted(told, key=lambda tool: tool.name))
+
+
+def _schema(tool: AnyTool) -> str:
+    return tool.schema or schema(tool.args)
 
 
 def around(place: Place, options: Options, *, cwd: str = "") -> Surroundings:

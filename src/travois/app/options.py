@@ -13,12 +13,24 @@ class Options(msgspec.Struct, frozen=True):
 
     cwd: str = ""
     model: str = ""
+    fallback: tuple[str, ...] = ()
+    """Who answers, in this order, while the model cannot; empty for those of the settings."""
     mode: str = ""
     allowed: tuple[str, ...] = ()
     disallowed: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    """The built-in tools that there are; none of them if empty."""
+    mcp: tuple[str, ...] = ()
+    """Servers of tools, as files or JSON."""
+    strict_mcp: bool = False
+    """Whether only those servers count that are named here."""
     agents: str = ""
     """Kinds of agents as JSON, each by its name."""
+    plugins: tuple[str, ...] = ()
+    """Folders of plugins."""
+    style: str = ""
+    """The name of an output style."""
     settings: str = ""
     sources: str = ""
     system: str = ""
@@ -32,4 +44,6 @@ class Options(msgspec.Struct, frozen=True):
     latest: bool = False
     fork: bool = False
     persist: bool = True
+    driven: bool = False
+    """Whether a program drives the session: nothing starts that nobody asked for."""
     sandbox: bool = True

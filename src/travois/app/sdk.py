@@ -18,15 +18,17 @@ import anyio
 from anyio.abc import TaskGroup
 
 from travois.app import hooking
-from travois.app.compose import Crew, gather
+from travois.app.compose import Crew, Guests, gather
 from travois.app.options import Options
 from travois.context.compact import Cut, starting, up_to
 from travois.engine.compaction import compact
 from travois.engine.extract import settled
+from travois.engine.hooked import Listener
 from travois.engine.loop import turn
 from travois.engine.mentions import mentioned
 from travois.engine.modes import enter
 from travois.engine.ports import Event, Model, Person
+from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Shown, Text, words
 from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Failed, User
 from travois.kernel.faults import Fault
@@ -50,7 +52,10 @@ class Session:
         *,
         model: str | Model = "",
         person: Person | None = None,
+        tools: tuple[AnyTool, ...] = (),
+        listeners: tuple[Listener, ...] = (),
     ) -> None:
+        """`tools` and `listeners` (hooks) are the caller's own; `person` answers questions."""
         chosen = options or Options()
         if isinstance(model, str) and model:
             from msgspec.structs import replace
@@ -58,7 +63,7 @@ class Session:
             chosen = replace(chosen, model=model)
         self._options = chosen
         self._model = None if isinstance(model, str) else model
-        self._person = person
+        self._guests = Guests(person, tools, listeners)
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._crew: Crew | None = None
@@ -93,7 +98,7 @@ class Session:
         return agents is not None and await agents.news()
 
     async def __aenter__(self) -> Session:
-        crew = await gather(self._options, model=self._model, person=self._person)
+        crew = await gather(self._options, model=self._model, guests=self._guests)
         self._crew = crew
         async with AsyncExitStack() as stack:
             stack.push_async_callback(crew.aclose)
@@ -101,6 +106,8 @@ class Session:
             stack.push_async_callback(self._part)
             self._group = await stack.enter_async_context(anyio.create_task_group())
             crew.agent.background = self._beside
+            for link in crew.loan.links:
+                self._group.start_soon(link.run)
             if crew.office is not None and crew.office.listens:
                 self._group.start_soon(crew.office.listen)
             if crew.nights is not None:

@@ -7,6 +7,7 @@ from typing import assert_never
 
 import msgspec
 
+from travois.app.shaped import FAILED, Shape
 from travois.app.shapes import (
     STOPS,
     Json,
@@ -23,11 +24,13 @@ from travois.kernel.blocks import Call, calls, words
 from travois.kernel.facts import (
     AnyFact,
     Assistant,
+    Compacted,
     Decided,
     Ended,
     EndedWhy,
     Entry,
     Epoch,
+    Hooked,
     Noted,
     Result,
     Sent,
@@ -35,6 +38,7 @@ from travois.kernel.facts import (
     User,
 )
 from travois.kernel.models import Model, Usage, cost
+from travois.wire.loose import rows, table
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
 SUBTYPES: dict[EndedWhy, str] = {
@@ -66,6 +70,7 @@ class Tally:
         self.api_seconds = 0.0
         self.text = ""
         self.stop: Stop | None = None
+        self.shape: Shape | None = None
         self.denials: list[Json] = []
         self.ended = Ended("crashed")
         self._calls: dict[str, Call] = {}
@@ -98,18 +103,51 @@ class Tally:
         self._calls = {call.id: call for call in calls(fact.content)}
 
     @property
+    def trouble(self) -> str:
+        """Why the turn failed."""
+        if self.shape is not None and self.shape.exhausted:
+            return FAILED
+        return self.ended.detail or self.ended.why
+
+    def name(self, call: str) -> str:
+        """The tool of a call of the last reply."""
+        return self._calls[call].name if call in self._calls else ""
+
+    @property
     def failed(self) -> bool:
-        """Whether the turn ended in anything but the model's last word."""
-        return self.ended.why not in ("end", "refusal")
+        """Whether the turn ended in anything but the model's last word, in its form."""
+        unshaped = self.shape is not None and self.shape.exhausted
+        return unshaped or self.ended.why not in ("end", "refusal")
+
+
+class Telling(msgspec.Struct, frozen=True):
+    """What else is told of a turn."""
+
+    partial: bool = False
+    """The stream as it comes."""
+    replay: bool = False
+    """What people said."""
+    hooks: bool = False
+    """That hooks ran."""
+    forward: bool = False
+    """What agents say that were started; else only what they do."""
+
+
+PLAIN = Telling()
 
 
 class Speaker:
-    """Turns the events of one turn into lines; `partial` adds the stream as it comes."""
+    """Turns the events of one turn into lines; `parent` is the call whose agent it is."""
 
-    def __init__(self, session: str, model: Model, *, partial: bool = False) -> None:
+    def __init__(
+        self, session: str, model: Model, *, telling: Telling = PLAIN, parent: str | None = None
+    ) -> None:
         self.tally = Tally(model)
+        self.given = ""
+        """The name that whoever said it gave to the prompt of the turn."""
         self._session = session
-        self._partial = partial
+        self._telling = telling
+        self._parent = parent
         self._count = 0
 
     def lines(self, event: Event) -> list[Object]:
@@ -119,7 +157,7 @@ class Speaker:
                 self.tally.add(event)
                 return self._entry(event.seq, event.fact)
             case Began() | BlockBegan() | Grew() | BlockEnded():
-                raw = stream_json(event) if self._partial else None
+                raw = stream_json(event) if self._telling.partial else None
                 return [self._stream(raw)] if raw else []
             case Retrying():
                 return [self._retry(event)]
@@ -133,18 +171,22 @@ class Speaker:
     def result(self, seconds: float) -> Object:
         """The last line of a turn."""
         tally, why = self.tally, self.tally.ended.why
-        told: Object = (
-            {"errors": [tally.ended.detail or why]} if tally.failed else {"result": tally.text}
-        )
+        told: Object = {"errors": [tally.trouble]} if tally.failed else {"result": tally.text}
+        subtype, terminal = SUBTYPES.get(why, "error_during_execution"), TERMINAL[why]
+        if tally.shape is not None and tally.shape.given:
+            told["structured_output"] = tally.shape.value
+        elif tally.shape is not None and tally.shape.exhausted:
+            subtype = "error_max_structured_output_retries"
+            terminal = "structured_output_retry_exhausted"
         body: Object = {
-            "subtype": SUBTYPES.get(why, "error_during_execution"),
+            "subtype": subtype,
             "is_error": tally.failed,
             **told,
             "duration_ms": round(seconds * 1000),
             "duration_api_ms": round(tally.api_seconds * 1000),
             "num_turns": tally.turns,
             "stop_reason": STOPS[tally.stop] if tally.stop else None,
-            "terminal_reason": TERMINAL[why],
+            "terminal_reason": terminal,
             "total_cost_usd": tally.dollars,
             "usage": usage_json(tally.usage),
             "modelUsage": {tally.model.id: self._model_usage()},
@@ -156,8 +198,24 @@ class Speaker:
         """The first line of a turn."""
         return self._loose("system", {"subtype": "init", **body})
 
+    def child(self, event: Event) -> list[Object]:
+        """What to print of an agent that was started: its calls and their results, or all."""
+        if not isinstance(event, Entry) or not isinstance(event.fact, Assistant | Result):
+            return []
+        lines = self._entry(event.seq, event.fact)
+        talk = isinstance(event.fact, Assistant) and not self._telling.forward
+        return [line for line in lines if not talk or _acts(line)]
+
     def _entry(self, seq: int, fact: AnyFact) -> list[Object]:
         match fact:
+            case Compacted():
+                return [self._compacted(fact)]
+            case Decided(verdict="deny") if fact.by != "schema":
+                return [self._denied(fact)]
+            case Hooked() if self._telling.hooks:
+                return [self._hooked(fact)]
+            case User(origin="human") if self._telling.replay:
+                return [self._replayed(seq, fact)]
             case Assistant():
                 return [*self._blocks(seq, fact), *self._close(fact)]
             case Result():
@@ -170,6 +228,29 @@ class Speaker:
                 return self._remembered(told(text))
             case _:
                 return []
+
+    def _replayed(self, seq: int, fact: User) -> Object:
+        said = self._user(seq, [block_json(part) for part in fact.content])
+        return said | ({"uuid": self.given} if self.given else {}) | {"isReplay": True}
+
+    def _compacted(self, fact: Compacted) -> Object:
+        told: Object = {
+            "trigger": "manual" if fact.trigger == "manual" else "auto",
+            "pre_tokens": fact.before,
+            "post_tokens": fact.after,
+            "duration_ms": round(fact.seconds * 1000),
+        }
+        return self._loose("system", {"subtype": "compact_boundary", "compact_metadata": told})
+
+    def _denied(self, fact: Decided) -> Object:
+        told: Object = {"subtype": "permission_denied", "tool_use_id": fact.call}
+        told |= {"tool_name": self.tally.name(fact.call), "decision_reason": fact.because}
+        return self._loose("system", told)
+
+    def _hooked(self, fact: Hooked) -> Object:
+        told: Object = {"subtype": "hook_response", "hook_event": fact.event}
+        told |= {"hook_name": fact.command, "outcome": fact.outcome, "tool_use_id": fact.call}
+        return self._loose("system", told)
 
     def _recalled(self, note: str) -> list[Object]:
         found: list[Json] = [{"name": name} for name in names(note)]
@@ -193,7 +274,8 @@ class Speaker:
         lines: list[Object] = []
         for index, block in enumerate(fact.content):
             whole: Object = {**message, "content": [block_json(block)]}
-            line: Object = {"type": "assistant", "message": whole, "parent_tool_use_id": None}
+            line: Object = {"type": "assistant", "message": whole}
+            line["parent_tool_use_id"] = self._parent
             lines.append(line | self._ids(f"{seq}.{index}"))
         return lines
 
@@ -209,19 +291,19 @@ class Speaker:
         return {
             "type": "user",
             "message": {"role": "user", "content": content},
-            "parent_tool_use_id": None,
+            "parent_tool_use_id": self._parent,
             **self._ids(str(seq)),
         }
 
     def _close(self, fact: Assistant) -> list[Object]:
-        if not self._partial:
+        if not self._telling.partial:
             return []
         delta: Object = {"stop_reason": STOPS[fact.stop], "stop_sequence": None}
         last: Object = {"type": "message_delta", "delta": delta, "usage": usage_json(fact.usage)}
         return [self._stream(last), self._stream({"type": "message_stop"})]
 
     def _stream(self, event: Object) -> Object:
-        return self._loose("stream_event", {"event": event, "parent_tool_use_id": None})
+        return self._loose("stream_event", {"event": event, "parent_tool_use_id": self._parent})
 
     def _retry(self, event: Retrying) -> Object:
         body: Object = {
@@ -254,6 +336,17 @@ class Speaker:
 
     def _ids(self, what: str) -> Object:
         """The session's id, and one for this line that is the same whenever it is told again."""
-        name = blake2b(f"{self._session}/{what}".encode(), digest_size=16).hexdigest()
-        parts = (name[:8], name[8:12], "4" + name[13:16], "8" + name[17:20], name[20:])
-        return {"session_id": self._session, "uuid": "-".join(parts)}
+        own = f"{self._parent}/{what}" if self._parent else what
+        return {"session_id": self._session, "uuid": uuid(self._session, own)}
+
+
+def _acts(line: Object) -> bool:
+    message = table(line.get("message"))
+    return any(table(block).get("type") == "tool_use" for block in rows(message.get("content")))
+
+
+def uuid(session: str, what: str) -> str:
+    """The name of one line of a session: for what a person said, `what` is its entry."""
+    name = blake2b(f"{session}/{what}".encode(), digest_size=16).hexdigest()
+    parts = (name[:8], name[8:12], "4" + name[13:16], "8" + name[17:20], name[20:])
+    return "-".join(parts)

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 from travois.policy.judge import ALIASES, MODES, Guard
 from travois.policy.rules import Effect, Rule, parse
 
+ORIGIN = "a hook"
+
 
 class Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A rule in two parts."""
 
     tool_name: str
-    rule_content: str = ""
+    rule_content: str | None = None
 
     @property
     def text(self) -> str:
@@ -28,7 +30,9 @@ class Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class Update(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One change of what a session may do."""
 
-    type: Literal["addRules", "setMode", "addDirectories"]
+    type: Literal[
+        "addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"
+    ]
     rules: tuple[Spec, ...] = ()
     behavior: Effect = "ask"
     mode: str = ""
@@ -38,7 +42,7 @@ class Update(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 def suggested(rules: Iterable[Rule]) -> tuple[Update, ...]:
     """The update that would answer this question for good."""
-    specs = tuple(Spec(rule.tool, rule.what) for rule in rules)
+    specs = tuple(Spec(rule.tool, rule.what or None) for rule in rules)
     if not specs:
         return ()
     return (Update("addRules", specs, behavior="allow", destination="localSettings"),)
@@ -47,9 +51,8 @@ def suggested(rules: Iterable[Rule]) -> tuple[Update, ...]:
 def amend(guard: Guard, update: Update) -> Guard:
     """What may be done after the update; raises ValueError with what is wrong with it."""
     match update.type:
-        case "addRules":
-            made = (parse(spec.text, update.behavior, origin="a hook") for spec in update.rules)
-            return replace(guard, rules=(*guard.rules, *made))
+        case "addRules" | "replaceRules" | "removeRules":
+            return replace(guard, rules=_ruled(guard, update))
         case "setMode":
             mode = ALIASES.get(update.mode, update.mode)
             found = next((known for known in MODES if known == mode and mode != "bypass"), None)
@@ -59,3 +62,21 @@ def amend(guard: Guard, update: Update) -> Guard:
         case "addDirectories":
             added = tuple(os.path.realpath(folder) for folder in update.directories)
             return replace(guard, folders=(*guard.folders, *added))
+        case "removeDirectories":
+            gone = {os.path.realpath(folder) for folder in update.directories}
+            left = tuple(folder for folder in guard.folders[1:] if folder not in gone)
+            return replace(guard, folders=(*guard.folders[:1], *left))
+
+
+def _ruled(guard: Guard, update: Update) -> tuple[Rule, ...]:
+    """The rules after the update, which takes away only what such updates have brought."""
+    made = tuple(parse(spec.text, update.behavior, origin=ORIGIN) for spec in update.rules)
+    if update.type == "addRules":
+        return (*guard.rules, *made)
+
+    def gone(rule: Rule) -> bool:
+        listed = update.type == "replaceRules" or rule in made
+        return rule.origin == ORIGIN and rule.effect == update.behavior and listed
+
+    kept = tuple(rule for rule in guard.rules if not gone(rule))
+    return (*kept, *made) if update.type == "replaceRules" else kept

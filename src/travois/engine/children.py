@@ -146,6 +146,7 @@ class Children:
             agent.person = Asking(parent, order, self._asking)
             agent.purse = replace(child.purse, limits=agent.purse.limits)
             agent.model = Herald(agent.model, lead) if lead else agent.model
+            parent.born(agent)
             await fire(agent, SubagentStart(child.id, order.kind))
             agent.inbox.append(User((Text(directive(order)),), origin="task"))
             child.state = STATES.get(await work(agent), "failed")

@@ -126,7 +126,8 @@ async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:
         return replace(decided, cage=around)
     agent.session.append(Asked(question.call, question.summary, question.digest))
     answer = await agent.person.decide(question)
-    return Ruling(_answered(agent, question, answer), around)
+    agent.halt = agent.halt or answer.stop
+    return Ruling(_answered(agent, question, answer), around, input=answer.input)
 
 
 async def _by_hook(agent: Agent, question: Question, wanted: Use) -> Ruling | None:
@@ -148,6 +149,8 @@ def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
     if answer.digest and answer.digest != question.digest:
         return Decided(question.call, "deny", "the answer was about something else", by="person")
     because = answer.reason or question.because
+    if answer.allow:
+        update(agent, answer.updates)
     if answer.allow and answer.always and question.always:
         _keep(agent, question.always)
         because = f"{because}; from here on: {', '.join(question.always)}"

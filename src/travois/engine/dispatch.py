@@ -24,6 +24,7 @@ from travois.engine.outbox import AgentOutbox
 from travois.engine.person import Choice, Inquiry
 from travois.engine.ports import Progress, Running, Unanswered
 from travois.engine.session import Session
+from travois.engine.skills import Practice
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.kernel.blocks import Call, Text, words
 from travois.kernel.facts import Asked, Decided, Noted, Result
@@ -96,7 +97,7 @@ async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:
     if agent.halt:
         return None
     if agent.hooks is None:
-        ruling = await decide(agent, ready)
+        ready, ruling = gate.amended(agent, ready, await decide(agent, ready), _again)
     else:
         ready, ruling = await gate.ruled(agent, ready, _again)
     agent.session.append(ruling.decided)
@@ -145,7 +146,7 @@ def _repeated(agent: Agent, call: Call, *, after: Sequence[Ready]) -> Unfit | No
 
 def understand(agent: Agent, call: Call) -> Ready | Unfit:
     """What a call would do; or why it cannot be done."""
-    tool = agent.tools.get(call.name)
+    tool = agent.tools.get(call.name) or agent.lent(call.name)
     if tool is None:
         why = f"There is no tool {call.name!r}. The tools are: {', '.join(agent.tools)}."
         return Unfit(call, why)
@@ -153,6 +154,8 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
         args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return Unfit(call, f"{call.name} was not run: {_schema_error(tool, error)}")
+    if tool.stands is not None:
+        return understand(agent, Call(call.id, *tool.stands(args)))
     temp = agent.bounds.temp if agent.bounds else ""
     apart = (*agent.guard.folders, *agent.guard.readable)
     here = Here(agent.world.root, _cwd(agent.session, agent.world), temp, apart)
@@ -174,7 +177,7 @@ def _reject(agent: Agent, unfit: Unfit) -> None:
 
 
 def _schema_error(tool: AnyTool, error: Exception) -> str:
-    if isinstance(error, msgspec.ValidationError):
+    if isinstance(error, msgspec.ValidationError) and not tool.schema:
         names = [field.encode_name for field in msgspec.structs.fields(tool.args)]
         return f"{error}. Its fields are: {', '.join(names)}."
     return f"the arguments are not valid JSON ({error}). Send one JSON object."
@@ -310,6 +313,12 @@ class CallEnv:
         from travois.engine.weighing import Recorder
 
         return Recorder(self._agent) if self._agent.memories is not None else None
+
+    @property
+    def skills(self) -> Practice | None:
+        """The skills that can be used; none where there are none."""
+        practice = self._agent.practice
+        return practice(self._agent) if practice is not None else None
 
     @property
     def state(self) -> Mapping[str, str]:

@@ -29,6 +29,21 @@ class Around(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
+def told(
+    occasion: AnyOccasion, around: Around, *, session: str, transcript: str
+) -> dict[str, object]:
+    """What a hook hears of this, in the shape that other agents give it."""
+    child = {"agent_id": around.agent, "agent_type": around.kind} if around.agent else {}
+    return {
+        "session_id": session,
+        "transcript_path": transcript,
+        "cwd": around.cwd,
+        "permission_mode": around.mode,
+        **child,
+        **msgspec.to_builtins(occasion),
+    }
+
+
 class Hooks(Protocol):
     """Whoever listens to a session."""
 
@@ -154,6 +169,8 @@ def understand(hook: Hook, said: Said) -> tuple[Heard, str]:
     heard = Heard(context=(text,) if text and hook.event in PLAIN else ())
     if output:
         wrong = f"{label(hook)} printed JSON that cannot be used: {output}"
+        if hook.on_failure == "block" and hook.event in GATES:
+            return Heard(block=wrong, messages=(wrong,)), f"bad JSON: {output}"
         return msgspec.structs.replace(heard, messages=(wrong,)), f"exit 0, bad JSON: {output}"
     return heard, "exit 0"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,10 +14,11 @@ from travois.policy.rules import Use, matches
 from travois.policy.rules import parse as rule
 
 COMMAND = 600.0
+CALLED = 60.0
 PROMPTED = 30.0
 LEAVING = 1.5
 LONGEST_LEAVING = 60.0
-"""How many seconds a hook has: in general, before a prompt, and when a session is left."""
+"""How many seconds a hook has: in general, as a callback, before a prompt, when one leaves."""
 NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
 WORDS = re.compile(r"[A-Za-z0-9_|]*")
 """Matchers that are lists of names; any other is a regular expression."""
@@ -26,8 +27,9 @@ WORDS = re.compile(r"[A-Za-z0-9_|]*")
 class Hook(msgspec.Struct, frozen=True, rename="camel"):
     """One handler as settings write it, with the event, the matcher and the file around it."""
 
-    type: Literal["command", "http"]
+    type: Literal["command", "http", "callback"]
     command: str = ""
+    """What is run; for a callback, its name."""
     args: tuple[str, ...] | None = None
     shell: Literal["bash", "powershell"] = "bash"
     url: str = ""
@@ -60,6 +62,37 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
         """Whether nobody waits for it; what a notification says changes nothing."""
         loose = self.aside or self.rewake or self.event == "Notification"
         return loose and self.type == "command"
+
+
+Callback = Callable[[dict[str, Any]], Awaitable[object]]
+"""Hears what a program would read, and answers with what one would print, as an object."""
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """A hook of whoever drives the session from code."""
+
+    event: str
+    call: Callback
+    matcher: str = ""
+    timeout: float = CALLED
+    on_failure: Literal["continue", "block"] = "continue"
+
+
+def called(listeners: Iterable[Listener]) -> tuple[tuple[Hook, ...], dict[str, Callback]]:
+    """These as hooks, and what each of them calls, by its name."""
+    calls = {f"callback {number}": one for number, one in enumerate(listeners, 1)}
+    hooks = tuple(
+        Hook(
+            "callback",
+            command=name,
+            timeout=one.timeout,
+            on_failure=one.on_failure,
+            event=one.event,
+            matcher=one.matcher,
+        )
+        for name, one in calls.items()
+    )
+    return hooks, {name: one.call for name, one in calls.items()}
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -111,6 +144,8 @@ def _collect(
 
 
 def _unusable(hook: Hook, matcher: str) -> str:
+    if hook.type == "callback":
+        return "only a program that drives the session has callbacks"
     if not (hook.command if hook.type == "command" else hook.url):
         return f"it has no {'command' if hook.type == 'command' else 'url'}"
     try:

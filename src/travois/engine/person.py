@@ -32,6 +32,12 @@ class Answer(msgspec.Struct, frozen=True):
     """Whether the rules that the question offered are to be kept."""
     digest: str = ""
     """That of the question which was shown."""
+    input: str = ""
+    """The whole input that the call should have instead, as JSON text."""
+    updates: tuple[msgspec.Raw, ...] = ()
+    """Changes of permissions, as other agents write them."""
+    stop: str = ""
+    """Why the whole turn should end with this."""
 
 
 class Option(msgspec.Struct, frozen=True):

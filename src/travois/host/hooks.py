@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.engine.heard import SILENCE, Around, Heard, Said, merge, understand
-from travois.engine.hooked import Hook, listening
+from travois.engine.heard import SILENCE, Around, Heard, Said, merge, told, understand
+from travois.engine.hooked import Callback, Hook, listening
 from travois.engine.occasions import AnyOccasion
 from travois.engine.ports import Captured, Command, Job, Processes
 from travois.host.environment import clean
@@ -63,8 +63,15 @@ class LocalHooks:
     """The hooks of one session on this machine."""
 
     def __init__(
-        self, hooks: tuple[Hook, ...], processes: Processes, *, place: Place, reach: Reach
+        self,
+        hooks: tuple[Hook, ...],
+        processes: Processes,
+        *,
+        place: Place,
+        reach: Reach,
+        callbacks: Mapping[str, Callback] | None = None,
     ) -> None:
+        self._callbacks = callbacks or {}
         self._hooks = hooks
         self._processes = processes
         self._place = place
@@ -97,20 +104,14 @@ class LocalHooks:
         return not spent
 
     def _told(self, occasion: AnyOccasion, around: Around) -> bytes:
-        told = {
-            "session_id": self._place.session,
-            "transcript_path": self._place.transcript,
-            "cwd": around.cwd,
-            "permission_mode": around.mode,
-            **({"agent_id": around.agent, "agent_type": around.kind} if around.agent else {}),
-            **msgspec.to_builtins(occasion),
-        }
+        place = self._place
+        heard = told(occasion, around, session=place.session, transcript=place.transcript)
         try:
-            return msgspec.json.encode(told)
+            return msgspec.json.encode(heard)
         except UnicodeEncodeError:  # half a character, which only escapes can say
             from json import dumps
 
-            return dumps(told).encode()
+            return dumps(heard).encode()
 
     async def _run(self, hook: Hook, around: Around, *, stdin: bytes, record: Record) -> Heard:
         outcome = "stopped"
@@ -121,6 +122,8 @@ class LocalHooks:
                 return SILENCE
             if hook.type == "http":
                 said = await self._post(hook, stdin)
+            elif hook.type == "callback":
+                said = await self._call(hook, stdin)
             else:
                 said, exports = await self._execute(hook, around, stdin=stdin)
             heard, outcome = understand(hook, said)
@@ -133,6 +136,15 @@ class LocalHooks:
             if outcome:
                 record(Hooked(hook.event, hook.name, outcome, around.call))
         return msgspec.structs.replace(heard, exports=exports)
+
+    async def _call(self, hook: Hook, stdin: bytes) -> Said:
+        with anyio.move_on_after(hook.patience):
+            answer = await self._callbacks[hook.command](msgspec.json.decode(stdin))
+            return Said(msgspec.json.encode({} if answer is None else answer).decode())
+        late = f"timed out after {hook.patience:g} s"
+        if hook.event == "PreToolUse":  # a guard that hangs must not let things pass
+            return Said(msgspec.json.encode({"decision": "block", "reason": late}).decode())
+        return Said(failure=late)
 
     # --- commands ---------------------------------------------------------------------------------
 

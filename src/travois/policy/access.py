@@ -10,10 +10,11 @@ import msgspec
 class Access(msgspec.Struct, frozen=True):
     """One thing that a call will touch: an absolute path, a command line, a URL, or a child.
 
-    To `leave` is to run outside the sandbox; to `tell` is to write to agents of another process.
+    To `leave` is to run outside the sandbox; to `tell` is to write to agents of another process;
+    to `call` is to use what a server of tools offers.
     """
 
-    kind: Literal["read", "write", "exec", "net", "spawn", "tell", "leave"]
+    kind: Literal["read", "write", "exec", "net", "spawn", "tell", "leave", "call"]
     target: str
     spelt: str = ""
     """The path before links were followed, where that is another one."""

@@ -217,12 +217,16 @@ def _access(guard: Guard, use: Use, access: Access) -> Verdict:
             return Verdict("ask", f"uses the network: {access.target}")
         case "spawn" if use.tool in TWINS:
             return Verdict("allow", "an agent may be started: its own calls are judged like ours")
+        case "spawn" if use.tool == "Skill":
+            return Verdict("allow", "a skill is text: the calls that it leads to are judged")
         case "spawn":
             return Verdict("ask", f"starts {access.target}")
         case "tell":
             return Verdict("ask", f"writes to another session: {access.target}")
         case "leave":
             return Verdict("ask", LEAVING)
+        case "call":
+            return Verdict("ask", f"uses a tool of the server {access.target}")
 
 
 def _read(guard: Guard, use: Use, access: Access) -> Verdict:

@@ -46,6 +46,7 @@ VERBS = {
     "tell": "writes to",
     "exec": "runs",
     "leave": "leaves",
+    "call": "asks",
 }
 
 
@@ -116,7 +117,7 @@ def _touching(use: Use, access: Access) -> Iterator[str]:
             yield f"Edit(/{access.target})"
         case "net":
             yield f"WebFetch(domain:{urlsplit(access.target).hostname or ''})"
-        case "spawn":
+        case "spawn" | "call":
             yield use.tool
         case "tell":
             yield f"{use.tool}({access.target})"

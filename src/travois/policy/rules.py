@@ -194,7 +194,7 @@ def _covers(rule: Rule, access: Access, use: Use) -> bool:
             return what == access.target.strip()
         case "net":
             return sites.allows(what, access.target)
-        case "spawn" | "tell":
+        case "spawn" | "tell" | "call":
             return fnmatchcase(access.target, what)
         case "leave":
             return False
@@ -211,7 +211,7 @@ def _mentioned(rule: Rule, use: Use) -> bool:
                 found = loose.like(rule.what, access.target)
             case "net":
                 found = sites.mentions(rule.what, access.target)
-            case "spawn" | "tell":
+            case "spawn" | "tell" | "call":
                 found = fnmatchcase(access.target.casefold(), rule.what.casefold())
             case "leave":
                 found = False

@@ -1,0 +1,204 @@
+"""What the host may ask of us while a session goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from travois.app import rewinding
+from travois.app.control.lines import Request
+from travois.app.control.mcp import Server
+from travois.app.sdk import Session
+from travois.app.shapes import Json, Object
+from travois.app.speak import uuid
+from travois.app.window import look
+from travois.engine.hooks import MODES
+from travois.kernel.facts import Changed, Entry, User
+from travois.kernel.faults import Fault
+from travois.kernel.tokens import stop_at
+from travois.store.snapshots import Snapshots
+from travois.version import __version__
+
+
+class Driven(Protocol):
+    """A run under a host, as far as answers need it."""
+
+    servers: dict[str, Server]
+    said: dict[str, int]
+    model: str
+
+    @property
+    def session(self) -> Session:
+        """The conversation."""
+        ...
+
+    def go_on_with(self, model: str) -> None:
+        """Change the model as soon as no turn is under way."""
+        ...
+
+
+async def hello(driven: Driven, request: Request) -> Object:
+    """What there is to know of a session that begins."""
+    agents = driven.session.crew.agent.agents
+    kinds = agents.kinds.items() if agents is not None else ()
+    return {
+        "commands": [],
+        "agents": [{"name": name, "description": what} for name, what in kinds],
+        "output_style": "default",
+        "available_output_styles": ["default"],
+        "models": [],
+        "account": {},
+        "pid": os.getpid(),
+        "hooks_applied": True,
+        "hook_on_failure_supported": True,
+        "version": __version__,
+    }
+
+
+async def _interrupt(driven: Driven, request: Request) -> Object:
+    driven.session.stop()
+    return {}
+
+
+async def _mode(driven: Driven, request: Request) -> Object:
+    driven.session.enter(request.mode)
+    mode = driven.session.crew.agent.guard.mode
+    return {"mode": MODES.get(mode, mode)}
+
+
+async def _model(driven: Driven, request: Request) -> Object:
+    """Between two turns; in the middle of one, after it."""
+    named = request.model not in (None, "default")
+    driven.go_on_with(request.model if named and request.model else driven.model)
+    return {}
+
+
+async def _nothing(driven: Driven, request: Request) -> Object:
+    return {}
+
+
+async def _servers(driven: Driven, request: Request) -> Object:
+    return {"mcpServers": [server.told() for server in driven.servers.values()]}
+
+
+async def _reconnect(driven: Driven, request: Request) -> Object:
+    server = _server(driven, request)
+    await server.meet()
+    if server.status != "connected":
+        raise Fault(f"{server.name} cannot be reached", why=server.error)
+    return {}
+
+
+async def _toggle(driven: Driven, request: Request) -> Object:
+    """A server that is off refuses its calls: the head of the request never changes."""
+    server = _server(driven, request)
+    server.status = "connected" if request.enabled else "disabled"
+    return {}
+
+
+def _server(driven: Driven, request: Request) -> Server:
+    found = driven.servers.get(request.server_name)
+    if found is None:
+        raise Fault(f"There is no server {request.server_name!r}")
+    return found
+
+
+async def _context(driven: Driven, request: Request) -> Object:
+    session, card = driven.session.crew.agent.session, driven.session.crew.model
+    window = look(session.view, session.history(), cache=session.cache, now=time.time())
+    rows: list[Json] = [
+        {"name": kind, "tokens": size, "color": ""} for kind, size in window.sizes.items()
+    ]
+    tools: list[Json] = [
+        {"name": one.source, "serverName": one.source.split("__")[1], "tokens": one.tokens}
+        for one in window.portions
+        if one.kind == "tools" and one.source.startswith("mcp__")
+    ]
+    return {
+        "categories": rows,
+        "totalTokens": window.used,
+        "maxTokens": stop_at(card),
+        "rawMaxTokens": card.window,
+        "percentage": round(100 * window.used / card.window, 2),
+        "model": card.id,
+        "isAutoCompactEnabled": True,
+        "memoryFiles": [],
+        "mcpTools": tools,
+        "agents": [],
+        "gridRows": [],
+    }
+
+
+async def _cost(driven: Driven, request: Request) -> Object:
+    return {"total_cost_usd": driven.session.crew.agent.session.dollars}
+
+
+async def _stop_task(driven: Driven, request: Request) -> Object:
+    agent, id = driven.session.crew.agent, request.task_id
+    if agent.agents is not None and id in agent.agents.reports():
+        await agent.agents.stop(id)
+        return {}
+    job = agent.world.processes.jobs().get(id)
+    if job is None:
+        raise Fault(f"There is no task {id!r}")
+    await job.kill()
+    return {}
+
+
+async def _rename(driven: Driven, request: Request) -> Object:
+    driven.session.crew.agent.session.append(Changed("name", request.title))
+    return {}
+
+
+async def _rewind(driven: Driven, request: Request) -> Object:
+    """Bring the files back to what they were before a person said something."""
+    agent = driven.session.crew.agent
+    if driven.session.running:
+        raise Fault("A turn is under way", fix="Interrupt it first.")
+    if not isinstance(agent.keeper, Snapshots):
+        raise Fault("This session keeps no snapshots")
+    entries = agent.session.history()
+    number = _turn(driven.session, entries, driven.said, request.user_message_id)
+    way = replace(rewinding.before_turn(entries, agent.keeper, number=number), to=0)
+    changed: list[Json] = [os.fsdecode(change.path) for change in way.changes]
+    if not request.dry_run:
+        rewinding.go(agent.session, agent.keeper, way)
+    return {"canRewind": True, "filesChanged": changed}
+
+
+def _turn(session: Session, entries: list[Entry], said: dict[str, int], wanted: str) -> int:
+    """Which of the things that people said this one was, counted from nought."""
+    human = [e.seq for e in entries if isinstance(e.fact, User) and e.fact.origin == "human"]
+    names = {uuid(session.id, str(seq)): seq for seq in human} | said
+    if names.get(wanted) not in human:
+        raise Fault(f"There is no message {wanted!r} to go back to")
+    return human.index(names[wanted])
+
+
+ANSWERS: dict[str, Callable[[Driven, Request], Awaitable[Object]]] = {
+    "initialize": hello,
+    "interrupt": _interrupt,
+    "set_permission_mode": _mode,
+    "set_model": _model,
+    "set_max_thinking_tokens": _nothing,
+    "mcp_status": _servers,
+    "mcp_reconnect": _reconnect,
+    "mcp_toggle": _toggle,
+    "get_context_usage": _context,
+    "get_session_cost": _cost,
+    "stop_task": _stop_task,
+    "rename_session": _rename,
+    "rewind_files": _rewind,
+}
+
+
+async def answer(driven: Driven, request: Request) -> Object:
+    """Do what the host asks; raises `Fault` if it cannot be done."""
+    known = ANSWERS.get(request.subtype)
+    if known is None:
+        raise Fault(f"There is no control request {request.subtype!r} here")
+    return await known(driven, request)

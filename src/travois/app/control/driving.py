@@ -1,0 +1,295 @@
+"""A session that another program drives, line by line, over standard input and output.
+
+Requests are heard at any time, also in the middle of a turn; messages wait for their turn. The
+session is opened when the host has said who it is, so that its tools are in the head from the
+first request on.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import partial
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from msgspec.structs import replace
+
+from travois.app import custom
+from travois.app import input as reading
+from travois.app.control import answers, mcp
+from travois.app.control.desk import Desk
+from travois.app.control.hooks import listeners, unheard
+from travois.app.control.lines import Line, Request, Response
+from travois.app.control.person import Host
+from travois.app.control.tasks import Tasks
+from travois.app.flags import chosen
+from travois.app.options import Options
+from travois.app.run import Run, say
+from travois.app.sdk import Session
+from travois.app.shapes import Object
+from travois.engine.agent import Agent
+from travois.kernel.faults import Fault
+
+LEAVING = 3.0
+"""How many seconds the host waits at least before it loses patience with a program that ends."""
+LOOKING = 0.5
+"""How often, in seconds, it is seen whether somebody still reads what we say."""
+GREETING = Request("initialize")
+
+
+class Driven:
+    """One run under a host: what it has asked for, and what it brought."""
+
+    def __init__(self, args: Namespace, run: Run) -> None:
+        self.run = run
+        self.desk = Desk(say)
+        self.servers: dict[str, mcp.Server] = {}
+        self.said: dict[str, int] = {}
+        """The entries of what people said, by the names that the host gave them."""
+        self.model = args.model
+        self._args = args
+        self._session: Session | None = None
+        self._wanted: str | None = None
+        self._greeted: tuple[str, Request] | None = None
+        self._begun = anyio.Event()
+        self._garbled = False
+        """Whether there were lines that could not be read: told at the end, too."""
+        self._requests = anyio.create_memory_object_stream[tuple[str, Request]](math.inf)
+        self._prompts = anyio.create_memory_object_stream[Line](math.inf)
+        if args.prompt:
+            self._route(Line("user", msgspec.Raw(msgspec.json.encode({"content": args.prompt}))))
+        self._scopes: dict[str, anyio.CancelScope] = {}
+
+    @property
+    def session(self) -> Session:
+        """The conversation, once it is open."""
+        assert self._session is not None
+        return self._session
+
+    async def work(self) -> None:
+        """Do what the host says until it says no more."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._hear)
+            group.start_soon(self.run.watch_signals, group.cancel_scope)
+            await self._begun.wait()
+            async with await self._opened() as session:
+                self._session = session
+                session.crew.agent.born = partial(group.start_soon, self._overhear)
+                await self._serve(group)
+            group.cancel_scope.cancel()
+        for notice in self.session.parting:
+            sys.stderr.write(f"travois: {notice}\n")
+        self.run.code = self.run.code or (2 if self._garbled else 0)
+
+    async def _opened(self) -> Session:
+        """The session that the flags and the host's greeting ask for."""
+        _, greeting = self._greeted or ("", GREETING)
+        options = _asked(chosen(self._args), greeting)
+        wanted = (*mcp.names(options.mcp), *(greeting.sdk_mcp_servers or ()))
+        self.servers = await mcp.met(self.desk, wanted)
+        schema = msgspec.json.encode(greeting.json_schema).decode() if greeting.json_schema else ""
+        self.run.adopt(schema=schema, forward=bool(greeting.forward_subagent_text))
+        self.run.brought = lambda: {"mcp_servers": [s.brief() for s in self.servers.values()]}
+        shape, hooks = self.run.shape, greeting.hooks or {}
+        own = (shape.tool,) if shape else ()
+        ears = shape.listeners if shape else ()
+        try:
+            heard = (*ears, *listeners(self.desk, hooks))
+        except Fault as fault:
+            self._refuse(fault)
+            raise
+        for notice in (*unheard(hooks), *self._ignored()):
+            sys.stderr.write(f"travois: {notice}\n")
+        person = Host(self.desk) if self._args.permission_prompt_tool == "stdio" else None
+        tools = (*own, *mcp.tools(self.servers.values()))
+        return Session(options, person=person, tools=tools, listeners=heard)
+
+    def _ignored(self) -> Iterator[str]:
+        tool = self._args.permission_prompt_tool
+        if tool not in ("", "stdio"):
+            yield f"--permission-prompt-tool {tool} is ignored: only stdio is known"
+
+    def _refuse(self, fault: Fault) -> None:
+        if self._greeted is not None:
+            say(_failure(self._greeted[0], str(fault)))
+
+    async def _serve(self, group: TaskGroup) -> None:
+        session = self.session
+        for notice in session.crew.notices:
+            sys.stderr.write(f"travois: {notice}\n")
+        group.start_soon(self._answer_all, group)
+        group.start_soon(self._watch_tasks)
+        while (line := await self._next()) is not None:
+            await self._heed(line)
+        await self.run.settle(session, patience=LEAVING)
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    async def _hear(self) -> None:
+        """Take every line to where it belongs; when no more come, nobody can be asked."""
+        async with aclosing(reading.lines()) as lines:
+            async for line in lines:
+                if isinstance(line, reading.Garbled):
+                    self._garbled = True
+                    say(_failure(line.request_id, line.why))
+                    sys.stderr.write(f"travois: {line.why}\n")
+                else:
+                    self._route(line)
+        self.desk.close()
+        self._prompts[0].close()
+        self._begun.set()
+        await self._watch_reader()
+
+    def _route(self, line: Line) -> None:
+        match line.type:
+            case "user":
+                self._prompts[0].send_nowait(line)
+                self._begun.set()
+            case "control_response":
+                self._settle(line)
+            case "control_request":
+                self._requested(line)
+            case "control_cancel_request":
+                if scope := self._scopes.get(line.request_id):
+                    scope.cancel()
+            case _:
+                pass
+
+    def _settle(self, line: Line) -> None:
+        try:
+            self.desk.answered(msgspec.json.decode(line.response, type=Response))
+        except msgspec.DecodeError as error:
+            say(_failure(line.request_id, f"the response cannot be read: {error}"))
+
+    def _requested(self, line: Line) -> None:
+        try:
+            request = msgspec.json.decode(line.request, type=Request)
+        except msgspec.DecodeError as error:
+            say(_failure(line.request_id, f"the request cannot be read: {error}"))
+            return
+        if request.subtype == "initialize" and not self._begun.is_set():
+            self._greeted = (line.request_id, request)
+            self._begun.set()
+        self._requests[0].send_nowait((line.request_id, request))
+
+    async def _watch_reader(self) -> None:
+        """Without anybody who reads what we say, there is nothing left to do."""
+        import select
+
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), select.POLLERR)
+        while not poll.poll(0):  # noqa: ASYNC110 - nothing tells that a reader has gone
+            await anyio.sleep(LOOKING)
+        raise BrokenPipeError
+
+    # --- what the host asks -----------------------------------------------------------------------
+
+    async def _answer_all(self, group: TaskGroup) -> None:
+        async for id, request in self._requests[1]:
+            group.start_soon(self._answer, id, request)
+
+    async def _answer(self, id: str, request: Request) -> None:
+        with anyio.CancelScope() as self._scopes[id]:
+            try:
+                told = await answers.answer(self, request)
+            except (Fault, OSError, msgspec.MsgspecError) as error:
+                say(_failure(id, str(error)))
+            else:
+                done: Object = {"subtype": "success", "request_id": id, "response": told}
+                say({"type": "control_response", "response": done})
+        del self._scopes[id]
+
+    def go_on_with(self, model: str) -> None:
+        """Go on with another model as soon as no turn is under way."""
+        self._wanted = model
+        if not self.session.running:
+            self._switch()
+
+    def _switch(self) -> None:
+        if self._wanted is not None:
+            wanted, self._wanted = self._wanted, None
+            self.session.switch(wanted)
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    async def _next(self) -> Line | None:
+        """The next message, or an empty one if an agent has something to tell; none at the end."""
+        try:
+            return self._prompts[1].receive_nowait()
+        except anyio.EndOfStream:
+            return reading.SILENT if await self.session.news() else None
+        except anyio.WouldBlock:
+            pass
+        agents = self.session.crew.agent.session.running
+        self.run.state("running" if agents else "idle")
+        found: list[Line] = []
+        async with anyio.create_task_group() as group:
+
+            async def told() -> None:
+                if await self.session.news():
+                    found.append(reading.SILENT)
+                    group.cancel_scope.cancel()
+
+            if agents:
+                group.start_soon(told)
+            try:
+                found.insert(0, await self._prompts[1].receive())
+            except anyio.EndOfStream:
+                pass
+            else:
+                group.cancel_scope.cancel()
+        return found[0] if found else await self._next()
+
+    async def _heed(self, line: Line) -> None:
+        self.run.state("running")
+        try:
+            self._switch()
+            prompt = reading.content(line, self.session.crew.agent.world.blobs)
+            if not line.client_composed:
+                prompt = await custom.said(self.session, self.run.commands, prompt)
+            await self.run.turn(self.session, prompt, given=line.uuid or "")
+        except Fault as fault:
+            self.run.failed(self.session, str(fault))
+            return
+        if line.uuid:
+            self.said[line.uuid] = self.session.crew.agent.session.prompted
+
+    async def _watch_tasks(self) -> None:
+        tasks = Tasks(self.session.id)
+        with self.session.crew.agent.session.watch() as events:
+            async for event in events:
+                for line in tasks.lines(event):
+                    say(line)
+
+    async def _overhear(self, child: Agent) -> None:
+        """Tell of what an agent does that was started, under the call that started it."""
+        assert child.birth is not None
+        top = self.session.crew.agent.session.children[child.birth.id.partition(".")[0]]
+        speaker = self.run.speaker(self.session, parent=top.call)
+        with child.session.watch() as events:
+            async for event in events:
+                for line in speaker.child(event):
+                    say(line)
+
+
+def _asked(options: Options, greeting: Request) -> Options:
+    """The options with what the greeting adds to them."""
+    system = greeting.system_prompt or ""
+    agents = msgspec.json.encode(greeting.agents).decode() if greeting.agents else ""
+    return replace(
+        options,
+        driven=True,
+        agents=agents or options.agents,
+        system=(system if isinstance(system, str) else "\n\n".join(system)) or options.system,
+        append_system=greeting.append_system_prompt or options.append_system,
+    )
+
+
+def _failure(id: str, why: str) -> Object:
+    answer: Object = {"subtype": "error", "request_id": id, "error": why}
+    return {"type": "control_response", "response": answer}

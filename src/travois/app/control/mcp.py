@@ -1,0 +1,203 @@
+"""Servers of tools that live in the host: their messages travel over the same two pipes.
+
+They may speak either era of the protocol: with a handshake, or with what it would have said in
+each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import anyio
+import msgspec
+
+from travois.app.control.desk import Declined, Desk
+from travois.app.shapes import Json, Object
+from travois.engine.tool import AnyTool, Refusal
+from travois.kernel.faults import Fault
+from travois.tools.foreign import Answered, Offer, foreign
+from travois.version import __version__
+from travois.wire.loose import table
+
+HANDSHAKE = "2025-11-25"
+STATELESS = "2026-07-28"
+UNKNOWN = (-32601, -32022)
+"""Errors of a server that knows no handshake."""
+PATIENCE = 30.0
+"""How many seconds a server has to tell what it offers."""
+PAGES = 50
+US: Object = {"name": "travois", "version": __version__}
+META = "io.modelcontextprotocol/"
+STATELESS_META: Object = {
+    f"{META}protocolVersion": STATELESS,
+    f"{META}clientCapabilities": {},
+    f"{META}clientInfo": US,
+}
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """What JSON-RPC says of a request that failed."""
+
+    code: int = 0
+    message: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A JSON-RPC answer."""
+
+    result: msgspec.Raw = msgspec.Raw(b"{}")
+    error: Trouble | None = None
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """A JSON-RPC answer inside a control response."""
+
+    mcp_response: Reply = Reply()
+
+
+class Listed(msgspec.Struct, frozen=True, rename="camel"):
+    """One page of the tools that a server has."""
+
+    tools: tuple[Offer, ...] = ()
+    next_cursor: str | None = None
+
+
+class Failed(Exception):
+    """A server answered with an error of its protocol."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.message)
+        self.code = trouble.code
+
+
+class Server:
+    """One server in the host."""
+
+    def __init__(self, desk: Desk, name: str) -> None:
+        self.name = name
+        self.status = "pending"
+        self.error = ""
+        self.info: Object = {}
+        self.offers: tuple[Offer, ...] = ()
+        self._desk = desk
+        self._count = 0
+        self._meta: Object = {}
+
+    async def meet(self) -> None:
+        """Learn what it offers; a server that fails offers nothing."""
+        self.status, self.error = "failed", f"no answer within {PATIENCE:g} s"
+        try:
+            with anyio.move_on_after(PATIENCE):
+                await self._greet()
+                self.offers = await self._offered()
+                self.status, self.error = "connected", ""
+        except (Failed, Declined, msgspec.DecodeError) as error:
+            self.error = str(error)
+
+    async def call(self, tool: str, args: dict[str, Any]) -> Answered:
+        """Run one of its tools."""
+        if self.status == "disabled":
+            raise Refusal(f"The server {self.name} is switched off.")
+        params: Object = {"name": tool, "arguments": args}
+        try:
+            result = await self._request("tools/call", params)
+        except Failed as failed:
+            raise Refusal(f"The server {self.name} says: {failed}") from None
+        if table(msgspec.json.decode(result)).get("resultType") == "input_required":
+            raise Refusal(f"{tool} wants more input, which nobody can give here.")
+        return msgspec.json.decode(result, type=Answered)
+
+    def brief(self) -> Json:
+        """Its name and state."""
+        return {"name": self.name, "status": self.status}
+
+    def told(self) -> Object:
+        """Its state, in the shape that hosts know."""
+        told: Object = {"name": self.name, "status": self.status, "config": {"type": "sdk"}}
+        if self.status == "failed":
+            return told | {"error": self.error}
+        tools: list[Json] = [{"name": one.name} for one in self.offers]
+        return {**told, "serverInfo": self.info, "tools": tools}
+
+    async def _greet(self) -> None:
+        params: Object = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": US}
+        try:
+            hello = await self._request("initialize", params)
+        except Failed as failed:
+            if failed.code not in UNKNOWN:
+                raise
+            self._meta = STATELESS_META
+            hello = await self._request("server/discover", {})
+        else:
+            self._note("notifications/initialized", {})
+        known = table(table(msgspec.json.decode(hello)).get("serverInfo"))
+        self.info = {"name": str(known.get("name", "")), "version": str(known.get("version", ""))}
+
+    async def _offered(self) -> tuple[Offer, ...]:
+        found: list[Offer] = []
+        cursor: str | None = None
+        for _ in range(PAGES):
+            params: Object = {"cursor": cursor} if cursor else {}
+            page = msgspec.json.decode(await self._request("tools/list", params), type=Listed)
+            found += page.tools
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        return tuple(found)
+
+    async def _request(self, method: str, params: Object) -> msgspec.Raw:
+        self._count += 1
+        id = self._count
+        body = self._body(method, params) | {"id": id}
+        try:
+            answer = await self._desk.ask("mcp_message", self._carrying(body))
+        except anyio.get_cancelled_exc_class():
+            self._note("notifications/cancelled", {"requestId": id, "reason": "stopped"})
+            raise
+        reply = msgspec.json.decode(answer, type=Carried).mcp_response
+        if reply.error is not None:
+            raise Failed(reply.error)
+        return reply.result
+
+    def _note(self, method: str, params: Object) -> None:
+        self._desk.tell("mcp_message", self._carrying(self._body(method, params)))
+
+    def _body(self, method: str, params: Object) -> Object:
+        meta: Object = {"_meta": self._meta} if self._meta else {}
+        return {"jsonrpc": "2.0", "method": method, "params": params | meta}
+
+    def _carrying(self, message: Object) -> Object:
+        return {"server_name": self.name, "message": message}
+
+
+def names(configs: tuple[str, ...]) -> tuple[str, ...]:
+    """The servers among these settings that live in the host."""
+    found: list[str] = []
+    for text in configs:
+        if not text.lstrip().startswith("{"):
+            continue
+        try:
+            servers = table(table(msgspec.json.decode(text)).get("mcpServers"))
+        except msgspec.DecodeError as error:
+            raise Fault("--mcp-config is not JSON", why=str(error)) from None
+        found += [name for name, told in servers.items() if table(told).get("type") == "sdk"]
+    return tuple(found)
+
+
+async def met(desk: Desk, wanted: tuple[str, ...]) -> dict[str, Server]:
+    """All servers of these names, side by side; one that fails says so in its status."""
+    servers = {name: Server(desk, name) for name in dict.fromkeys(wanted)}
+    async with anyio.create_task_group() as group:
+        for server in servers.values():
+            group.start_soon(server.meet)
+    return servers
+
+
+def tools(servers: Iterable[Server]) -> tuple[AnyTool, ...]:
+    """All that these servers offer, each under a name of its own."""
+    found: dict[str, AnyTool] = {}
+    for server in servers:
+        for tool in foreign(server.name, server.offers, server.call, taken=found):
+            found[tool.name] = tool
+    return tuple(found.values())

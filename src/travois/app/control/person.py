@@ -1,0 +1,107 @@
+"""The program that drives a session, in the place of the person."""
+
+from __future__ import annotations
+
+import msgspec
+
+from travois.app.control.desk import Declined, Desk
+from travois.app.shapes import Json, Object
+from travois.engine.amend import Update, suggested
+from travois.engine.heard import NOTHING, Decision
+from travois.engine.hooks import arguments
+from travois.engine.person import Answer, Choice, Inquiry, Question
+from travois.kernel.blocks import Call
+from travois.policy.rules import parse
+
+ASKED = "can_use_tool"
+
+
+class Answers(msgspec.Struct):
+    """What came back of questions that were put as the input of a call."""
+
+    answers: dict[str, str | tuple[str, ...]] = {}
+
+
+class Host:
+    """Puts every question to the host and takes its word."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def decide(self, question: Question) -> Answer:
+        """Ask whether a call may run."""
+        given = arguments(Call(question.call, question.tool, question.args))
+        rules = (parse(rule, "allow") for rule in question.always)
+        body: Object = {
+            "tool_name": question.tool,
+            "display_name": question.tool,
+            "input": msgspec.to_builtins(given),
+            "tool_use_id": question.call,
+            "permission_suggestions": msgspec.to_builtins(suggested(rules)),
+            "decision_reason": question.because,
+            "title": question.summary,
+            "description": "; ".join(question.effects),
+        }
+        try:
+            decision = await self._asked(body)
+        except Declined as declined:
+            return Answer(allow=False, reason=str(declined))
+        if decision.behavior == "deny":
+            why = decision.message or "the program that drives this session says no"
+            return Answer(allow=False, reason=why, stop=why if decision.interrupt else "")
+        return Answer(
+            allow=True,
+            digest=question.digest,
+            input=_other(decision.updated_input, given),
+            updates=decision.updated_permissions,
+        )
+
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        """Put choices, or a plan, as a call that wants leave; the answers come with it."""
+        try:
+            if inquiry.plan:
+                return await self._planned(inquiry)
+            questions: Object = {"questions": [_question(one) for one in inquiry.choices]}
+            decision = await self._put("AskUserQuestion", inquiry, questions)
+        except Declined:
+            return None
+        if decision.behavior == "deny":
+            return (decision.message,) * len(inquiry.choices) if decision.message else None
+        found = msgspec.json.decode(decision.updated_input or b"{}", type=Answers).answers
+        told = tuple(found.get(one.question, "") for one in inquiry.choices)
+        words = tuple(one if isinstance(one, str) else ", ".join(one) for one in told)
+        return words if all(words) else None
+
+    async def _planned(self, inquiry: Inquiry) -> tuple[str, ...]:
+        yes, edits, no = (option.label for option in inquiry.choices[0].options)
+        decision = await self._put("ExitPlanMode", inquiry, {"plan": inquiry.plan})
+        if decision.behavior == "deny":
+            return (decision.message or no,)
+        updates = (msgspec.json.decode(raw, type=Update) for raw in decision.updated_permissions)
+        return (edits if any(one.mode == "acceptEdits" for one in updates) else yes,)
+
+    async def _put(self, tool: str, inquiry: Inquiry, given: Object) -> Decision:
+        return await self._asked({"tool_name": tool, "tool_use_id": inquiry.call, "input": given})
+
+    async def _asked(self, body: Object) -> Decision:
+        answer = await self._desk.ask(ASKED, body)
+        try:
+            return msgspec.json.decode(answer, type=Decision)
+        except msgspec.DecodeError as error:
+            raise Declined(f"the answer to {ASKED} cannot be used: {error}") from None
+
+
+def _other(updated: msgspec.Raw, given: object) -> str:
+    """The input that came with an answer, if it is another one."""
+    if updated in (NOTHING, b"null") or msgspec.json.decode(updated) == given:
+        return ""
+    return bytes(updated).decode()
+
+
+def _question(choice: Choice) -> Json:
+    return {
+        "question": choice.question,
+        "header": choice.header,
+        "options": [{"label": o.label, "description": o.description} for o in choice.options],
+        "multiSelect": choice.several,
+    }

@@ -1,0 +1,194 @@
+"""One headless run: how it speaks, and how it will end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import aclosing
+from time import monotonic
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from travois.app import custom
+from travois.app.flags import chosen
+from travois.app.lending import statuses
+from travois.app.sdk import Session
+from travois.app.shaped import Shape
+from travois.app.shapes import Object
+from travois.app.speak import Speaker, Tally, Telling
+from travois.engine.extract import PATIENCE, settled, told
+from travois.engine.hooks import MODES
+from travois.engine.ports import Event, Warned
+from travois.kernel.blocks import Shown
+from travois.kernel.facts import Ended, Entry, Noted
+from travois.version import __version__
+
+LONGEST = 3_600.0
+"""How many seconds agents in the background are waited for after the last word."""
+HOST_ONLY = "CLAUDE_CODE_SDK_READS_SESSION_STATE"
+EVERYBODY = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
+"""Variables with which a host asks to be told whether there is work under way."""
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+class Run:
+    """One run; `shape` and what it tells may come from a host."""
+
+    def __init__(self, args: Namespace) -> None:
+        self.code = 0
+        self.shape = Shape(args.json_schema) if args.json_schema else None
+        """The form that outcomes must have; none if they may be words."""
+        self.brought: Callable[[], Object] = dict
+        """What the first line of a turn tells besides."""
+        self._telling = Telling(
+            partial=args.include_partial_messages,
+            replay=args.replay_user_messages,
+            hooks=args.include_hook_events,
+            forward=args.forward_subagent_text,
+        )
+        self._format: str = args.output_format
+        self._alone: bool = args.input_format == "text"
+        """Whether nothing more will be asked, so that agents in the background are waited for."""
+        self._over = False
+        self._state = ""
+        self.commands, notices = custom.known(chosen(args))
+        for notice in notices:
+            sys.stderr.write(f"travois: {notice}\n")
+
+    def opened(self, args: Namespace) -> Session:
+        """The session of a run without a host."""
+        if self.shape is None:
+            return Session(chosen(args))
+        return Session(chosen(args), tools=(self.shape.tool,), listeners=self.shape.listeners)
+
+    def adopt(self, *, schema: str, forward: bool) -> None:
+        """Take over what a host asks for in its greeting."""
+        self.shape = Shape(schema) if schema else self.shape
+        if forward:
+            self._telling = replace(self._telling, forward=True)
+
+    async def watch_signals(self, scope: anyio.CancelScope) -> None:
+        """The first signal stops the turn and leaves a session to resume; a second one kills."""
+        with anyio.open_signal_receiver(*CODES) as signals:
+            async for number in signals:
+                self.code = self.code if self._over else CODES[number]
+                scope.cancel()
+                return
+
+    async def settle(self, session: Session, *, patience: float = PATIENCE) -> None:
+        """Let what was said be remembered; from here on nothing changes how the run ended."""
+        self._over = True
+        if told := await settled(session.crew.agent, patience=patience):
+            sys.stderr.write(f"travois: {told}\n")
+
+    def state(self, state: str) -> None:
+        """Tell a host that wants to know whether there is work under way."""
+        asked = [name in os.environ for name in (HOST_ONLY, EVERYBODY)]
+        if state != self._state and any(asked):
+            line: Object = {"type": "system", "subtype": "session_state_changed", "state": state}
+            say(line | ({} if asked[1] else {"sdk_host_only": True}))
+        self._state = state
+
+    def speaker(self, session: Session, *, parent: str | None = None) -> Speaker:
+        """Whoever tells of a turn, or of an agent that a call has started."""
+        return Speaker(session.id, session.crew.model, telling=self._telling, parent=parent)
+
+    def failed(self, session: Session, why: str) -> None:
+        """Tell that a turn could not even begin."""
+        speaker = self.speaker(session)
+        speaker.tally.ended = Ended("failed", why)
+        self._finish(speaker, seconds=0.0)
+
+    async def turn(self, session: Session, prompt: tuple[Shown, ...], *, given: str = "") -> None:
+        """Run one turn and tell of it; `given` is the name that its prompt has."""
+        speaker = self.speaker(session)
+        speaker.tally.ended = Ended("aborted", "interrupted")
+        speaker.tally.shape, speaker.given = self.shape, given
+        if self.shape is not None:
+            self.shape.begin()
+        start = monotonic()
+        self._stream(speaker.opening(_opening(session, tuple(self.commands)) | self.brought()))
+        try:
+            await self._follow(session, prompt, speaker=speaker)
+        finally:
+            self._finish(speaker, seconds=monotonic() - start)
+
+    async def _follow(
+        self, session: Session, prompt: tuple[Shown, ...], *, speaker: Speaker
+    ) -> None:
+        async with aclosing(session.run(prompt)) as events:
+            async for event in events:
+                if self._format != "stream-json" and (notice := _notice(event)):
+                    sys.stderr.write(f"travois: {notice}\n")
+                for line in speaker.lines(event):
+                    self._stream(line)
+        if self._alone and speaker.tally.ended.why == "end" and await heard(session):
+            await self._follow(session, (), speaker=speaker)
+
+    def _stream(self, line: Object) -> None:
+        if self._format == "stream-json":
+            say(line)
+
+    def _finish(self, speaker: Speaker, *, seconds: float) -> None:
+        tally = speaker.tally
+        self.code = self.code if self.code > 1 else int(tally.failed)
+        if self._format != "text":
+            say(speaker.result(seconds))
+            return
+        if text := self._words(tally):
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
+        if tally.failed:
+            sys.stderr.write(f"travois: {tally.trouble}\n")
+
+    def _words(self, tally: Tally) -> str:
+        """What a person reads of the outcome: its form alone, where one was asked for."""
+        if self.shape is None or not self.shape.given:
+            return tally.text
+        return msgspec.json.encode(self.shape.value).decode()
+
+
+def _notice(event: Event) -> str:
+    match event:
+        case Warned(text=text):
+            return text
+        case Entry(fact=Noted(what="memory", text=text)):
+            return told(text)
+        case _:
+            return ""
+
+
+async def heard(session: Session) -> bool:
+    """Whether an agent in the background has told something; waited for only so long."""
+    with anyio.move_on_after(LONGEST):
+        return await session.news()
+    return False
+
+
+def _opening(session: Session, commands: tuple[str, ...]) -> Object:
+    crew, mode = session.crew, session.crew.agent.guard.mode
+    return {
+        "cwd": crew.agent.world.root,
+        "model": crew.model.id,
+        "tools": list(crew.agent.tools),
+        "mcp_servers": statuses(crew.loan),
+        "permissionMode": MODES.get(mode, mode),
+        "slash_commands": list(commands),
+        "skills": [],
+        "agents": list(crew.agent.agents.kinds) if crew.agent.agents else [],
+        "plugins": [],
+        "output_style": "default",
+        "apiKeySource": crew.key_source,
+        "claude_code_version": __version__,
+    }
+
+
+def say(line: Object) -> None:
+    """Print one JSON line at once."""
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()

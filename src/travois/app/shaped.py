@@ -1,0 +1,95 @@
+"""An answer of a given form: the model hands it over through a tool, and is sent back without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from travois.app.shapes import Json
+from travois.engine.hooked import Listener
+from travois.engine.ports import Env
+from travois.engine.tool import AnyTool, Outcome, Refusal, Tool, said
+from travois.kernel.faults import Fault
+from travois.wire.loose import table
+from travois.wire.valid import flaws
+
+NAME = "StructuredOutput"
+TRIES = 5
+"""How often the model is sent back before the turn fails."""
+MISSING = f"The answer is still missing: hand it over with one call of {NAME}."
+FAILED = f"no valid answer came after {TRIES} attempts"
+
+
+class Shape:
+    """The form that the outcome of each turn must have, and what has come of it."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = _read(schema)
+        self._wrapped = self._schema.get("type", "object") != "object"
+        self._tries = 0
+        self.value: Json = None
+        self.given = False
+
+    def begin(self) -> None:
+        """Another turn: the answer to the last one is not an answer to this."""
+        self._tries, self.value, self.given = 0, None, False
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the model has failed to give an answer."""
+        return not self.given and self._tries > TRIES
+
+    @property
+    def tool(self) -> AnyTool:
+        """Takes the answer, if it has the form."""
+        wrapped = {"type": "object", "properties": {"value": self._schema}, "required": ["value"]}
+        return Tool[Any](
+            name=NAME,
+            description="Hand over the final answer in this form, once, when the task is done.",
+            args=dict[str, Any],
+            access=lambda args, here: (),
+            run=self._take,
+            summary=lambda args: "The answer",
+            schema=msgspec.json.encode(wrapped if self._wrapped else self._schema).decode(),
+        )
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Send the model back to work as long as no answer has come."""
+        return (
+            Listener("Stop", self._ending),
+            Listener("PostToolUseFailure", self._refused, matcher=NAME),
+        )
+
+    async def _take(self, args: dict[str, Any], env: Env, call: str) -> Outcome:
+        value: Any = args.get("value") if self._wrapped else args
+        wrong = flaws(value, self._schema)
+        if wrong:
+            raise Refusal(
+                f"It does not have the form: {'; '.join(wrong)}. Mend that and call again."
+            )
+        self.value, self.given = value, True
+        return said("Taken. Say in a few words that it is done.")
+
+    async def _ending(self, told: dict[str, Any]) -> object:
+        return None if self.given else self._sent_back("block")
+
+    async def _refused(self, told: dict[str, Any]) -> object:
+        return self._sent_back(None)
+
+    def _sent_back(self, decision: str | None) -> object:
+        self._tries += 1
+        if self.exhausted:
+            return {"continue": False, "stopReason": FAILED}
+        return {"decision": decision, "reason": MISSING} if decision else None
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        schema: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise Fault("--json-schema is not JSON", why=str(error)) from None
+    if not table(schema):
+        raise Fault("--json-schema is not a JSON schema", fix='Give {"type": "object", …}.')
+    return table(schema)

@@ -1,0 +1,77 @@
+"""The unmodified `claude-agent-sdk`, with our program in the place of the one that it bundles."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import anyio
+from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Message, ResultMessage, query
+
+from travois import lab
+
+Script = list[dict[str, Any]]
+
+
+class House:
+    """A folder, a home, a launcher, and a lab that answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "work"
+        self.folder.mkdir()
+        self.home = folder / "home"
+        self.launcher = folder / "launch"
+        self.launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m travois "$@"\n')
+        self.launcher.chmod(0o755)
+        self.api: Any = None
+        self.errors: list[str] = []
+
+    def options(self, **chosen: Any) -> ClaudeAgentOptions:
+        env = {
+            "ANTHROPIC_BASE_URL": self.api.url,
+            "ANTHROPIC_API_KEY": "sk-lab",
+            "TRAVOIS_HOME": str(self.home),
+            "HOME": str(self.home.parent),
+            "CLAUDE_CONFIG_DIR": os.devnull,
+        }
+        return ClaudeAgentOptions(
+            cli_path=self.launcher,
+            cwd=self.folder,
+            env=env | chosen.pop("env", {}),
+            stderr=self.errors.append,
+            **{"model": "anthropic/claude-opus-5-5"} | chosen,
+        )
+
+    async def ask(self, prompt: Any, **chosen: Any) -> list[Message]:
+        """All messages of one query."""
+        return [message async for message in query(prompt=prompt, options=self.options(**chosen))]
+
+    def client(self, **chosen: Any) -> ClaudeSDKClient:
+        return ClaudeSDKClient(self.options(**chosen))
+
+    def run(self, script: Script | Any, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with lab.server(script) as self.api:
+            anyio.run(main)
+            self.api.no_invalid()
+
+
+def use(name: str, **given: Any) -> dict[str, Any]:
+    """A reply that is one call."""
+    return {"say": [{"tool_use": {"name": name, "input": given}}]}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"say": [{"text": text}]}
+
+
+async def response(client: ClaudeSDKClient) -> list[Message]:
+    return [message async for message in client.receive_response()]
+
+
+def result(messages: list[Message]) -> ResultMessage:
+    last = messages[-1]
+    assert isinstance(last, ResultMessage)
+    return last

@@ -1,0 +1,309 @@
+"""The lines between a host and the program, without anybody's client in between."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+
+from tests.e2e.program import Program
+from travois import lab
+from travois.app.control.desk import Declined, Desk
+from travois.app.control.lines import Response
+from travois.app.control.mcp import met, names, tools
+from travois.kernel.facts import Ended
+
+Line = dict[str, Any]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return Program(folder, tmp_path / "home")
+
+
+class Host:
+    """A host that writes and reads lines."""
+
+    def __init__(self, program: Program, *flags: str) -> None:
+        self._flags = ("--output-format", "stream-json", "--input-format", "stream-json", *flags)
+        self.child = program.start(*self._flags, *program.model, stdin=subprocess.PIPE)
+
+    def write(self, *lines: Line | str) -> None:
+        assert self.child.stdin is not None
+        for line in lines:
+            text = line if isinstance(line, str) else json.dumps(line)
+            self.child.stdin.write(text.encode() + b"\n")
+        self.child.stdin.flush()
+
+    def ask(self, id: str, subtype: str, **more: Any) -> None:
+        request = {"subtype": subtype, **more}
+        self.write({"type": "control_request", "request_id": id, "request": request})
+
+    def say(self, text: str, **more: Any) -> None:
+        self.write({"type": "user", "message": {"role": "user", "content": text}, **more})
+
+    def until(self, wanted: Callable[[Line], bool]) -> list[Line]:
+        assert self.child.stdout is not None
+        found: list[Line] = []
+        for raw in self.child.stdout:
+            found.append(json.loads(raw))
+            if wanted(found[-1]):
+                return found
+        raise AssertionError(f"it never came: {found}")
+
+    def answer(self, id: str) -> Line:
+        """What the program answered to a request."""
+        last = self.until(lambda line: line.get("response", {}).get("request_id") == id)[-1]
+        return last["response"]
+
+    def leave(self) -> int:
+        assert self.child.stdin is not None and self.child.stdout is not None
+        self.child.stdin.close()
+        code = self.child.wait(20)
+        self.child.stdout.close()
+        return code
+
+
+def of(kind: str) -> Callable[[Line], bool]:
+    return lambda line: line["type"] == kind
+
+
+def test_garbage_is_answered_and_changes_nothing(program: Program) -> None:
+    with lab.server([{"say": "Fine."}]) as api:
+        program.url = api.url
+        host = Host(program)
+        host.write("{not json", "[]", '{"type": 7, "request_id": "r1"}')
+        first = host.until(of("control_response"))[-1]["response"]
+        assert (first["subtype"], "Line 1" in first["error"]) == ("error", True)
+        assert "Expected `str`" in host.answer("r1")["error"]
+        host.ask("r2", "teleport")
+        host.ask("r3", "set_model", model=["x"])
+        host.write({"type": "keep_alive"}, {"type": "control_response", "response": {}})
+        host.say("hello")
+        lines = host.until(of("result"))
+        answers = {
+            line["response"].get("request_id"): line["response"].get("error", "")
+            for line in lines
+            if line["type"] == "control_response"
+        }
+        assert "no control request 'teleport'" in answers["r2"]
+        assert "cannot be read" in answers["r3"]
+        assert lines[-1]["result"] == "Fine."
+        assert host.leave() == 2
+
+
+def test_a_message_that_cannot_be_sent_fails_alone(program: Program) -> None:
+    with lab.server([{"say": "Fine."}]) as api:
+        program.url = api.url
+        host = Host(program)
+        blocks = [{"type": "hologram"}]
+        host.write({"type": "user", "message": {"role": "user", "content": blocks}})
+        bad = host.until(of("result"))[-1]
+        assert (bad["is_error"], "hologram" in bad["errors"][0]) == (True, True)
+        host.say("hello")
+        assert host.until(of("result"))[-1]["result"] == "Fine."
+        assert host.leave() == 0
+
+
+def test_a_request_is_answered_while_a_turn_runs(program: Program) -> None:
+    call = {"tool_use": {"name": "Bash", "input": {"command": "sleep 30"}}}
+    with lab.server([{"say": [call]}, {"say": "Here."}]) as api:
+        program.url = api.url
+        host = Host(program, "--allowedTools", "Bash")
+        host.say("work")
+        host.until(of("assistant"))
+        host.ask("r1", "get_context_usage")
+        assert host.answer("r1")["response"]["totalTokens"] > 0
+        host.say("and then")
+        host.ask("r2", "interrupt")
+        assert host.answer("r2")["subtype"] == "success"
+        assert host.until(of("result"))[-1]["subtype"] == "error_during_execution"
+        assert host.until(of("result"))[-1]["result"] == "Here."
+        assert host.leave() == 0
+
+
+def test_a_question_is_taken_back_when_its_turn_is_interrupted(program: Program) -> None:
+    call = {"tool_use": {"name": "Write", "input": {"file_path": "a", "content": "b"}}}
+    with lab.server([{"say": [call]}]) as api:
+        program.url = api.url
+        host = Host(program, "--permission-prompt-tool", "stdio")
+        host.say("write")
+        asked = host.until(of("control_request"))[-1]
+        assert asked["request"]["tool_name"] == "Write"
+        host.ask("r1", "interrupt")
+        lines = host.until(of("result"))
+        cancelled = {"type": "control_cancel_request", "request_id": asked["request_id"]}
+        assert cancelled in lines
+        assert host.leave() == 1
+
+
+def test_a_host_that_goes_away_leaves_a_session_to_resume(program: Program) -> None:
+    call = {"tool_use": {"name": "Bash", "input": {"command": "sleep 60"}}}
+    with lab.server([{"say": [call]}, {"say": "Back."}]) as api:
+        program.url = api.url
+        host = Host(program, "--allowedTools", "Bash")
+        host.say("work")
+        session = host.until(of("assistant"))[-1]["session_id"]
+        assert host.child.stdout is not None and host.child.stdin is not None
+        host.child.stdout.close()
+        host.child.stdin.close()
+        assert host.child.wait(20) == 1
+        assert host.child.stderr is not None and host.child.stderr.read() == b""
+        ended = [entry.fact for entry in program.facts() if isinstance(entry.fact, Ended)]
+        assert [fact.why for fact in ended] == ["aborted"]
+        assert program.ask("again", "--resume", session).out == "Back.\n"
+        api.no_invalid()
+
+
+def test_a_host_that_can_no_longer_answer_says_no(program: Program) -> None:
+    call = {"tool_use": {"name": "Write", "input": {"file_path": "a", "content": "b"}}}
+    with lab.server([{"say": [call]}, {"say": "I may not."}]) as api:
+        program.url = api.url
+        host = Host(program, "--permission-prompt-tool", "stdio")
+        host.say("write")
+        host.until(of("control_request"))
+        assert host.child.stdin is not None
+        host.child.stdin.close()
+        assert host.until(of("result"))[-1]["result"] == "I may not."
+        assert host.child.wait(20) == 0
+
+
+def test_text_output_is_the_form_that_was_asked_for(program: Program) -> None:
+    call = {"tool_use": {"name": "StructuredOutput", "input": {"value": [1, 2]}}}
+    with lab.server([{"say": [call]}, {"say": "Done."}]) as api:
+        program.url = api.url
+        shape = '{"type": "array", "items": {"type": "integer"}}'
+        assert program.ask("list", "--json-schema", shape).out == "[1,2]\n"
+        bad = program.ask("list", "--json-schema", "{")
+    assert (bad.code, "--json-schema is not JSON" in bad.err) == (2, True)
+
+
+# --- the desk -------------------------------------------------------------------------------------
+
+
+def test_answers_find_their_questions_in_any_order() -> None:
+    said: list[Line] = []
+    desk = Desk(said.append)
+    found: dict[str, Any] = {}
+
+    async def ask(name: str) -> None:
+        try:
+            found[name] = msgspec.json.decode(await desk.ask("can_use_tool", {"n": name}))
+        except Declined as declined:
+            found[name] = str(declined)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for name in "abc":
+                group.start_soon(ask, name)
+            await anyio.wait_all_tasks_blocked()
+            ids = {line["request"]["n"]: line["request_id"] for line in said}
+            desk.answered(Response(ids["b"], response=msgspec.Raw(b'{"x":1}')))
+            desk.answered(Response(ids["a"], "error", error="no"))
+            desk.answered(Response("unknown"))
+            await anyio.wait_all_tasks_blocked()
+            desk.close()
+        await ask("d")
+
+    anyio.run(main)
+    gone = "the program that drives this session is gone"
+    assert found == {"b": {"x": 1}, "a": "no", "c": gone, "d": gone}
+    assert len(said) == 3
+
+
+def test_a_question_that_is_given_up_is_taken_back() -> None:
+    said: list[Line] = []
+    desk = Desk(said.append)
+
+    async def main() -> None:
+        with anyio.move_on_after(0.01):
+            await desk.ask("hook_callback", {})
+        desk.answered(Response("travois_1"))
+
+    anyio.run(main)
+    assert said[-1] == {"type": "control_cancel_request", "request_id": "travois_1"}
+
+
+class Server:
+    """A server in the host, of one era or the other."""
+
+    def __init__(self, era: str) -> None:
+        self._era = era
+        self.sent: list[Line] = []
+        self.desk = Desk(self._hear)
+        self._answers: list[Response] = []
+
+    def _hear(self, line: Line) -> None:
+        carried = msgspec.json.encode({"mcp_response": self._reply(line["request"]["message"])})
+        self._answers.append(Response(line["request_id"], response=msgspec.Raw(carried)))
+
+    def _reply(self, message: Line) -> Line:
+        self.sent.append(message)
+        if message["method"] == "initialize" and self._era == "stateless":
+            return {"error": {"code": -32601, "message": "Method not found"}}
+        if message["method"] == "tools/list" and not message["params"].get("cursor"):
+            return {"result": {"tools": [{"name": "one"}], "nextCursor": "p2"}}
+        if message["method"] == "tools/list":
+            return {"result": {"tools": [{"name": "two", "inputSchema": {"type": "object"}}]}}
+        return {"result": {"serverInfo": {"name": "s", "version": "1"}}}
+
+    async def answer(self) -> None:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            if self._answers:
+                self.desk.answered(self._answers.pop(0))
+
+
+HANDSHAKE = ["initialize", "notifications/initialized", "tools/list", "tools/list"]
+STATELESS = ["initialize", "server/discover", "tools/list", "tools/list"]
+VERSION = "io.modelcontextprotocol/protocolVersion"
+
+
+@pytest.mark.parametrize(
+    ("era", "methods", "version"),
+    [("handshake", HANDSHAKE, None), ("stateless", STATELESS, "2026-07-28")],
+)
+def test_servers_of_both_eras_tell_their_tools(
+    era: str, methods: list[str], version: str | None
+) -> None:
+    host = Server(era)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(host.answer)
+            servers = await met(host.desk, ("s",))
+            assert servers["s"].told()["tools"] == [{"name": "one"}, {"name": "two"}]
+            assert [tool.name for tool in tools(servers.values())] == ["mcp__s__one", "mcp__s__two"]
+            group.cancel_scope.cancel()
+
+    anyio.run(main)
+    assert [message["method"] for message in host.sent] == methods
+    assert host.sent[-1]["params"].get("_meta", {}).get(VERSION) == version
+
+
+def test_a_server_that_fails_offers_nothing_and_says_why() -> None:
+    def refuse(line: Line) -> None:
+        desk.close()
+
+    desk = Desk(refuse)
+
+    async def main() -> None:
+        servers = await met(desk, ("s",))
+        assert (servers["s"].status, tools(servers.values())) == ("failed", ())
+        assert "gone" in str(servers["s"].told()["error"])
+
+    anyio.run(main)
+
+
+def test_only_servers_of_the_host_are_asked_over_its_pipes() -> None:
+    config = {"mcpServers": {"a": {"type": "sdk", "name": "a"}, "b": {"command": "b"}}}
+    assert names((json.dumps(config), "servers.json")) == ("a",)
