@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING
 import anyio.from_thread
 import anyio.to_thread
 
+from travois.app import serving
 from travois.app.opening import Place
 from travois.context.memory.memory import Anchor, Change, Consent, Memory, Scope
-from travois.engine.agent import Agent, Small
+from travois.engine.agent import Agent
 from travois.engine.memories import Applied
 from travois.engine.ports import Model
 from travois.engine.room import model
-from travois.host import catalog
-from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.store.home import Home
 from travois.store.memory.place import key
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 FEW = 8
 """How many memories are made findable by meaning at a time."""
-SMALL = {"anthropic": "anthropic/claude-haiku-5-5"}
-"""A cheap model of a provider that can choose among a few lines."""
 
 
 def open_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
@@ -54,25 +50,13 @@ def equip(
     agent.extract = asked.extract if persist else "off"
     agent.recall = asked.recall
     if asked.choose:
-        agent.small = lambda: small(model(agent), serve)
+        agent.small = lambda: serving.small(model(agent), serve, among=serving.known(loaded))
 
 
 def consents(asked: Remembering) -> dict[Scope, Consent]:
     """What becomes of a proposal in each scope."""
     chosen = asked.consent
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
-
-
-def small(served: Card, serve: Callable[[Card], Model]) -> Small | None:
-    """A cheaper model of whoever serves this one; none if none is known or can be reached."""
-    name = SMALL.get(served.provider, "")
-    if not name or name.endswith(served.id):
-        return None
-    try:
-        card = catalog.resolve(name, os.environ)
-        return Small(card, serve(card))
-    except Fault:
-        return None
 
 
 def _index(home: Home) -> Index:

@@ -44,8 +44,12 @@ def usable(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
     loaded = replace(loaded, settings=replace(settings, env=env))
     if "model" not in loaded.borrowed:
         return loaded
+    from travois.app.serving import known
+
     try:
-        catalog.endpoint(catalog.resolve(settings.model, environ), environ)
+        among = known(loaded)
+        model = catalog.resolve(settings.model, environ, among=among)
+        catalog.endpoint(model, environ, among=among)
     except Fault as fault:
         why = f"{loaded.origin('model')}: model {settings.model} is left out: {fault.what}"
         settings = replace(loaded.settings, model="")

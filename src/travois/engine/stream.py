@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.engine.clearing import check
+from travois.engine.fallback import fall_back, patience
 from travois.engine.ports import Retrying, Warned
 from travois.engine.recover import recover, suspect
 from travois.engine.retry import pause
@@ -24,6 +25,9 @@ MENDED = ("overflow", "large", "media", "pairing", "bound", "thinking")
 """What a request was refused for that one which tells less may not be."""
 LATCHES: dict[str, Quirk] = {
     "stream_options": "no-stream-options",
+    "include_obfuscation": "no-stream-options",
+    "include": "no-include",
+    "prompt_cache_key": "no-cache-key",
     "max_completion_tokens": "max-tokens",
     "cache_control": "no-cache-markers",
 }
@@ -46,8 +50,11 @@ async def ask(agent: Agent) -> str:
         try:
             reply = await _exchange(agent)
         except Problem as problem:
-            if not await _again(agent, problem, tries):
+            if await _again(agent, problem, tries):
+                continue
+            if not fall_back(agent, problem):
                 return f"{problem.kind}: {problem.message}"
+            tries = Tries()
         else:
             check(agent, reply)
             view = agent.session.view
@@ -81,7 +88,7 @@ async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
         agent.session.append(_failed(problem, attempt=tries.attempt, wait=0.0))
         tries.shrunk += 1
         return await recover(agent, problem, tried=tries.shrunk - 1)
-    wait = pause(problem, tries.attempt, patience=agent.patience, chance=agent.chance())
+    wait = pause(problem, tries.attempt, patience=patience(agent), chance=agent.chance())
     _fail(agent, problem, attempt=tries.attempt, wait=wait)
     if wait is None:
         return False
@@ -146,7 +153,7 @@ def _fail(agent: Agent, problem: Problem, *, attempt: int, wait: float | None) -
                 message=problem.message,
                 status=problem.status,
                 attempt=attempt,
-                attempts=agent.patience.attempts,
+                attempts=patience(agent).attempts,
                 wait=wait,
             )
         )

@@ -130,9 +130,12 @@ def _settings(home: Home) -> Loaded:
 
 
 def _key(loaded: Loaded) -> Check:
+    from travois.app.serving import known
+
     try:
-        model = catalog.resolve(loaded.settings.model, os.environ)
-        where = catalog.endpoint(model, os.environ)
+        among = known(loaded)
+        model = catalog.resolve(loaded.settings.model, os.environ, among=among)
+        where = catalog.endpoint(model, os.environ, among=among)
     except Fault as fault:
         return _failed("model", fault)
     return Check("model", works=True, why=f"{model.provider}/{model.id}, key: {where.key_source}")

@@ -1,0 +1,138 @@
+"""Which model answers in a session, who stands in for it, and how each is reached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from msgspec.structs import replace
+
+from travois.engine.agent import Agent, Small
+from travois.engine.ports import Model
+from travois.engine.session import Session
+from travois.host import catalog
+from travois.host.catalog import Catalog
+from travois.host.http import Timeouts
+from travois.host.providers import HttpModel
+from travois.host.transport import transport
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
+from travois.kernel.models import Price
+from travois.policy.secrets import secrets
+from travois.store.settings import Loaded
+
+SCRIPTED = Card("scripted", "scripted", "anthropic")
+
+
+def known(loaded: Loaded) -> Catalog:
+    """The catalogue with what the user's own settings add to it."""
+    settings = loaded.settings
+    extra = {"providers": settings.providers, "models": settings.models}
+    return catalog.merged(extra, where=loaded.origin) if any(extra.values()) else catalog.catalog()
+
+
+async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Card, str]:
+    """The model that was asked for; else the one that the session has; else the default.
+
+    With it comes a line for the user, where nobody chose it.
+    """
+    epoch = session.view.epoch
+    if scripted:
+        return epoch.model if epoch else SCRIPTED, ""
+    chosen = loaded.settings.model
+    if epoch and (not chosen or loaded.origin("model") != "command line"):
+        return epoch.model, ""
+    found, line = await _found(chosen, known(loaded))
+    longest = loaded.settings.max_output_tokens
+    return replace(found, output=longest) if longest else found, line
+
+
+async def _found(chosen: str, among: Catalog) -> tuple[Card, str]:
+    """A server on this machine is asked what it has, and used where nothing else was chosen."""
+    if not chosen.strip() and not catalog.configured(os.environ, among=among):
+        from travois.host.local_servers import found
+
+        if (model := await found(os.environ, among=among)) is not None:
+            where = catalog.endpoint(model, os.environ, among=among).url
+            size = f"with a window of {model.window:,} tokens"
+            return model, f"no key is set: {model.name} answers, found at {where} {size}"
+    model = catalog.resolve(chosen, os.environ, among=among)
+    if model.name not in among.models and "[" not in chosen:
+        from travois.host.local_servers import fitted
+
+        model = await fitted(model, os.environ, among=among)
+    return model, ""
+
+
+def served(
+    card: Card, loaded: Loaded, stack: AsyncExitStack, *, session: Session
+) -> tuple[HttpModel, str]:
+    """Whoever answers for a model, and where its key comes from."""
+    where = catalog.endpoint(card, os.environ, among=known(loaded))
+    session.secrets = secrets((*where.headers, *os.environ.items()))
+    travel = transport(where.url, os.environ, _patience(loaded, card))
+    stack.push_async_callback(travel.aclose)
+    return HttpModel(card, where, travel), where.key_source
+
+
+def serving(
+    given: Model | None, loaded: Loaded, stack: AsyncExitStack, *, session: Session
+) -> Callable[[Card], Model]:
+    """Whoever answers for any model."""
+    return lambda card: given or served(card, loaded, stack, session=session)[0]
+
+
+def equip(
+    agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model], chain: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Let other models stand in for the agent's; says of each that cannot why."""
+    among, reached, notices = known(loaded), dict[str, Small](), list[str]()
+
+    def other(model: str | Card) -> Small:
+        name = model if isinstance(model, str) else model.name
+        if name not in reached or (isinstance(model, Card) and reached[name].card != model):
+            found = (
+                catalog.resolve(name, os.environ, among=among) if isinstance(model, str) else model
+            )
+            reached[name] = Small(found, serve(found))
+        return reached[name]
+
+    agent.other = other
+    for name in chain or loaded.settings.fallback_models:
+        try:
+            agent.fallbacks += (other(name) and name,)
+        except Fault as fault:
+            notices.append(f"{name} cannot stand in for {_name(agent)}: {fault.what}")
+    return tuple(notices)
+
+
+def unpriced(loaded: Loaded, card: Card) -> tuple[str, ...]:
+    """Say so where money cannot be counted."""
+    if not loaded.settings.max_budget_usd or card.price != Price():
+        return ()
+    return (f"no price of {card.name} is known, so maxBudgetUsd cannot hold; maxTokens can",)
+
+
+def small(served: Card, serve: Callable[[Card], Model], *, among: Catalog) -> Small | None:
+    """A cheaper model of whoever serves this one; none if none is known or can be reached."""
+    name = catalog.small(served, among=among)
+    try:
+        found = catalog.resolve(name, os.environ, among=among) if name else None
+        return Small(found, serve(found)) if found else None
+    except Fault:
+        return None
+
+
+def _name(agent: Agent) -> str:
+    epoch = agent.session.view.epoch
+    return epoch.model.name if epoch else "the model"
+
+
+def _patience(loaded: Loaded, card: Card) -> Timeouts:
+    """How long to wait; a server that speaks Anthropic's protocol says that it lives."""
+    waits = loaded.settings.timeouts
+    local = waits.first_byte if card.protocol == "anthropic" else waits.local
+    return Timeouts(
+        connect=waits.connect, first_byte=waits.first_byte, idle=waits.idle, local=local
+    )

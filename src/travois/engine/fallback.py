@@ -1,0 +1,88 @@
+"""Another model answers while the one that was chosen cannot; the next turn tries that again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from travois.engine.agent import Agent, Patience, Small
+from travois.engine.ports import Warned
+from travois.engine.switch import switch
+from travois.kernel.facts import Changed, Epoch
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model
+from travois.wire.replies import Problem, ProblemKind
+
+HOME = "fallback.home"
+"""State of the session: the model that was chosen, while another one answers for it."""
+HELPS: frozenset[ProblemKind] = frozenset(
+    ("overloaded", "server", "rate", "quota", "timeout", "network", "garbled", "missing")
+)
+"""Problems that another model may not have."""
+ATTEMPTS = 3
+"""How often a model is tried while another one could answer."""
+
+
+def patience(agent: Agent) -> Patience:
+    """How long to go on trying: not long while somebody else could answer."""
+    if not any(True for _ in _left(agent)):
+        return agent.patience
+    return replace(agent.patience, attempts=min(ATTEMPTS, agent.patience.attempts))
+
+
+def fall_back(agent: Agent, problem: Problem) -> bool:
+    """Whether another model goes on from here."""
+    epoch, session = agent.session.view.epoch, agent.session
+    if epoch is None or problem.kind not in HELPS:
+        return False
+    for other in _left(agent):
+        why = f"fallback: {epoch.model.name} cannot answer: {problem.kind}: {problem.message}"
+        if _moved(agent, other, why=why):
+            if not session.state.get(HOME):
+                session.append(Changed(HOME, epoch.model.name))
+            told = f"{epoch.model.name} cannot answer ({problem.message})"
+            session.emit(Warned(f"{told}; {other.card.name} does until the next turn"))
+            return True
+    return False
+
+
+def come_back(agent: Agent) -> None:
+    """Let the model that was chosen answer again."""
+    home = agent.session.state.get(HOME, "")
+    card = _card(agent, home) if home else None
+    if card is None or agent.other is None:
+        return
+    agent.session.append(Changed(HOME, ""))
+    try:
+        _moved(agent, agent.other(card), why="the model that was chosen is tried again")
+    except Fault as fault:
+        agent.session.emit(Warned(f"{home} cannot be tried again: {fault.what}"))
+
+
+def _card(agent: Agent, name: str) -> Model | None:
+    """The model of that name as this session last had it, with all that was learned of it."""
+    heads = (e.fact for e in reversed(agent.session.history()) if isinstance(e.fact, Epoch))
+    return next((head.model for head in heads if head.model.name == name), None)
+
+
+def _left(agent: Agent) -> Iterator[Small]:
+    """Who else could answer, in order, after the model that could not."""
+    if agent.other is None or agent.session.view.epoch is None:
+        return
+    present, others = agent.session.view.epoch.model.name, [*map(agent.other, agent.fallbacks)]
+    names = [other.card.name for other in others]
+    start = names.index(present) + 1 if present in names else 0
+    yield from (other for other in others[start:] if other.card.name != present)
+
+
+def _moved(agent: Agent, other: Small, *, why: str) -> bool:
+    epoch = agent.session.view.epoch
+    assert epoch is not None
+    try:
+        switch(agent, replace(epoch, model=other.card, why=why, unbind=False))
+    except Fault as fault:
+        agent.session.emit(Warned(f"{other.card.name} cannot stand in: {fault.why or fault.what}"))
+        return False
+    agent.model = other.model
+    return True
