@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
+from zlib import crc32
 
 from travois.kernel.blocks import Text
 from travois.kernel.facts import AnyFact, Assistant, Ended, Entry, Epoch, Opened, User
@@ -21,7 +22,7 @@ def fill(home: Path, folder: Path, *, count: int, at: float, about: str = "task"
     """Sessions of a folder, each with one exchange, a minute apart; gives their ids."""
     place = Home(home).prepare()
     key = identify(place, str(folder)).key
-    ids = [str(UUID(int=(abs(hash(about)) << 64) + number)) for number in range(count)]
+    ids = [str(UUID(int=(crc32(about.encode()) << 96) + number)) for number in range(count)]
     for number, id in enumerate(ids):
         path = place.session(key, id) / "log.jsonl"
         path.parent.mkdir(parents=True)

@@ -63,8 +63,7 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
     async with Session(options, person=terminal) as session:
         crew, desk = session.crew, Lines(session, options, terminal)
         terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")
-        for notice in (*crew.notices, *desk.notices):
-            terminal.line(f"· {notice}")
+        terminal.notice(*crew.notices, *desk.notices)
         async with anyio.create_task_group() as group:
             group.start_soon(_watch_interrupts, session, terminal)
             await _converse(desk, terminal, first=first)
@@ -158,11 +157,18 @@ class Terminal:
         self._column = 0
         self._asked: dict[str, anyio.Event] = {}
         self._remembered = ""
+        self._noticed: set[str] = set()
 
     def line(self, text: str) -> None:
         """Show words that begin a line of their own and, unless they prompt, end it."""
         ending = "" if text.endswith(("\n", "> ", ": ")) else "\n"
         self._show(("\n" if self._column else "") + text + ending)
+
+    def notice(self, *texts: str) -> None:
+        """Show what the user should know, once."""
+        for text in dict.fromkeys(text for text in texts if text not in self._noticed):
+            self.line(f"· {text}")
+        self._noticed.update(texts)
 
     def tell(self, event: Event) -> None:
         """Show what happens."""
