@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 
 import msgspec
 
@@ -71,9 +72,9 @@ def parse(text: str, *, origin: str, prefix: str = "") -> Custom:
 
 
 def about(skill: Custom) -> str:
-    """What a skill is for, in one line."""
-    text = " ".join(f"{skill.description} {skill.when}".split())
-    return plain(text)
+    """What a skill is for, in one line that is not too long."""
+    text = " ".join(f"{skill.description} {skill.when}"[: 2 * WIDTHS[0]].split())
+    return plain(_cut(text, WIDTHS[0]))
 
 
 def baseline(skills: Sequence[Custom], window: int) -> str:
@@ -111,16 +112,15 @@ def shown(skill: Custom, body: str) -> str:
 
 
 def _lines(skills: Sequence[Custom], window: int) -> dict[str, str]:
-    """As much of each as there is room for, by name."""
-    ordered = sorted(skills, key=lambda skill: skill.name)
-    for width in WIDTHS:
-        lines = {plain(skill.name): _cut(about(skill), width) for skill in ordered}
-        if estimate(_note(lines, INTRO)) <= window // SHARE:
+    """As much of each as there is room for, by name; of too many, those that come first."""
+    whole = [(plain(one.name), about(one)) for one in sorted(skills, key=lambda one: one.name)]
+    count = len(whole)
+    for width in chain(WIDTHS, repeat(0)):
+        lines = {name: _cut(line, width) for name, line in whole[:count]}
+        if not lines or estimate(_note(lines, INTRO)) <= window // SHARE:
             return lines
-    lines = {plain(skill.name): "…" for skill in ordered}
-    while lines and estimate(_note(lines, INTRO)) > window // SHARE:
-        lines.popitem()
-    return lines
+        count = count if width else count * 3 // 4
+    raise AssertionError
 
 
 def _cut(text: str, width: int) -> str:

@@ -1,0 +1,185 @@
+"""Skills, styles and plugins with the real program: told, used, typed, and back after all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.program import Program
+from tests.e2e.test_instructions import head, texts
+from travois import lab
+
+BODY = "Say hello to $ARGUMENTS as ${CLAUDE_SKILL_DIR}/tone.md asks."
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def skill(folder: Path, name: str, body: str, lines: str = "") -> None:
+    put(folder / name / "SKILL.md", f"---\ndescription: About {name}.\n{lines}---\n{body}\n")
+
+
+@pytest.fixture
+def skills(program: Program) -> Path:
+    folder = program.home.parent / ".claude/skills"
+    skill(folder, "greet", BODY)
+    put(folder / "greet/tone.md", "Warmly.")
+    return folder
+
+
+def use(name: str, args: str = "") -> dict[str, Any]:
+    return {"say": [{"tool_use": {"name": "Skill", "input": {"name": name, "args": args}}}]}
+
+
+def read(path: object) -> dict[str, Any]:
+    return {"say": [{"tool_use": {"name": "Read", "input": {"file_path": str(path)}}}]}
+
+
+def bash(command: str) -> dict[str, Any]:
+    return {"say": [{"tool_use": {"name": "Bash", "input": {"command": command}}}]}
+
+
+DONE = {"say": [{"text": "done"}]}
+
+
+def results(body: Any) -> list[str]:
+    blocks = [block for message in body["messages"] for block in message["content"]]
+    return [str(block["content"]) for block in blocks if block["type"] == "tool_result"]
+
+
+def test_the_model_uses_a_skill_and_reads_its_files_and_the_head_stays(
+    program: Program, skills: Path
+) -> None:
+    with lab.server([use("greet", "Ada"), read(skills / "greet/tone.md"), DONE, DONE]) as api:
+        program.url = api.url
+        done = program.ask("hello")
+        assert (done.code, done.err) == (0, "")
+        skill(skills, "late", "Later.")
+        program.ask("go on", "-c")
+        api.no_invalid()
+    first, listing, last = api.bodies[0], texts(api.bodies[0])[1], api.bodies[3]
+    assert listing.splitlines()[2:-1] == ["- greet: About greet."]
+    assert "About greet" not in json.dumps([first["system"], first["tools"]])
+    told, tone = results(api.bodies[2])
+    assert f"Say hello to Ada as {skills}/greet/tone.md asks." in told and "Warmly." in tone
+    assert "- late: About late." in texts(last)[-2] and "greet" not in texts(last)[-2]
+    assert {head(body) for body in api.bodies} == {head(first)}
+
+
+def test_without_skills_nothing_is_paid_for_them(program: Program) -> None:
+    with lab.server([DONE]) as api:
+        program.url = api.url
+        program.ask("hello")
+    assert "Skill" not in {tool["name"] for tool in api.bodies[0]["tools"]}
+    assert not any(text.startswith("<skills>") for text in texts(api.bodies[0]))
+
+
+def test_the_user_types_one_also_one_that_the_model_may_not_use(
+    program: Program, skills: Path
+) -> None:
+    skill(skills, "mine", "Mine: $0.", "disable-model-invocation: true\n")
+    with lab.server([use("mine"), DONE, DONE]) as api:
+        program.url = api.url
+        program.ask("hello")
+        assert "Only the user may use it." in results(api.bodies[1])[0]
+        program.ask("/mine now")
+        api.no_invalid()
+    assert "- mine:" not in texts(api.bodies[0])[1]
+    assert texts(api.bodies[2])[-2].splitlines()[1:] == ["Mine: now.", "</skill>"]
+    assert texts(api.bodies[2])[-1] == "/mine now"
+
+
+def test_its_rules_hold_for_one_turn_and_in_a_project_only_by_trust(program: Program) -> None:
+    folder = program.folder / ".claude/skills"
+    skill(folder, "build", "Build. !`echo hidden`", "allowed-tools: Bash(touch built:*)\n")
+    turn = [use("build"), bash("touch built"), DONE]
+    with lab.server([*turn, *turn, bash("touch built"), DONE]) as api:
+        program.url = api.url
+        assert "1 of its settings, which are left out (skill)" in program.ask("a").err
+        text, denied = results(api.bodies[2])
+        assert "!`echo hidden`" in text and "Permission denied" in denied
+        assert program.run("trust").code == 0
+        assert program.ask("b").err == ""
+        assert "Permission denied" not in results(api.bodies[5])[1]
+        assert "\nBuild. hidden\n" in results(api.bodies[5])[0]
+        program.ask("c", "-c")
+        assert "Permission denied" in results(api.bodies[7])[-1]
+
+
+def test_one_about_some_files_is_told_when_such_a_file_is_touched(program: Program) -> None:
+    skill(program.folder / ".claude/skills", "sql", "Sql.", "paths: '**/*.sql'\n")
+    skill(program.folder / "db/.claude/skills", "below", "Below.")
+    put(program.folder / "db/a.sql", "select 1;")
+    with lab.server([read("db/a.sql"), DONE]) as api:
+        program.url = api.url
+        program.ask("look")
+        api.no_invalid()
+    assert not any("sql:" in text for text in texts(api.bodies[0]))
+    note = next(text for text in texts(api.bodies[1]) if text.startswith("<skills>"))
+    assert note.splitlines()[2:-1] == ["- below: About below.", "- sql: About sql."]
+
+
+def test_one_that_forks_is_done_by_an_agent_of_its_own(program: Program, skills: Path) -> None:
+    skill(skills, "study", "Study $ARGUMENTS.", "context: fork\nagent: explore\n")
+    with lab.server(
+        [
+            {"when": {"last_text": "Study bees."}, "say": [{"text": "Bees hum."}]},
+            {"when": {"last_text": "Call the Skill tool"}, **use("study", "bees")},
+            DONE,
+        ]
+    ) as api:
+        program.url = api.url
+        assert program.ask("/study bees").out == "done\n"
+        api.no_invalid()
+    assert "Bees hum." in results(api.bodies[-1])[0]
+
+
+def test_after_a_compaction_the_last_use_of_each_is_back(program: Program, skills: Path) -> None:
+    for number in range(14):
+        lines = (f"line {n} of {number}: value_{number}_{n}" for n in range(120))
+        put(program.folder / f"f{number}.txt", "\n".join(lines))
+    used = [lab.call("Skill") | {"input": {"name": "greet", "args": w}} for w in ("Ada", "Bob")]
+    work = [*used, *(lab.call("Read", file_path=f"f{n}.txt") for n in range(14))]
+
+    def model(prompt: lab.Prompt, state: dict[str, Any]) -> Any:
+        if "This is the harness" in prompt.last_text:
+            return "Nothing to add."
+        state["at"] = state.get("at", -1) + 1
+        return [work[state["at"]]] if state["at"] < len(work) else "done"
+
+    early = {"context": {"threshold": 14_000, "tailTokens": 3_000, "offload": False, "clear": False}}
+    with lab.server(model) as api:
+        program.url = api.url
+        done = program.ask("hello", "--settings", json.dumps(early))
+        api.no_invalid()
+    assert "compacted (auto)" in done.err
+    said = "\n".join(texts(api.bodies[-1]))
+    assert said.count("Say hello to Bob as") == 1
+    assert "Say hello to Ada as" not in said
+    assert "- greet: About greet." in said
+    assert {head(body) for body in api.bodies} == {head(api.bodies[0])}
+
+
+def test_a_style_and_a_plugin_are_chosen_by_the_user(program: Program) -> None:
+    kit = program.home.parent / "kit"
+    put(kit / ".claude-plugin/plugin.json", '{"name": "kit", "version": "2"}')
+    skill(kit / "skills", "plan", "Plan in ${CLAUDE_PLUGIN_ROOT}.")
+    put(kit / "output-styles/pirate.md", "---\nname: Pirate\n---\nSpeak like a pirate.")
+    style = ("--settings", '{"outputStyle": "kit:pirate"}', "--plugin-dir", str(kit))
+    with lab.server([use("kit:plan"), DONE, DONE]) as api:
+        program.url = api.url
+        done = program.ask("hello", *style)
+        assert (done.code, done.err) == (0, "")
+        unknown = program.ask("hello", "--settings", '{"outputStyle": "none such"}')
+        assert "there is no output style 'none such'" in unknown.err
+    system = json.dumps(api.bodies[0]["system"])
+    assert system.count("Speak like a pirate.") == 1 and "How to work" not in system
+    assert f"Plan in {kit}." in results(api.bodies[1])[0]
+    put(program.home / "settings.json", json.dumps({"plugins": [str(kit)]}))
+    (listed,) = json.loads(program.run("plugins", "--json").out)
+    assert (listed["name"], listed["version"], listed["folder"]) == ("kit", "2", str(kit))

@@ -1,0 +1,163 @@
+"""Finding skills, output styles and plugins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from travois.store import trust
+from travois.store.agents import kinds
+from travois.store.commands import commands
+from travois.store.home import Home
+from travois.store.layers import load
+from travois.store.plugins import plugins
+from travois.store.skills import DiskSkills, Places, wishes
+from travois.store.styles import styles
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def skill(folder: Path, name: str, body: str = "Body.", head: str = "") -> None:
+    put(folder / "skills" / name / "SKILL.md", f"---\ndescription: d\n{head}---\n{body}")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    root = tmp_path / "repo"
+    (root / "sub").mkdir(parents=True)
+    return Places(
+        Home(tmp_path / "home"),
+        str(root),
+        str(root / "sub"),
+        environ={"HOME": str(tmp_path / "person")},
+        etc=tmp_path / "etc",
+    )
+
+
+def test_the_machines_come_first_then_the_users_and_folders_inside_keep_their_name(
+    tmp_path: Path, places: Places
+) -> None:
+    root = tmp_path / "repo"
+    skill(tmp_path / "etc/travois", "a", "machine")
+    skill(tmp_path / "person/.claude", "a", "lost")
+    skill(tmp_path / "person/.codex", "b", "user")
+    skill(tmp_path / "person/.config/opencode", "c", "user")
+    skill(root / ".goose", "b", "lost")
+    skill(root / ".agents", "d", "repo")
+    skill(root / "sub/.claude", "d", "folder")
+    skill(root / "sub/deep/.claude", "e", "below")
+    found = DiskSkills(places).standing()
+    assert found.notices == ()
+    assert {one.name: one.body for one in found.skills} == {
+        "a": "machine", "b": "user", "c": "user", "d": "repo", "sub:d": "folder",
+    }  # fmt: skip
+    touched = DiskSkills(places).touched((f"{root}/sub/deep/x/file.py", f"{root}/other.py"))
+    assert touched == (f"{root}/sub/deep",)
+    assert "e" in {one.name for one in DiskSkills(places).standing(touched).skills}
+
+
+def test_flawed_files_are_told_and_links_out_of_a_stranger_are_left_out(
+    tmp_path: Path, places: Places
+) -> None:
+    folder = tmp_path / "repo/.claude"
+    skill(tmp_path / "outside", "key", "secret")
+    skill(folder, "good")
+    skill(folder, "empty", "")
+    (folder / "skills/binary").mkdir()
+    (folder / "skills/binary/SKILL.md").write_bytes(b"\0")
+    (folder / "skills/out").symlink_to(tmp_path / "outside/skills/key")
+    (tmp_path / "repo/.agents").symlink_to(folder)
+    found = DiskSkills(places).standing()
+    assert [one.name for one in found.skills] == ["good"]
+    assert [notice.partition(" is left out: ")[0] for notice in found.notices] == [
+        str(folder / "skills" / name / "SKILL.md") for name in ("binary", "empty", "out")
+    ]
+    trusting = DiskSkills(replace(places, trusted=True))
+    assert "out" in {one.name for one in trusting.standing().skills}
+
+
+def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
+    tmp_path: Path, places: Places
+) -> None:
+    skill(tmp_path / "repo/.claude", "a", head="allowed-tools: Bash(make:*)\n")
+    skill(tmp_path / "person/.claude", "mine", head="allowed-tools: Bash\n")
+    asked = list(wishes(places.root, places.cwd))
+    assert asked == ["skill: .claude/skills/a/SKILL.md allows itself Bash(make:*)"]
+
+    def found(**changes: object) -> dict[str, tuple[str, bool]]:
+        known = DiskSkills(replace(places, **changes)).standing()
+        return {one.name: (one.allowed, one.trusted) for one in known.skills}
+
+    assert found() == {"mine": ("Bash", True), "a": ("", False)}
+    agreed = frozenset(map(trust.digest, asked))
+    assert found(trusted=True, agreed=agreed)["a"] == ("Bash(make:*)", True)
+    skill(tmp_path / "repo/.claude", "a", head="allowed-tools: Bash\n")
+    assert found(trusted=True, agreed=agreed)["a"] == ("", True)
+
+
+def plugin(folder: Path, name: str) -> Path:
+    put(folder / ".claude-plugin/plugin.json", json.dumps({"name": name, "version": "1.0"}))
+    skill(folder, "plan", "In ${CLAUDE_PLUGIN_ROOT}.", "allowed-tools: Read\n")
+    put(folder / "commands/go.md", "Go.")
+    put(folder / "agents/critic.md", "---\nname: critic\ndescription: d\n---\nCriticise.")
+    put(folder / "output-styles/terse.md", "Be terse.")
+    hook = {"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/x.sh"}
+    put(folder / "hooks/hooks.json", json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}}))
+    put(folder / ".mcp.json", json.dumps({"mcpServers": {"s": {"command": "srv"}}}))
+    return folder
+
+
+def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places) -> None:
+    folder = plugin(tmp_path / "kit", "kit")
+    found, notices = plugins([str(folder), str(tmp_path / "none")], places.root)
+    assert [notice.partition(" is left out: ")[0] for notice in notices] == [
+        f"plugin {tmp_path / 'none'}"
+    ]
+    (kit,) = found
+    assert kit.servers == ((f"{folder}/.mcp.json", {"s": {"command": "srv"}}),)
+    with_it = replace(places, plugins=found)
+    (one,) = DiskSkills(with_it).standing().skills
+    assert (one.name, one.allowed, one.plugin) == ("kit:plan", "Read", str(folder))
+    assert list(styles(with_it)[0]) == ["kit:terse"]
+    told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
+    assert list(told) == ["kit:go"]
+    known, _ = kinds(places.home, places.root, places.cwd, trusted=False, plugins=found, environ={})
+    assert "kit:critic" in {kind.name for kind in known}
+
+
+def test_plugins_of_a_project_and_their_hooks_wait_for_trust(
+    tmp_path: Path, places: Places
+) -> None:
+    plugin(places.home.path / "plugins/own", "own")
+    theirs = plugin(tmp_path / "repo/.agents/plugins/theirs", "theirs")
+
+    def loaded() -> tuple[list[str], list[str], tuple[str, ...]]:
+        found = load(places.home, places.root, cwd=places.cwd, environ={}, etc=tmp_path / "etc")
+        return (
+            [one.name for one in found.plugins],
+            [where for where, _ in found.hooks],
+            found.wanted,
+        )
+
+    own = f"{places.home.path}/plugins/own/hooks/hooks.json"
+    names, hooks, wanted = loaded()
+    assert (names, hooks, wanted) == (["own"], [own], (f"plugins: {theirs}",))
+    trust.trust(places.home, places.root, wanted)
+    names, hooks, wanted = loaded()
+    assert (names, hooks) == (["own", "theirs"], [own])
+    assert {"plugins", "hook Stop", "skill"} <= {text.partition(":")[0] for text in wanted}
+    trust.trust(places.home, places.root, wanted)
+    assert loaded()[1] == [own, f"{theirs}/hooks/hooks.json"]
+
+
+def test_styles_of_a_project_count_where_it_is_trusted(tmp_path: Path, places: Places) -> None:
+    put(tmp_path / "repo/.claude/output-styles/terse.md", "Project.")
+    put(tmp_path / "person/.claude/output-styles/terse.md", "User.")
+    assert styles(places)[0]["terse"].text == "User."
+    assert styles(replace(places, trusted=True))[0]["terse"].text == "Project."
