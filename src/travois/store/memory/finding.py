@@ -19,8 +19,12 @@ from travois.store.search.document import Candidate, Document
 if TYPE_CHECKING:
     from travois.store.search.index import Index
 
-NEAR, NEARER = 0.12, 0.27
-"""How near in meaning a memory is that shares a word with a text, and one that shares none."""
+NEAR, NEARER = 0.16, 0.34
+"""How near in meaning a memory is that shares words with a text, and one that shares none."""
+SHARE, SEVERAL = 0.2, 1.6
+"""What part of a text's rare words a memory shares, or else how many of the rarest."""
+PART = 0.5
+"""How much of what speaks for the best one must speak for another."""
 STATE = " state"
 """A collection beside, with one mark: what the folders were like when all was told."""
 
@@ -75,7 +79,7 @@ class Finder:
             index.update(self._collection + STATE, (), marks={STATE: self._state})
         query, found = index.candidates(self._collection, text, now=self._archive.past.clock())
         about = frozenset(query.words) - FILLER
-        fit = {one.document.id for one in found if _fits(one, about)}
+        fit = _fitting(found, about, total=sum(map(len, self._scans)))
         memories = (self._memory(hit.id) for hit in rank.rank(query, found) if hit.id in fit)
         return tuple(islice(filter(None, memories), limit))
 
@@ -101,20 +105,40 @@ class Finder:
 
 def by_words(memories: Sequence[Memory], text: str, *, limit: int) -> tuple[Memory, ...]:
     """Those that share words with a text; the rarer a word, the more it counts."""
-    wanted = content(text)
-    shared = [wanted & content(f"{one.name} {one.description} {one.body}") for one in memories]
-    often = Counter(word for words in shared for word in words)
-    scores = [sum(log(1 + len(memories) / often[word]) for word in words) for words in shared]
+    about = content(text)
+    shared = [about & content(f"{one.name} {one.description} {one.body}") for one in memories]
+    scores = _shares(shared, about, total=len(memories))
+    least = PART * max(scores, default=0.0)
     best = sorted(range(len(memories)), key=lambda at: (-scores[at], memories[at].name))
-    return tuple(memories[at] for at in best[:limit] if scores[at] > 0)
+    return tuple(memories[at] for at in best[:limit] if scores[at] and scores[at] >= least)
 
 
-def _fits(one: Candidate, about: frozenset[str]) -> bool:
-    """Whether a memory has anything to do with what a text is about."""
-    shared = len(about.intersection(one.words))
-    if one.cosine is None:
-        return shared > 0
-    return one.cosine >= (NEAR if shared else NEARER)
+def _fitting(found: Sequence[Candidate], about: frozenset[str], *, total: int) -> frozenset[str]:
+    """The ids of those that have anything to do with what a text is about."""
+    shares = _shares([about.intersection(one.words) for one in found], about, total=total)
+    near = PART * max((one.cosine or 0.0 for one in found), default=0.0)
+    most = PART * max(shares, default=0.0)
+
+    def fits(one: Candidate, share: float) -> bool:
+        if one.cosine is None:
+            return share > 0 and share >= most
+        return one.cosine >= max(near, NEAR if share else NEARER)
+
+    return frozenset(
+        one.document.id for one, share in zip(found, shares, strict=True) if fits(one, share)
+    )
+
+
+def _shares(shared: Sequence[frozenset[str]], about: frozenset[str], *, total: int) -> list[float]:
+    """What part of a text's words each shares, by their rarity; nothing where it is too little."""
+    often = Counter(word for words in shared for word in words)
+    rarity = {word: log(1 + total / (often[word] or 1)) for word in about}
+    whole, several = sum(rarity.values()), SEVERAL * log(1 + total)
+    weights = [sum(rarity[word] for word in words) for words in shared]
+    return [
+        weight / whole if whole and (weight >= min(SHARE * whole, several)) else 0.0
+        for weight in weights
+    ]
 
 
 def _document(memory: Memory, id: str) -> Document:
