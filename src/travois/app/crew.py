@@ -47,6 +47,8 @@ class Yard(msgspec.Struct, frozen=True):
     """That of the session."""
     kinds: tuple[Kind, ...]
     serve: Callable[[Card], Model]
+    among: catalog.Catalog | None = None
+    """The models that there are."""
 
     def enlist(self, agent: Agent) -> None:
         """Let an agent start others."""
@@ -115,7 +117,7 @@ class Yard(msgspec.Struct, frozen=True):
         if not kind.model:
             return usual
         try:
-            card = catalog.resolve(kind.model, os.environ)
+            card = catalog.resolve(kind.model, os.environ, among=self.among)
             child.model = self.serve(card)
         except Fault as fault:
             child.session.emit(Warned(f"agent {kind.name} runs on {usual.name}: {fault.what}"))

@@ -9,6 +9,7 @@ from travois.engine.agent import Agent
 from travois.engine.briefing import brief
 from travois.engine.dispatch import act
 from travois.engine.extract import gather
+from travois.engine.fallback import come_back
 from travois.engine.hooks import gave_up, sent_back, unwelcome
 from travois.engine.keeping import settle
 from travois.engine.notes import keep_notes
@@ -69,6 +70,7 @@ async def turn(agent: Agent) -> EndedWhy:
 async def _work(agent: Agent) -> tuple[EndedWhy, str]:
     """Ask and act until there is no more to do, or a reason not to; says which."""
     answer_open(agent.session, started=UNKNOWN)
+    come_back(agent)
     await brief(agent)
     agent.halt = await admit(agent) or agent.halt
     while await unfinished(agent):

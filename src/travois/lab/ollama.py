@@ -71,7 +71,8 @@ def _chat(world: World, request: Request, exchange: Exchange) -> Response:
     exchange.invalid = tuple(ollama_faults(request.body))
     if exchange.invalid:
         raise Refusal(exchange.invalid[0])
-    window = int(inner(body, "options").get("num_ctx", WINDOW))
+    most = any_profile(world, exchange.model).window
+    window = min(most, int(inner(body, "options").get("num_ctx", WINDOW)))
     messages = objects(body, "messages")
     kept = _fitting(messages, window)
     row = [*tool_positions(listed(body, "tools")), *(_position(i, m) for i, m in kept)]
