@@ -48,6 +48,9 @@ A coding agent in your terminal, with any model.
   travois -p "fix the failing test"   one task, then exit (for scripts)
   git diff | travois -p "review"      standard input comes before the prompt
   travois -c                          go on with the last session of this folder
+  travois -r                          choose the session to go on with
+
+In a conversation, /help lists commands, Tab completes them, Esc stops what runs, Ctrl-D leaves.
 """
 ENDING = """\
 commands:

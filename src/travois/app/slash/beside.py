@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from shlex import split
 
 from travois.app.commands.plain import clean, overheard, table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.engine.agent import Agent
 from travois.engine.crew import Agents
+from travois.engine.ports import Job
 from travois.kernel.facts import Changed
 from travois.kernel.faults import Fault
 from travois.tools.output import readable
 
+PREFIX = 4
+"""How many words stand before the line that a shell of ours runs."""
 LINES = 40
 """How many of the last lines of a program are shown."""
 
@@ -68,13 +72,20 @@ async def _tasks(desk: Desk, typed: str) -> str:
 
 def _listed(desk: Desk, agent: Agent) -> str:
     programs = [
-        (job.id, "running" if job.status is None else f"exit {job.status}", clean(job.command))
+        (job.id, "running" if job.status is None else "ended", clean(_line(job), lines="show"))
         for job in agent.world.processes.jobs().values()
     ]
-    helpers = [(id, "running", clean(one.what)) for id, one in agent.session.running.items()]
+    helpers = [
+        (id, "running", clean(one.what, lines="show")) for id, one in agent.session.running.items()
+    ]
     with overheard(desk.columns):
         rows = [*programs, *helpers]
         return table([("TASK", "STATE", "WHAT"), *rows]) if rows else "Nothing runs beside."
+
+
+def _line(job: Job) -> str:
+    """What a program was started with; what our shell adds to it is of no interest."""
+    return "".join(split(job.command)[PREFIX:]) or job.command
 
 
 async def _task(desk: Desk, word: str, id: str) -> str:
@@ -97,7 +108,11 @@ async def _mcp(desk: Desk, _: str) -> str:
 
 
 async def _skills(desk: Desk, _: str) -> str:
-    return "No skills: this version of Travois reads none yet. /help lists commands of your own."
+    skills = desk.session.crew.agent.skills
+    found = skills.standing().skills if skills is not None else ()
+    rows = [(one.name, clean(one.description, lines="show")) for one in found]
+    with overheard(desk.columns):
+        return table([("SKILL", "FOR"), *rows]) if rows else "No skills: none lie here or at home."
 
 
 COMMANDS = {
