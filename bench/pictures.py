@@ -1,0 +1,219 @@
+"""`python -m bench.pictures`: the pictures of the documentation, taken from the real program.
+
+The program runs in a pseudo-terminal against the lab's scripted model; what the terminal shows is
+drawn as it is, cell by cell.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+import pyte
+from tests.e2e.glass import Glass, use
+from tests.e2e.program import Program
+
+from travois import lab
+
+OUT = Path(__file__).parent.parent / "docs" / "images"
+COLUMNS, ROWS = 92, 34
+WIDTH, HEIGHT, EDGE = 8.4, 18, 16
+NBSP = "\N{NO-BREAK SPACE}"
+INK, PAPER = "#d8dee9", "#1d2128"
+COLOURS = {
+    "default": INK, "black": "#3b4252", "red": "#e06c75", "green": "#98c379", "brown": "#e5c07b",
+    "blue": "#61afef", "magenta": "#c678dd", "cyan": "#56b6c2", "white": "#d8dee9",
+    "brightblack": "#7f8794", "brightred": "#e06c75", "brightgreen": "#98c379",
+    "brightbrown": "#e5c07b", "brightblue": "#61afef", "brightmagenta": "#c678dd",
+    "brightcyan": "#56b6c2", "brightwhite": "#ffffff",
+}  # fmt: skip
+CART = """\
+def total(prices: list[float]) -> float:
+    return sum(prices) / len(prices) * len(prices)
+"""
+CHECK = """\
+from cart import total
+
+def test_an_empty_cart_costs_nothing():
+    assert total([]) == 0
+"""
+ANSWER = """\
+`total` divided by the number of prices, which is zero for an empty cart (`cart.py:2`). The \
+division cancelled itself out anyway, so it is **gone**:
+
+- an empty cart costs nothing
+- all other totals are as before
+
+The test passes.
+"""
+WORK = [
+    {"say": [{"text": "I look at the code and its test first."}, use("Read", file_path="cart.py")]},
+    {
+        "say": [
+            use(
+                "Edit",
+                file_path="cart.py",
+                old_string="    return sum(prices) / len(prices) * len(prices)",
+                new_string="    return sum(prices)",
+            )
+        ]
+    },
+    {
+        "say": [
+            use(
+                "Bash",
+                command="python3 -c 'import test_cart as t; t.test_an_empty_cart_costs_nothing()'",
+            )
+        ]
+    },
+    {"say": ANSWER},
+]
+KEEP = [
+    {
+        "say": [
+            use("Remember", text="Tests here never use mocks: real objects only.", type="feedback")
+        ]
+    },
+    {"say": "I will keep to that: real objects, no mocks."},
+]
+RISK = [
+    {
+        "say": [
+            {"text": "The old build goes first."},
+            use("Bash", command="rm -rf build && make all"),
+        ]
+    }
+]
+
+
+def main() -> None:
+    OUT.mkdir(exist_ok=True)
+    for scene in (work, keep, ask, pick):
+        with tempfile.TemporaryDirectory(prefix="ada-") as folder:
+            scene(place(Path(folder)))
+
+
+def place(folder: Path) -> Program:
+    shop = folder / "shop"
+    shop.mkdir(parents=True)
+    (shop / "cart.py").write_text(CART)
+    (shop / "test_cart.py").write_text(CHECK)
+    (shop / "build").mkdir()
+    (shop / "build" / "shop.o").write_text("")
+    subprocess.run(["git", "init", "-q", "-b", "main", str(shop)], check=True)
+    return Program(shop, folder / "state")
+
+
+def work(program: Program) -> None:
+    """A small task from the prompt to the answer."""
+    with lab.server(WORK) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, columns=COLUMNS, rows=ROWS)
+        glass.ready()
+        glass.type("The total of an empty cart crashes. Mend it.\r")
+        while "passes." not in glass.text:
+            glass.until("yes, this once") if "passes." not in glass.text else None
+            glass.still()
+            glass.type("y")
+            glass.still()
+        draw(glass, "terminal.svg")
+        glass.leave()
+
+
+def keep(program: Program) -> None:
+    """Something is remembered."""
+    with lab.server(KEEP) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, columns=COLUMNS, rows=20)
+        glass.ready()
+        glass.type("Remember: tests here never use mocks, real objects only.\r")
+        glass.until("no mocks.")
+        glass.still()
+        draw(glass, "memory.svg")
+        glass.leave()
+
+
+def ask(program: Program) -> None:
+    """A question before something that destroys."""
+    with lab.server(RISK) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, columns=COLUMNS, rows=22)
+        glass.ready()
+        glass.type("Build it from scratch.\r")
+        glass.until("yes, this once")
+        glass.still()
+        draw(glass, "question.svg")
+        glass.child.terminate(force=True)
+
+
+def pick(program: Program) -> None:
+    """Choosing a session to go on with."""
+    prompts = (
+        "Why did we drop redis?",
+        "Add a dark theme to the settings page",
+        "The total of an empty cart crashes. Mend it.",
+        "Write release notes for 0.3",
+    )
+    with lab.server([{"say": "Done."}] * len(prompts)) as api:
+        program.url = api.url
+        for prompt in prompts:
+            program.ask(prompt)
+        glass = Glass(program, *program.model, "--resume", columns=COLUMNS, rows=20)
+        glass.until("redis")
+        glass.still()
+        draw(glass, "picker.svg")
+        glass.child.terminate(force=True)
+
+
+def draw(glass: Glass, name: str) -> None:
+    """What stands on the screen, as a picture."""
+    screen = glass.screen
+    filled = max(y for y in range(screen.lines) if screen.display[y].strip()) + 1
+    width, height = COLUMNS * WIDTH + 2 * EDGE, filled * HEIGHT + 2 * EDGE
+    rows = (line for y in range(filled) for line in _row(screen, y))
+    (OUT / name).write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" '
+        f'width="{width:.0f}" height="{height}" role="img">'
+        f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>'
+        '<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace" '
+        'font-size="14" style="white-space:pre">' + "".join(rows) + "</g></svg>\n"
+    )
+    print(OUT / name)
+
+
+def _row(screen: pyte.Screen, y: int) -> Iterator[str]:
+    """One row: runs of cells that look the same."""
+    cells = [(x, screen.buffer[y][x]) for x in range(screen.columns)]
+    for look, run in groupby(cells, lambda cell: cell[1]._replace(data="")):
+        held = list(run)
+        whole = "".join(cell.data for _, cell in held)
+        text = whole.strip()
+        x, top = EDGE + held[0][0] * WIDTH, EDGE + y * HEIGHT
+        start = x + (len(whole) - len(whole.lstrip())) * WIDTH
+        ink, paper = _colour(look.fg, INK), _colour(look.bg, PAPER)
+        if look.reverse:
+            ink, paper = paper, ink
+        if paper != PAPER:
+            yield f'<rect x="{x:.1f}" y="{top}" width="{len(held) * WIDTH:.1f}" height="{HEIGHT}" fill="{paper}"/>'
+        if text:
+            style = (' font-weight="bold"' if look.bold else "") + (
+                ' font-style="italic"' if look.italics else ""
+            )
+            yield (
+                f'<text x="{start:.1f}" y="{top + 13}" fill="{ink}"{style} '
+                f'textLength="{len(text) * WIDTH:.1f}">{escape(text.replace(" ", NBSP))}</text>'
+            )
+
+
+def _colour(name: str, plain: str) -> str:
+    if name == "default":
+        return plain
+    return COLOURS.get(name, f"#{name}")
+
+
+if __name__ == "__main__":
+    main()
