@@ -6,18 +6,22 @@ TYPE_CHECKING = False  # as in typing, which `--version` should not have to impo
 if TYPE_CHECKING:
     from travois.app.options import Options
     from travois.app.sdk import Session
+    from travois.engine.hooked import Listener
+    from travois.engine.tool import Tool
 
-__all__ = ["Options", "Session", "__version__"]
+__all__ = ["Listener", "Options", "Session", "Tool", "__version__"]
+WHERE = {
+    "Listener": "travois.engine.hooked",
+    "Options": "travois.app.options",
+    "Session": "travois.app.sdk",
+    "Tool": "travois.engine.tool",
+}
 
 
 def __getattr__(name: str) -> object:
     """Load the library only where it is used: `travois --version` should not pay for it."""
-    if name == "Session":
-        from travois.app.sdk import Session
+    if name not in WHERE:
+        raise AttributeError(name)
+    from importlib import import_module
 
-        return Session
-    if name == "Options":
-        from travois.app.options import Options
-
-        return Options
-    raise AttributeError(name)
+    return getattr(import_module(WHERE[name]), name)

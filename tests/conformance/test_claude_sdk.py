@@ -520,3 +520,74 @@ def test_flags_that_mean_nothing_here_are_told_and_ignored(house: House) -> None
         assert all(f"--{name} means nothing" in told for name in ("effort", "betas", "strange"))
 
     house.run([said("Hello.")], main)
+
+
+def test_a_session_that_goes_on_can_be_given_tools_and_a_form(house: House) -> None:
+    async def main() -> None:
+        first = result(await house.ask("hello")).session_id
+        form = {"type": "json_schema", "schema": SHAPE}
+        last = result(await house.ask("how many?", resume=first, output_format=form))
+        assert last.structured_output == {"n": 4}
+        assert result(await house.ask("thanks", resume=first)).result == "Welcome."
+
+    script = [said("Hello."), use("StructuredOutput", n=4), said("Done."), said("Welcome.")]
+    house.run(script, main)
+
+
+def test_a_session_that_cannot_be_opened_is_refused_in_words(house: House) -> None:
+    async def main() -> None:
+        with pytest.raises(Exception, match="no session"):
+            await house.ask("hi", resume="6a1f4f0e-4d8c-4a6e-9d51-0c6f2e1f7a11")
+
+    house.run([said("never")], main)
+
+
+def test_a_host_may_do_without_any_settings(house: House) -> None:
+    async def main() -> None:
+        (house.folder / "CLAUDE.md").write_text("Answer in rhyme.")
+        await house.ask("a", setting_sources=["project"])
+        await house.ask("b", setting_sources=[])
+        first, second = (str(body["messages"]) for body in house.api.bodies)
+        assert "Answer in rhyme." in first and "Answer in rhyme." not in second
+
+    house.run([{"say": "ok", "repeat": True}], main)
+
+
+def test_a_plan_is_put_to_the_host(house: House) -> None:
+    async def decide(name: str, given: dict[str, Any], context: Any) -> Any:
+        assert (name, given["plan"]) == ("ExitPlanMode", "Write b.txt")
+        update = PermissionUpdate(type="setMode", mode="acceptEdits", destination="session")
+        return PermissionResultAllow(updated_permissions=[update])
+
+    async def main() -> None:
+        async with house.client(can_use_tool=decide, permission_mode="plan") as client:
+            await client.query("plan it")
+            assert result(await response(client)).result == "Done."
+        assert (house.folder / "b.txt").read_text() == "b"
+
+    plan = use("ExitPlanMode", plan="Write b.txt")
+    house.run([plan, use("Write", **WRITE), said("Done.")], main)
+
+
+def test_a_guard_that_hangs_lets_nothing_pass(house: House) -> None:
+    async def hang(told: Any, id: str | None, context: Any) -> Any:
+        await anyio.sleep_forever()
+
+    async def main() -> None:
+        hooks: Any = {"PreToolUse": [HookMatcher(hooks=[hang], timeout=0.2)]}
+        messages = await house.ask("go", hooks=hooks)
+        assert "timed out after 0.2 s" in results(messages)[0]
+
+    house.run([use("Glob", pattern="*"), said("Done.")], main)
+
+
+def test_a_stop_hook_sends_the_model_back_to_work(house: House) -> None:
+    async def again(told: Any, id: str | None, context: Any) -> Any:
+        return {} if told["stop_hook_active"] else {"decision": "block", "reason": "test it first"}
+
+    async def main() -> None:
+        hooks: Any = {"Stop": [HookMatcher(hooks=[again])]}
+        assert result(await house.ask("go", hooks=hooks)).result == "Tested."
+
+    script = [said("Done."), {"when": {"last_text": "test it first"}, **said("Tested.")}]
+    house.run(script, main)

@@ -182,7 +182,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         office = None
         if options.persist:
             office = posting.opened(place, opened, agent, settings=asked.mail, stack=stack)
-        if epoch := renewed(session, card, options):
+        if epoch := renewed(session, card, options, brought=guests.tools):
             switch(agent, epoch)
         notices = (*filter(None, (unchosen, fence.line)), *loaded.notices, *unusable)
         notices += (*serving.unpriced(loaded, card), *flaws, *unstyled)
@@ -264,6 +264,7 @@ def _library(place: Place, loaded: Loaded, agent: Agent, *, sources: str) -> Lib
         own=str(place.home.path),
         claude=str(claude.parent) if claude else "",
         codex=codex,
+        more=loaded.settings.instructions,
         excluded=loaded.settings.claude_md_excludes,
         levels=levels(sources),
         trusted=loaded.trust == "trusted",

@@ -128,7 +128,7 @@ def _talking(top: ArgumentParser) -> None:
     add("--agents", default="", metavar="JSON", help="more kinds of agents, by name")
     add("--plugin-dir", action="append", default=[], metavar="DIR", help="a plugin for this run")
     add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
-    add("--setting-sources", default="", metavar="LIST", help="of user, project, local")
+    add("--setting-sources", metavar="LIST", help="of user, project, local; empty for none")
     add("--plain", action="store_true", help="lines only, as screen readers like it")
     add("--verbose", action="store_true", help=SUPPRESS)
 
@@ -190,7 +190,7 @@ def chosen(args: Namespace) -> Options:
         agents=args.agents,
         plugins=tuple(os.path.abspath(folder) for folder in args.plugin_dir),
         settings=args.settings,
-        sources=args.setting_sources,
+        sources="none" if args.setting_sources == "" else args.setting_sources or "",
         system=args.system_prompt,
         append_system=args.append_system_prompt,
         max_turns=args.max_turns,

@@ -166,17 +166,29 @@ def _between_turns(fact: AnyFact) -> bool:
     return declined or isinstance(fact, Ended | Opened | Changed)
 
 
-def renewed(session: Session, card: Card, options: Options) -> Epoch | None:
-    """Another head, only where the user asked for one: the old one keeps the cache warm."""
+def renewed(
+    session: Session, card: Card, options: Options, *, brought: tuple[AnyTool, ...] = ()
+) -> Epoch | None:
+    """Another head, only where the user asked for one: the old one keeps the cache warm.
+
+    Tools that are `brought` by whoever opens the session are asked for, too.
+    """
     epoch = session.view.epoch
     assert epoch is not None
     asked = options.system or options.append_system
     system = _system(options) if asked else epoch.system
     same = epoch.model.name == card.name and epoch.model.window <= card.window
-    if same and system == epoch.system:
+    known = {tool.name for tool in epoch.tools}
+    added = [spec for spec in specs(brought) if spec.name not in known]
+    if same and system == epoch.system and not added:
         return None
     return replace(
-        epoch, model=epoch.model if same else card, system=system, why="asked for", unbind=False
+        epoch,
+        model=epoch.model if same else card,
+        system=system,
+        tools=tuple(sorted((*epoch.tools, *added), key=lambda tool: tool.name)),
+        why="asked for",
+        unbind=False,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from travois.kernel.faults import Fault
-from travois.store import foreign, trust
+from travois.store import foreign, neighbours, trust
 from travois.store.home import Home
 from travois.store.plugins import within
 from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parsed
@@ -43,7 +43,9 @@ class Where(msgspec.Struct, frozen=True):
 
 
 def levels(named: str) -> tuple[Level, ...]:
-    """Which of the files count, weakest first."""
+    """Which of the files count, weakest first: all if none is named, none of them for `none`."""
+    if named == "none":
+        return ()
     picked = [word.strip() for word in named.split(",") if word.strip()]
     if strange := [word for word in picked if word not in SOURCES]:
         fix = "It takes user, project and local, parted by commas."
@@ -54,6 +56,9 @@ def levels(named: str) -> tuple[Level, ...]:
 def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[Layer]:
     """The files of a level: the other agent's, then our own."""
     theirs = foreign.user(environ)
+    person = environ.get("HOME", "") if level == "user" else where.root
+    if level != "local" and person.startswith("/"):
+        yield from neighbours.files(person, environ, level=level)
     if level == "user":
         if theirs is not None:
             yield from read(theirs, level=level, own=False, base=str(theirs.parent))

@@ -73,7 +73,7 @@ def _plain(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
     """What needs no look inside."""
     wanted = rules.get("type")
     kinds = [wanted] if isinstance(wanted, str) else rows(wanted)
-    known = [kind for kind in kinds if kind in TYPES]
+    known = [kind for kind in kinds if isinstance(kind, str) and kind in TYPES]
     if known and not any(TYPES[kind](value) for kind in known):
         yield f"{at} must be {' or '.join(known)}, not {_kind(value)}"
     if "enum" in rules and not any(_same(value, one) for one in rows(rules["enum"])):
@@ -102,9 +102,8 @@ def _members(
     value: dict[str, Any], rules: dict[str, Any], at: str, within: Within
 ) -> Iterator[str]:
     known = table(rules.get("properties"))
-    yield from (
-        f"{at}/{name} is missing" for name in rows(rules.get("required")) if name not in value
-    )
+    wanted = [name for name in rows(rules.get("required")) if isinstance(name, str)]
+    yield from (f"{at}/{name} is missing" for name in wanted if name not in value)
     for name, inner in value.items():
         if name in known:
             yield from within(inner, known[name], f"{at}/{name}")

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from travois.app import rewinding
 from travois.app.control.lines import Request
 from travois.app.control.mcp import Server
+from travois.app.lending import statuses
+from travois.app.run import Run
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
 from travois.app.speak import uuid
@@ -27,6 +29,7 @@ from travois.version import __version__
 class Driven(Protocol):
     """A run under a host, as far as answers need it."""
 
+    run: Run
     servers: dict[str, Server]
     said: dict[str, int]
     model: str
@@ -46,7 +49,10 @@ async def hello(driven: Driven, request: Request) -> Object:
     agents = driven.session.crew.agent.agents
     kinds = agents.kinds.items() if agents is not None else ()
     return {
-        "commands": [],
+        "commands": [
+            {"name": one.name, "description": one.description, "argumentHint": one.hint}
+            for one in driven.run.commands.values()
+        ],
         "agents": [{"name": name, "description": what} for name, what in kinds],
         "output_style": "default",
         "available_output_styles": ["default"],
@@ -82,7 +88,8 @@ async def _nothing(driven: Driven, request: Request) -> Object:
 
 
 async def _servers(driven: Driven, request: Request) -> Object:
-    return {"mcpServers": [server.told() for server in driven.servers.values()]}
+    others = statuses(driven.session.crew.loan)
+    return {"mcpServers": [*(server.told() for server in driven.servers.values()), *others]}
 
 
 async def _reconnect(driven: Driven, request: Request) -> Object:

@@ -11,7 +11,7 @@ import math
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 
 import anyio
@@ -28,10 +28,11 @@ from travois.app.control.lines import Line, Request, Response
 from travois.app.control.person import Host
 from travois.app.control.tasks import Tasks
 from travois.app.flags import chosen
+from travois.app.lending import statuses
 from travois.app.options import Options
 from travois.app.run import Run, say
 from travois.app.sdk import Session
-from travois.app.shapes import Object
+from travois.app.shapes import Json, Object
 from travois.engine.agent import Agent
 from travois.kernel.faults import Fault
 
@@ -77,14 +78,22 @@ class Driven:
             group.start_soon(self._hear)
             group.start_soon(self.run.watch_signals, group.cancel_scope)
             await self._begun.wait()
-            async with await self._opened() as session:
-                self._session = session
+            async with AsyncExitStack() as stack:
+                session = self._session = await self._entered(stack)
                 session.crew.agent.born = partial(group.start_soon, self._overhear)
                 await self._serve(group)
             group.cancel_scope.cancel()
         for notice in self.session.parting:
             sys.stderr.write(f"travois: {notice}\n")
         self.run.code = self.run.code or (2 if self._garbled else 0)
+
+    async def _entered(self, stack: AsyncExitStack) -> Session:
+        try:
+            return await stack.enter_async_context(await self._opened())
+        except Fault as fault:
+            if self._greeted is not None:
+                say(_failure(self._greeted[0], str(fault)))
+            raise
 
     async def _opened(self) -> Session:
         """The session that the flags and the host's greeting ask for."""
@@ -94,29 +103,26 @@ class Driven:
         self.servers = await mcp.met(self.desk, wanted)
         schema = msgspec.json.encode(greeting.json_schema).decode() if greeting.json_schema else ""
         self.run.adopt(schema=schema, forward=bool(greeting.forward_subagent_text))
-        self.run.brought = lambda: {"mcp_servers": [s.brief() for s in self.servers.values()]}
+        self.run.brought = lambda: {"mcp_servers": self._servers()}
         shape, hooks = self.run.shape, greeting.hooks or {}
         own = (shape.tool,) if shape else ()
         ears = shape.listeners if shape else ()
-        try:
-            heard = (*ears, *listeners(self.desk, hooks))
-        except Fault as fault:
-            self._refuse(fault)
-            raise
+        heard = (*ears, *listeners(self.desk, hooks))
         for notice in (*unheard(hooks), *self._ignored()):
             sys.stderr.write(f"travois: {notice}\n")
         person = Host(self.desk) if self._args.permission_prompt_tool == "stdio" else None
         tools = (*own, *mcp.tools(self.servers.values()))
         return Session(options, person=person, tools=tools, listeners=heard)
 
+    def _servers(self) -> list[Json]:
+        """Those that the host serves itself, and those that are configured."""
+        own = [server.brief() for server in self.servers.values()]
+        return [*statuses(self.session.crew.loan), *own]
+
     def _ignored(self) -> Iterator[str]:
         tool = self._args.permission_prompt_tool
         if tool not in ("", "stdio"):
             yield f"--permission-prompt-tool {tool} is ignored: only stdio is known"
-
-    def _refuse(self, fault: Fault) -> None:
-        if self._greeted is not None:
-            say(_failure(self._greeted[0], str(fault)))
 
     async def _serve(self, group: TaskGroup) -> None:
         session = self.session

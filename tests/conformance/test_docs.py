@@ -1,0 +1,60 @@
+"""The examples of docs/sdk.md do what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from travois import lab
+
+DOCS = Path(__file__).parents[2] / "docs" / "sdk.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+SCRIPT = [
+    {"when": {"tool": "Dice"}, "say": [{"tool_use": {"name": "Dice", "input": {"sides": 6}}}]},
+    {
+        "when": {"tool": "mcp__game__Dice"},
+        "say": [{"tool_use": {"name": "mcp__game__Dice", "input": {"sides": 6}}}],
+    },
+    {"when": {"tool_result": {"contains": "You rolled 3"}}, "say": "It is a three."},
+    {"say": "Hello.", "repeat": True},
+]
+PRINTED = (
+    r"Hello\.\nresume it with [0-9a-f-]{36}\n",
+    r"Hello\.\n\d+ tokens\nended: end\n",
+    r"It is a three\.\n",
+    r"(?s).*You rolled 3.*result='It is a three\.'.*",
+)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_runs(number: int, tmp_path: Path) -> None:
+    if "claude_agent_sdk" in EXAMPLES[number]:
+        pytest.importorskip("claude_agent_sdk")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    launcher = folder / "travois"
+    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m travois "$@"\n')
+    launcher.chmod(0o755)
+    with lab.server(SCRIPT) as api:
+        done = subprocess.run(
+            [sys.executable, "-c", EXAMPLES[number]],
+            cwd=tmp_path,
+            env={
+                "PATH": f"{folder}:{os.environ['PATH']}",
+                "HOME": str(tmp_path),
+                "TRAVOIS_HOME": str(tmp_path / "home"),
+                "ANTHROPIC_BASE_URL": api.url,
+                "ANTHROPIC_API_KEY": "sk-lab",
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        api.no_invalid()
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(PRINTED[number], done.stdout), done.stdout

@@ -1,0 +1,100 @@
+"""Tools of others: their names, their words, and what they bring."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from tests.tools.world import World
+from travois.engine.tool import Outcome
+from travois.kernel.blocks import Media, Text
+from travois.policy.access import Access
+from travois.tools.foreign import KEPT, Answered, Item, Offer, Resource, foreign, named, outcome
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def nothing(tool: str, args: dict[str, Any]) -> Answered:
+    return Answered((Item("text", text=f"{tool} {args}"),))
+
+
+def test_a_tool_is_named_after_its_server_and_runs_under_its_own_name(world: World) -> None:
+    schema = msgspec.Raw(b'{"type": "object", "properties": {"a": {}}}')
+    (tool,) = foreign("My Server", [Offer("add!", "Adds.", schema)], nothing)
+    assert (tool.name, tool.description) == ("mcp__My_Server__add_", "Adds.")
+    assert tool.schema == '{"type":"object","properties":{"a":{}}}'
+    assert tool.access({}, None) == (Access("call", "My Server"),)  # type: ignore[arg-type]
+
+    async def main() -> None:
+        assert await tool.run({"a": 1}, world, "c1") == Outcome((Text("add! {'a': 1}"),))
+
+    anyio.run(main)
+
+
+def test_names_are_short_safe_and_of_one_tool_each() -> None:
+    names = [
+        tool.name for tool in foreign("s", map(Offer, ("a.b", "a_b", "a-b", "x" * 99)), nothing)
+    ]
+    assert names[0] == "mcp__s__a_b"
+    assert names[2] == "mcp__s__a-b"
+    assert len(set(names)) == 4
+    assert all(len(name) <= 64 and name.startswith("mcp__s__") for name in names)
+    assert named("s", "y" * 99) != named("s", "y" * 98)
+
+
+def test_descriptions_are_cut_and_hide_nothing() -> None:
+    sly = "Adds.\u200b\u202eignore\x1b[31m\nnext"
+    (plain, long) = foreign("s", [Offer("a", sly), Offer("b", "x" * 5_000)], nothing)
+    assert plain.description == "Adds.\\u200b\\u202eignore\\x1b[31m\nnext"
+    assert len(long.description) == 2_048 and long.description.endswith("…")
+
+
+def test_a_schema_is_always_that_of_an_object() -> None:
+    offers = [
+        Offer("a"),
+        Offer("b", "", msgspec.Raw(b"null")),
+        Offer("c", None, msgspec.Raw(b"[1]")),
+    ]
+    assert [tool.schema for tool in foreign("s", offers, nothing)] == ['{"type":"object"}'] * 3
+
+
+def test_each_kind_of_content_is_shown(world: World) -> None:
+    picture = b64encode(b"png").decode()
+    items = (
+        Item("text", text="words"),
+        Item("image", data=picture, mime_type="image/png"),
+        Item("audio", data=picture, mime_type="audio/wav"),
+        Item("resource", resource=Resource("file:///a", text="inside")),
+        Item("resource_link", uri="file:///b", name="b"),
+    )
+    shown = outcome(Answered(items), world, "c1").content
+    assert shown == (
+        Text("words"),
+        Media("image", "image/png", world.blobs.put(b"png"), 3),
+        Text(f"[audio/wav, 3 bytes: {world.spilled}/c1-2.txt]"),
+        Text("file:///a:\ninside"),
+        Text("[b: file:///b]"),
+    )
+
+
+def test_what_is_too_long_is_kept_in_a_file(world: World) -> None:
+    items = (Item("text", text="a" * KEPT), Item("text", text="b" * 10))
+    first, second = outcome(Answered(items), world, "c1").content
+    assert first == Text("a" * KEPT)
+    assert second == Text(f"\n[10 characters in all: {world.spilled}/c1-1.txt]")
+    assert (world.spilled / "c1-1.txt").read_text() == "b" * 10
+
+
+def test_errors_and_structure_go_through(world: World) -> None:
+    structured = msgspec.Raw(b'{"n":1}')
+    failed = outcome(Answered((), structured, is_error=True), world, "c1")
+    assert failed == Outcome((Text('{"n":1}'),), error=True, detail='{"n":1}')
+    assert outcome(Answered(), world, "c1").content == (Text("It brought nothing."),)
