@@ -22,6 +22,7 @@ from travois.policy.rules import (
     anchor,
     covers,
     covers_tool,
+    excepted,
     matches,
     permits,
 )
@@ -97,7 +98,8 @@ def understood(use: Use) -> Use:
 
 
 def _first(guard: Guard, use: Use, effect: Effect) -> Rule | None:
-    return next((r for r in guard.rules if r.effect == effect and matches(r, use)), None)
+    rules = (rule for rule in guard.rules if rule.effect == effect and matches(rule, use))
+    return next((rule for rule in rules if not excepted(rule, use)), None)
 
 
 def _fatal(guard: Guard, use: Use) -> Verdict | None:
@@ -215,10 +217,9 @@ def _access(guard: Guard, use: Use, access: Access) -> Verdict:
             return Verdict("ask", "runs a command")
         case "net":
             return Verdict("ask", f"uses the network: {access.target}")
-        case "spawn" if use.tool in TWINS:
-            return Verdict("allow", "an agent may be started: its own calls are judged like ours")
-        case "spawn" if use.tool == "Skill":
-            return Verdict("allow", "a skill is text: the calls that it leads to are judged")
+        case "spawn" if use.tool in (*TWINS, "Skill"):
+            what = "a skill may be used" if use.tool == "Skill" else "an agent may be started"
+            return Verdict("allow", f"{what}: its own calls are judged like ours")
         case "spawn":
             return Verdict("ask", f"starts {access.target}")
         case "tell":

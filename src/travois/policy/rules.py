@@ -33,6 +33,8 @@ class Rule(msgspec.Struct, frozen=True):
     origin: str = ""
     base: str = ""
     """The folder that `/path` counts from; empty means the workspace."""
+    unless: tuple[Rule, ...] = ()
+    """What it gives back to others, as in a list of which the last that fits counts."""
 
     @property
     def text(self) -> str:
@@ -116,6 +118,23 @@ def matches(rule: Rule, use: Use) -> bool:
     kinds = TOUCHING[rule.tool]
     touched = (access for access in _noticed(use) if access.kind in kinds)
     return any(_path(rule, access, use) for access in touched)
+
+
+def excepted(rule: Rule, use: Use) -> bool:
+    """Whether a rule gives back all that a use does."""
+    others = [other for other in rule.unless if names(other.tool, use.tool)]
+    if not use.plans:
+        return any(matches(other, use) for other in others)
+    if any(plan.unclear or not plan.steps for plan in use.plans):
+        return False
+    steps = (step for plan in use.plans for step in plan.steps)
+    return all(step.known and any(_spared(other, step) for other in others) for step in steps)
+
+
+def _spared(other: Rule, step: Step) -> bool:
+    fitting = (text for text in step.texts if fits(other.what, text))
+    named = any(_names_program(other.what, text, step) for text in fitting)
+    return not other.what or other.what in step.texts or named
 
 
 def names(rule: str, tool: str) -> bool:

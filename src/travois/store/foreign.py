@@ -22,6 +22,7 @@ HONOURED = (
     "disableAllHooks",
     "claudeMdExcludes",
     "outputStyle",
+    "instructions",
 )
 HOOKED = frozenset(("allowedHttpHookUrls", "httpHookAllowedEnvVars"))
 MODE = "permissions.defaultMode"

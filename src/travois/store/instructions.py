@@ -53,6 +53,8 @@ class Places(msgspec.Struct, frozen=True):
     codex: str = ""
     """The user's folders: ours, and those of other agents."""
     etc: Path = ETC
+    more: tuple[str, ...] = ()
+    """Patterns of more files, from the top of the project on."""
     excluded: tuple[str, ...] = ()
     """Patterns of absolute paths that are not wanted."""
     levels: tuple[str, ...] = ("user", "project", "local")
@@ -103,6 +105,9 @@ class Library:
             reading.take(os.path.join(folder, AGENTS), "User")
         for folder in chain(here.cwd, "/"):
             reading.folder(folder, "session_start")
+        for pattern in here.more:
+            for path in _found(pattern, here.root):
+                reading.take(path, "Project")
         return reading
 
     def _near(self, reading: Reading, path: str, holding: str) -> None:
@@ -215,6 +220,13 @@ def chain(folder: str, top: str) -> list[str]:
     while found[-1] not in (top, "/"):
         found.append(os.path.dirname(found[-1]))
     return found[::-1]
+
+
+def _found(pattern: str, root: str) -> list[str]:
+    """The files that a pattern means; what is outside is left out when it is read."""
+    from glob import glob
+
+    return sorted(glob(os.path.join(root, os.path.expanduser(pattern)), recursive=True))[:RULES]
 
 
 def _scope(path: str) -> tuple[str, ...]:

@@ -107,7 +107,8 @@ class _Stack:
             layer = self._sifted(layer)
         for key, value in layer.values.items():
             self._set(key, value, where=layer.where)
-        for rule in (rule for effect in EFFECTS for rule in parsed_rules(layer, effect)):
+        spelt = (rule for effect in EFFECTS for rule in parsed_rules(layer, effect))
+        for rule in (*layer.rules, *spelt):
             self._rule(rule, layer)
         if layer.hooks:
             self.hooks.append((layer.level, layer.where, layer.hooks))
@@ -137,6 +138,7 @@ class _Stack:
         """Add a rule, unless the very same is there: `/path` means another in each place."""
         anchored = rule.what.startswith("/") and not rule.what.startswith("//")
         same = (rule.effect, rule.tool, rule.what, rule.base if anchored else "")
+        same += tuple(other.text for other in rule.unless)
         if same in self.rules:
             return
         self.rules[same] = rule

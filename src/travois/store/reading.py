@@ -43,6 +43,8 @@ class Layer(msgspec.Struct, frozen=True):
     base: str = ""
     """The folder that paths in its rules count from."""
     hooks: Json = {}
+    rules: tuple[Rule, ...] = ()
+    """Rules that hold back and have no spelling of ours."""
     notices: tuple[str, ...] = ()
 
     @property

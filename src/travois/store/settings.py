@@ -272,6 +272,8 @@ class Settings(Part, frozen=True):
     """The name of a file that says how the model should speak."""
     plugins: tuple[str, ...] = ()
     """Folders of plugins; one that is relative counts from the workspace."""
+    instructions: tuple[str, ...] = ()
+    """Patterns of more files that say how to work, from the workspace on."""
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""
     disable_all_hooks: bool = False

@@ -20,6 +20,7 @@ TIGHT = frozenset(
         "permissions.deny",
         "permissions.ask",
         "permissions.examples",
+        "instructions",
         "permissions.disableBypassPermissionsMode",
         "sandbox.network.deniedDomains",
         "sandbox.filesystem.denyWrite",

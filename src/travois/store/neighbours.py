@@ -1,0 +1,149 @@
+"""Settings that were written for opencode and Codex, as far as they mean something here.
+
+What they give is never wider than what they gave there: a right that has no like here is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from travois.policy.rules import Effect, Rule
+from travois.store.instructions import plain_text
+from travois.store.reading import Layer, Level, is_list, is_tree
+from travois.store.settings import Json
+
+OPENCODE = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json")
+CODEX = ".codex/config.toml"
+STRINGS = r'("(?:[^"\\]|\\.)*")'
+COMMENT = re.compile(STRINGS + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
+COMMA = re.compile(STRINGS + r"|,(?=\s*[}\]])")
+TOOLS = {
+    "*": "*", "read": "Read", "edit": "Edit", "glob": "Glob", "grep": "Grep", "bash": "Bash",
+    "task": "Agent", "skill": "Skill", "webfetch": "WebFetch", "websearch": "WebSearch",
+    "todowrite": "TodoWrite", "question": "AskUserQuestion",
+}  # fmt: skip
+PATHS = ("Read", "Edit", "Glob", "Grep")
+EFFECTS: dict[object, Effect] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+ENV_FILES: Json = {"read": {"*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}}
+"""What opencode keeps to without being told."""
+CODEX_KEYS = {
+    "model_context_window": "context.window",
+    "model_auto_compact_token_limit": "context.threshold",
+    "tool_output_token_limit": "context.resultTokens",
+}
+
+
+def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[Layer]:
+    """The layers of a project, or of a person: Codex first, which opencode wins over."""
+    codex, opencode = os.path.join(folder, CODEX), [os.path.join(folder, n) for n in OPENCODE]
+    if level == "user":
+        codex = os.path.join(environ.get("CODEX_HOME") or f"{folder}/.codex", "config.toml")
+        config = environ.get("XDG_CONFIG_HOME") or f"{folder}/.config"
+        opencode = [os.path.join(config, "opencode", name) for name in OPENCODE[:2]]
+    for path in filter(os.path.isfile, (codex, *opencode)):
+        try:
+            text = plain_text(path)
+            if path.endswith(".toml"):
+                from tomllib import loads
+
+                yield _codex(loads(text), path, level=level)
+            else:
+                yield _opencode(_loose(text), path, level=level, base=folder)
+        except (OSError, ValueError, RecursionError) as error:
+            yield Layer(path, {}, level=level, notices=(f"{path} is not read: {error}",))
+
+
+def _loose(text: str) -> Json:
+    """JSON with comments and commas that are one too many."""
+    bare = COMMENT.sub(lambda found: found[1] or " ", text)
+    tree: object = msgspec.json.decode(COMMA.sub(lambda found: found[1] or "", bare) or "{}")
+    if not is_tree(tree):
+        raise ValueError("it is not a JSON object")
+    return tree
+
+
+def _codex(tree: Json, path: str, *, level: Level) -> Layer:
+    values, notices = Json(), list[str]()
+    if isinstance(model := tree.get("model"), str):
+        values["model"] = f"{tree.get('model_provider') or 'openai'}/{model}"
+    for theirs, ours in CODEX_KEYS.items():
+        if isinstance(number := tree.get(theirs), int) and number > 0:
+            values[ours] = number
+    sandbox, asking = tree.get("sandbox_mode"), tree.get("approval_policy")
+    if sandbox == "danger-full-access":
+        notices.append(
+            f"{path}: danger-full-access is ignored; --permission-mode bypass is its like"
+        )
+    elif mode := _mode(sandbox, asking):
+        values["permissions.defaultMode"] = mode
+    walls = tree.get("sandbox_workspace_write")
+    if sandbox == "workspace-write" and is_tree(walls):
+        roots = walls.get("writable_roots")
+        values["sandbox.filesystem.allowWrite"] = [str(r) for r in roots] if is_list(roots) else []
+        values |= {"sandbox.network.mode": "on"} if walls.get("network_access") is True else {}
+    return Layer(path, values, level=level, foreign=True, notices=tuple(notices))
+
+
+def _mode(sandbox: object, asking: object) -> str:
+    """Ours for how Codex asks, and what it holds commands back with."""
+    if asking == "untrusted" or (sandbox == "read-only" and asking != "never"):
+        return "default"
+    if sandbox == "workspace-write":
+        return "auto"
+    return "dont-ask" if asking == "never" else ""
+
+
+def _opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
+    values = Json()
+    if isinstance(model := tree.get("model"), str) and "{" not in model:
+        values["model"] = model
+    if is_list(listed := tree.get("instructions")):
+        values["instructions"] = [str(one) for one in listed if "://" not in str(one)]
+    if is_tree(compaction := tree.get("compaction")) and compaction.get("auto") is False:
+        values["context.autoCompact"] = False
+    said = tree.get("permission")
+    table = list(_entries(said if is_tree(said) else {"*": said}, path, base=base))
+    free = [rule.text for rule in table if rule.effect == "allow" and _held(rule)]
+    values |= {"permissions.allow": free} if free else {}
+    rules = _tight([*_entries(ENV_FILES, path, base=base), *table])
+    return Layer(path, values, level=level, foreign=True, base=base, rules=rules)
+
+
+def _held(rule: Rule) -> bool:
+    """Whether what a rule allows stays where opencode asks nothing: in the workspace."""
+    return rule.tool != "*" and not (rule.tool in PATHS and rule.what.startswith(("/", "~")))
+
+
+def _entries(table: Json, path: str, *, base: str) -> Iterator[Rule]:
+    """What a table of permissions says, in its order."""
+    for key, said in table.items():
+        tool = TOOLS.get(key, key if key.startswith("mcp") else "")
+        for pattern, word in (said if is_tree(said) else {"*": said}).items():
+            if tool and (effect := EFFECTS.get(word)):
+                yield Rule(tool, _what(tool, pattern, effect), effect, path, base)
+
+
+def _what(tool: str, pattern: str, effect: Effect) -> str:
+    """A pattern as our rules write it: there, a star goes through folders."""
+    if set(pattern) <= {"*"}:
+        return "./**" if tool in PATHS and effect == "allow" else ""
+    deep = tool in PATHS and effect != "allow" and pattern.endswith("/*")
+    return f"{pattern}*" if deep else pattern
+
+
+def _tight(ordered: list[Rule]) -> tuple[Rule, ...]:
+    """The rules that hold back, each but for what later ones say otherwise: the last one counts."""
+    return tuple(
+        msgspec.structs.replace(rule, unless=_later(rule, ordered[at + 1 :]))
+        for at, rule in enumerate(ordered)
+        if rule.effect != "allow"
+    )
+
+
+def _later(rule: Rule, others: list[Rule]) -> tuple[Rule, ...]:
+    about = (o for o in others if rule.tool in ("*", o.tool) and o.effect != rule.effect)
+    return tuple(msgspec.structs.replace(other, effect="allow") for other in about)

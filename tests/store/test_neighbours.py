@@ -1,0 +1,125 @@
+"""Settings of opencode and Codex, read where they lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from travois.policy.access import Access
+from travois.policy.judge import Guard, judge
+from travois.policy.rules import Use
+from travois.store import trust
+from travois.store.home import Home
+from travois.store.layers import load
+from travois.store.settings import Loaded
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def loaded(tmp_path: Path) -> Loaded:
+    home, person = Home(tmp_path / "home"), str(tmp_path / "person")
+    root = tmp_path / "repo"
+    root.mkdir(exist_ok=True)
+    return load(home, str(root), environ={"HOME": person}, etc=tmp_path / "etc")
+
+
+def effect(found: Loaded, tmp_path: Path, tool: str, target: str) -> str:
+    kind = {"Bash": "exec", "Read": "read", "Edit": "write"}[tool]
+    root = str(tmp_path / "repo")
+    path = target if kind == "exec" else f"{root}/{target}"
+    guard = Guard("default", found.rules, (root,))
+    return judge(guard, Use(tool, (Access(kind, path),), root)).effect  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("table", "answers"),
+    [
+        (
+            '{"*": "ask", "git status*": "allow", "git push*": "deny"}',
+            {"git status": "allow", "ls": "ask", "git push": "deny", "git status && ls": "ask"},
+        ),
+        (
+            '{"git *": "deny", "git commit *": "allow", "git commit --amend*": "ask"}',
+            {"git commit -m x": "allow", "git commit --amend": "ask", "git log": "deny"},
+        ),
+        ('{"make *": "allow", "*": "deny"}', {"make test": "deny", "ls": "deny"}),
+        ('{"*": "deny", "echo $(*": "allow"}', {"echo $(rm x)": "deny"}),
+    ],
+)
+def test_the_last_that_fits_counts(tmp_path: Path, table: str, answers: dict[str, str]) -> None:
+    text = f'// mine\n{{"permission": {{"bash": {table},}} /* all */}}'
+    put(tmp_path / "person/.config/opencode/opencode.jsonc", text)
+    found = loaded(tmp_path)
+    assert found.notices == ()
+    assert {line: effect(found, tmp_path, "Bash", line) for line in answers} == answers
+
+
+def test_one_word_or_a_star_means_every_tool_but_those_said_after_it(tmp_path: Path) -> None:
+    put(tmp_path / "repo/opencode.json", '{"permission": {"*": "deny", "read": "allow"}}')
+    found = loaded(tmp_path)
+    assert effect(found, tmp_path, "Bash", "ls") == effect(found, tmp_path, "Edit", "a") == "deny"
+    assert effect(found, tmp_path, "Read", "src/a.py") == "allow"
+    put(tmp_path / "repo/opencode.json", '{"permission": "allow"}')
+    assert effect(loaded(tmp_path), tmp_path, "Bash", "rm -rf src") == "ask"
+
+
+def test_secret_files_stay_closed_as_there_unless_said_otherwise(tmp_path: Path) -> None:
+    put(tmp_path / "repo/opencode.json", '{"permission": {"edit": {"src/*": "deny"}}}')
+    found = loaded(tmp_path)
+    names = ("a/.env", ".env.local", ".env.example")
+    assert [effect(found, tmp_path, "Read", n) for n in names] == ["deny", "deny", "allow"]
+    assert effect(found, tmp_path, "Edit", "src/deep/a.py") == "deny"
+    put(tmp_path / "repo/opencode.json", '{"permission": {"read": "allow"}}')
+    assert effect(loaded(tmp_path), tmp_path, "Read", ".env") == "allow"
+    assert effect(loaded(tmp_path), tmp_path, "Read", "../outside") == "ask"
+
+
+def test_what_a_workspace_allows_waits_for_trust_and_what_it_denies_does_not(
+    tmp_path: Path,
+) -> None:
+    text = '{"permission": {"bash": {"make *": "allow", "curl *": "deny"}}, "model": "a/b"}'
+    put(tmp_path / "repo/opencode.json", text)
+    found = loaded(tmp_path)
+    assert found.wanted == ('model: "a/b"', "permissions.allow: Bash(make *)")
+    lines = ("make all", "curl x")
+    assert [effect(found, tmp_path, "Bash", line) for line in lines] == ["ask", "deny"]
+    trust.trust(Home(tmp_path / "home"), found.root, found.wanted)
+    assert effect(loaded(tmp_path), tmp_path, "Bash", "make all") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "asking", "mode"),
+    [
+        ("read-only", "on-request", "default"),
+        ("read-only", "never", "dont-ask"),
+        ("workspace-write", "untrusted", "default"),
+        ("workspace-write", "on-request", "auto"),
+        ("workspace-write", "never", "auto"),
+        ("danger-full-access", "never", "default"),
+    ],
+)
+def test_codex_asks_as_often_as_it_did(
+    tmp_path: Path, sandbox: str, asking: str, mode: str
+) -> None:
+    text = f'model = "gpt-x"\nsandbox_mode = "{sandbox}"\napproval_policy = "{asking}"\n'
+    put(tmp_path / "person/.codex/config.toml", text)
+    found = loaded(tmp_path)
+    assert (found.settings.permissions.mode, found.settings.model) == (mode, "openai/gpt-x")
+    assert ("danger-full-access is ignored" in "".join(found.notices)) == sandbox.startswith("dan")
+
+
+def test_our_own_files_win_and_broken_ones_stop_nothing(tmp_path: Path) -> None:
+    put(tmp_path / "person/.codex/config.toml", 'model = "gpt-x"\nmodel_context_window = 9000\n')
+    put(tmp_path / "person/.claude/settings.json", '{"model": "anthropic/claude"}')
+    put(tmp_path / "repo/opencode.json", "{ broken")
+    put(tmp_path / "repo/.codex/config.toml", "model = ")
+    found = loaded(tmp_path)
+    assert (found.settings.model, found.settings.context.window) == ("anthropic/claude", 9000)
+    assert found.origin("context.window") == str(tmp_path / "person/.codex/config.toml")
+    assert [notice.partition(" is not read: ")[0] for notice in found.notices] == [
+        str(tmp_path / "repo/.codex/config.toml"), str(tmp_path / "repo/opencode.json")
+    ]  # fmt: skip
