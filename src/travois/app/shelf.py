@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from travois.app.options import Options
 from travois.app.sdk import typed
 from travois.kernel.blocks import words
-from travois.kernel.facts import Assistant, User
+from travois.kernel.facts import AnyFact, Assistant, User
 from travois.kernel.faults import Fault
 from travois.store import line, lock
 from travois.store.home import Home
@@ -65,18 +67,20 @@ class Shelf:
 
 
 def _ending(path: str) -> tuple[str, str]:
-    said = answered = ""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - GLANCE))
-            lines = file.read().splitlines(keepends=True)
-    except OSError:
-        return "", ""
-    for record in (record for text in reversed(lines) for record in line.records(text)[0]):
-        fact = line.decode(record).fact
+    answered = ""
+    for fact in _backwards(path):
         if isinstance(fact, Assistant):
-            answered = answered or words(fact.content)
+            answered = answered or " ".join(words(fact.content).split())
         elif isinstance(fact, User) and fact.origin == "human":
-            said = typed(fact.content)
-            break
-    return " ".join(said.split()), " ".join(answered.split())
+            return " ".join(typed(fact.content).split()), answered
+    return "", answered
+
+
+def _backwards(path: str) -> Iterator[AnyFact]:
+    """The last facts of a log, the last one first, without those that cannot be read."""
+    with suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - GLANCE))
+        for text in reversed(file.read().splitlines(keepends=True)):
+            for record in line.records(text)[0]:
+                with suppress(line.Foreign):
+                    yield line.decode(record).fact

@@ -23,7 +23,7 @@ FRESH = 20.0
 SKIPPED = {".git", ".hg", ".venv", "node_modules", "__pycache__", "target", "dist", ".mypy_cache"}
 FOUND = 30
 MENTION = re.compile(r"(?:^|\s)@(\S*)$")
-COMMAND = re.compile(r"/([a-z:-]*)(?:\s+(\S*))?")
+COMMAND = re.compile(r"/([\w:.-]*)(?:\s+(\S*))?")
 
 Offers = Callable[[str | None, str], Iterable[tuple[str, str]]]
 """Names of commands with their meaning; for a named command, what may follow it."""

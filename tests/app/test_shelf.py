@@ -1,0 +1,70 @@
+"""The sessions that one can go on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.shelves import fill
+from travois.app.options import Options
+from travois.app.shelf import Shelf
+from travois.kernel.faults import Fault
+from travois.store import line, lock
+from travois.store.home import Home
+from travois.store.log import Log
+from travois.store.project import identify
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        fill(tmp_path / "home", tmp_path / name, count=3, at=1000.0, about=f"work {name}")
+    return Home(tmp_path / "home")
+
+
+def shelf(home: Home, tmp_path: Path, *, but: str = "") -> Shelf:
+    return Shelf(home, identify(home, str(tmp_path / "here")), but=but)
+
+
+def test_those_of_this_project_are_found_by_words_and_by_the_beginning_of_an_id(
+    home: Home, tmp_path: Path
+) -> None:
+    known = shelf(home, tmp_path)
+    everything = known.found("", everywhere=False)
+    assert [one.title for one in everything] == [f"work here number {n}" for n in range(3)]
+    assert known.found("NUMBER 1 work", everywhere=False) == [everything[1]]
+    assert known.found(everything[2].id, everywhere=False) == [everything[2]]
+    assert known.found(everything[2].id[-6:], everywhere=False) == []
+    assert len(known.found("number", everywhere=True)) == 6
+    assert shelf(home, tmp_path, but=everything[0].id).found("", everywhere=False) == everything[1:]
+
+
+def test_the_end_of_a_session_is_told_although_its_last_lines_cannot_be_read(
+    home: Home, tmp_path: Path
+) -> None:
+    known = shelf(home, tmp_path)
+    first = known.found("", everywhere=False)[0]
+    path = home.session(first.project, first.id) / "log.jsonl"
+    strange = line.sealed(b'{"seq":9,"at":1000.0,"fact":{"type":"from-the-future"}}')
+    path.write_bytes(path.read_bytes() + strange + b'{"seq":10,"at":10')
+    assert known.ending(first) == ("work here number 0", "The answer to work here number 0.")
+
+
+def test_one_of_another_project_goes_on_in_its_own_folder(home: Home, tmp_path: Path) -> None:
+    known, options = shelf(home, tmp_path), Options(cwd=str(tmp_path / "here"), fork=True)
+    near = known.found("work here", everywhere=False)[0]
+    far = known.found("work there", everywhere=True)[0]
+    assert known.options(near, options) == Options(cwd=str(tmp_path / "here"), resume=near.id)
+    assert known.options(far, options) == Options(cwd=str(tmp_path / "there"), resume=far.id)
+
+
+def test_one_that_is_open_is_not_taken_away(home: Home, tmp_path: Path) -> None:
+    known = shelf(home, tmp_path)
+    first = known.found("", everywhere=False)[0]
+    folder = home.session(first.project, first.id)
+    with Log.open(folder):
+        assert lock.holder(folder) is not None
+        with pytest.raises(Fault, match="open elsewhere"):
+            known.options(first, Options())
