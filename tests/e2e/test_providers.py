@@ -173,16 +173,16 @@ def test_sealed_reasoning_that_is_refused_is_let_go(program: Program) -> None:
 
 
 def test_a_prompt_that_ollama_cuts_in_silence_is_noticed(program: Program) -> None:
-    words = b"some words to read\n" * 2600
+    words = b"some words to read\n" * 3600
     script = [{"say": "Read.", "repeat": True}]
-    with lab.server(script, models={"lab-model": {"family": "openai", "window": 6000}}) as api:
+    with lab.server(script, models={"lab-model": {"family": "openai", "window": 9000}}) as api:
         program.extra = {"OLLAMA_BASE_URL": api.url}
-        done = program.run("-p", "go", "--model", "ollama/lab-model[32k]", stdin=words)
+        done = program.run("-p", "go", "--model", "ollama/lab-model[64k]", stdin=words)
         assert (done.code, done.out) == (0, "Read.\n"), done.err
-        assert api.bodies[0]["options"]["num_ctx"] == 32_000
+        assert api.bodies[0]["options"]["num_ctx"] == 64_000
     assert "it seems to cut what it is sent" in done.err
     facts = [entry.fact for entry in program.facts()]
-    assert [f.model.window for f in facts if isinstance(f, Epoch)] == [32_000, 6_000]
+    assert [f.model.window for f in facts if isinstance(f, Epoch)] == [64_000, 9_000]
 
 
 WRONG = [
