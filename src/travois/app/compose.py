@@ -145,7 +145,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         session = Session(opened.log, secrets=secrets(os.environ.items()))
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=guests.attended, spill=opened.spill)
-        kinds, flaws = _kinds(place, loaded, options)
+        kinds, flaws = agents_here(place, loaded, options)
         tools, asked = crew.described(_tools(loaded, options, guests), kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
         loan = lending.opened(place, loaded, options, processes=world.processes, session=session)
@@ -217,7 +217,7 @@ def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> N
         around(place, options, cwd=agent.session.state.get("cwd", "")),
         planning=agent.guard.mode == "plan",
     )
-    agent.library = _library(place, loaded, agent, sources=options.sources)
+    agent.library = library(place, loaded, agent.guard, sources=options.sources)
     agent.skills, agent.practice = skilled.skills(place, loaded, options), Practitioner
     agent.baseline = lambda: again(agent)
     if agent.session.state.get(MODE) == "plan" and not options.mode:
@@ -253,14 +253,14 @@ def _keeper(place: Place, options: Options, agent: Agent) -> Snapshots | None:
     )
 
 
-def _library(place: Place, loaded: Loaded, agent: Agent, *, sources: str) -> Library:
+def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Library:
     """The instruction files of this user and this place."""
     claude = foreign.user(os.environ)
     codex = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
     places = Places(
         place.cwd,
         place.project.root,
-        folders=agent.guard.folders,
+        folders=guard.folders,
         own=str(place.home.path),
         claude=str(claude.parent) if claude else "",
         codex=codex,
@@ -269,7 +269,7 @@ def _library(place: Place, loaded: Loaded, agent: Agent, *, sources: str) -> Lib
         levels=levels(sources),
         trusted=loaded.trust == "trusted",
     )
-    return Library(places, hidden=hiding(agent.guard, "Read", root=place.cwd))
+    return Library(places, hidden=hiding(guard, "Read", root=place.cwd))
 
 
 def _flags(options: Options) -> dict[str, Value]:
@@ -305,9 +305,10 @@ def _purse(asked: Settings, session: Session) -> Purse:
     return Purse(limits, spent=spent)
 
 
-def _kinds(
+def agents_here(
     place: Place, loaded: Loaded, options: Options
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    """The kinds of agents that there are, and what is wrong with files."""
     return agents.kinds(
         place.home,
         place.project.root,

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from travois.policy.paths import inside
 from travois.store import foreign, trust
 from travois.store.home import Home
+from travois.store.neighbours import loose
 from travois.store.origins import Where
 from travois.store.reading import Level, is_list, is_tree
 from travois.store.settings import Json, Plugin
@@ -193,7 +194,7 @@ def _tree(path: Path, notices: list[str]) -> Json:
 def _parsed(data: bytes, path: Path, notices: list[str]) -> Json:
     try:
         text = data.decode("utf-8-sig")
-        tree: object = tomllib.loads(text) if path.suffix == ".toml" else msgspec.json.decode(text)
+        tree: object = tomllib.loads(text) if path.suffix == ".toml" else loose(text)
     except (ValueError, RecursionError) as error:
         notices.append(f"{path} cannot be understood, so its servers are left out: {error}")
         return {}

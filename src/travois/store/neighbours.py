@@ -52,12 +52,12 @@ def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[
 
                 yield _codex(loads(text), path, level=level)
             else:
-                yield _opencode(_loose(text), path, level=level, base=folder)
+                yield _opencode(loose(text), path, level=level, base=folder)
         except (OSError, ValueError, RecursionError) as error:
             yield Layer(path, {}, level=level, notices=(f"{path} is not read: {error}",))
 
 
-def _loose(text: str) -> Json:
+def loose(text: str) -> Json:
     """JSON with comments and commas that are one too many."""
     bare = COMMENT.sub(lambda found: found[1] or " ", text)
     tree: object = msgspec.json.decode(COMMA.sub(lambda found: found[1] or "", bare) or "{}")

@@ -7,7 +7,9 @@ from argparse import Namespace
 
 import msgspec
 
+from travois.app import merged
 from travois.app.commands.plain import Commands, clean, command, say, table, warn
+from travois.app.opening import Place
 from travois.kernel.faults import Fault
 from travois.store.home import locate
 from travois.store.layers import load
@@ -25,7 +27,10 @@ Later ones win, but what any of them denies stays denied:
   TRAVOIS_MODEL, TRAVOIS_MAX_TURNS, ...  the environment
   flags                                  the command line
   /etc/travois/settings.json             of this machine
-Beside each file, the one in .claude (or /etc/claude-code) is read; ours wins.
+Beside each file, the one in .claude (or /etc/claude-code) is read, and before it those of
+Codex (.codex/config.toml) and opencode (opencode.json); ours wins. What is no setting is
+explained, too: instructions, agents, commands, skills, outputStyles, mcpServers, rules, or
+one of them as in skills.NAME.
 """
 
 
@@ -48,6 +53,8 @@ def run_explain(args: Namespace) -> int:
     cwd = os.path.realpath(os.getcwd())
     root = identify(home, cwd).root
     loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
+    if args.key.partition(".")[0] in merged.PARTS:
+        return _explain_part(args, Place(home, identify(home, cwd), cwd), loaded)
     values = found(loaded, args.key)
     for notice in loaded.notices:
         warn(notice)
@@ -58,6 +65,22 @@ def run_explain(args: Namespace) -> int:
         say(msgspec.json.encode(told).decode())
     else:
         say(listing(values, loaded))
+    return 0
+
+
+def _explain_part(args: Namespace, place: Place, loaded: Loaded) -> int:
+    """Print what is not a setting: who brings each of it."""
+    told = merged.parts(place, loaded)
+    fitting = {k: v for k, v in told.items() if args.key in (k, k.partition(".")[0])}
+    if not fitting and "." in args.key:
+        near = nearest(args.key, told)
+        hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
+        raise Fault(f"There is no {args.key!r}", fix=hint)
+    if args.json:
+        say(msgspec.json.encode(fitting).decode())
+    else:
+        rows = [(k, clean(one.value, lines="show"), one.origin) for k, one in fitting.items()]
+        say(table([("NAME", "WHAT", "DECIDED BY"), *rows]))
     return 0
 
 
