@@ -19,7 +19,7 @@ FORK = "fork"
 """A child that goes on with the whole conversation; no kind may be called so."""
 ALIASES = {"general-purpose": "general", "": "general"}
 BUDGET = 1_500
-PERSONAL = ("AskUserQuestion", "ExitPlanMode")
+PERSONAL = ("AskUserQuestion", "ExitPlanMode", "StructuredOutput")
 """Tools that need the person, whom only the agent that they talk to may call."""
 LENT = ("ToolSearch", "McpCall")
 """What tools of servers are found and run by."""
