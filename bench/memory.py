@@ -12,6 +12,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import count
 from pathlib import Path
@@ -143,9 +144,12 @@ def _passages(conversation: Any, texts: list[str]) -> Iterator[Document]:
 
 
 def _seconds(text: str | None) -> float:
-    """When something was said, to the day; zero if that is not known."""
-    span = spoken((text or "").replace("/", "-"), now=0.0)
-    return span.start if span else 0.0
+    """When something was said, of chats to the day; zero if that is not known."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except ValueError:
+        span = spoken((text or "").replace("/", "-"), now=0.0)
+        return span.start if span else 0.0
 
 
 def _scorer(folder: Path) -> Any:

@@ -22,6 +22,7 @@ from travois.store.recorded.passages import masked, passages
 from travois.store.recorded.spoken import Found
 from travois.store.search import rank
 from travois.store.search.document import Candidate, Document, Query
+from travois.store.search.gather import WIDE
 from travois.store.search.index import Index
 
 COLLECTION = "sessions"
@@ -127,12 +128,15 @@ class SessionIndex:
         groups = [group for group, one in self.known().items() if wanted(one)] if wanted else ()
         if wanted and not groups:
             return []
-        query, candidates = self._index.candidates(COLLECTION, text, now=now, groups=groups)
+        query, candidates = self._index.candidates(
+            COLLECTION, text, now=now, width=WIDE, groups=groups
+        )
         marks = self._index.marks(COLLECTION)
         among = marks.keys() & set(groups) if wanted else marks.keys()
         telling = [one for one in candidates if one.document.group in among]
         best = _best(query, telling)
-        ranked = [hit for hit in rank.groups(query, telling) if best.get(hit.id)]
+        places = {group: decode(marks[group]).cwd for group in best}
+        ranked = [hit for hit in rank.groups(query, telling, places=places) if best.get(hit.id)]
         found = (
             Match(decode(marks[hit.id]), hit.score, tuple(best[hit.id][:SHOWN])) for hit in ranked
         )

@@ -123,5 +123,31 @@ def test_several_good_passages_say_more_for_a_session_than_one() -> None:
     assert [hit.id for hit in groups(query("x"), found)] == ["more", "one", "none"]
 
 
+def session(group: str, lexical: float, *, hours: float) -> Candidate:
+    """The only passage of a session that began so many hours after another."""
+    return Candidate(Document(group, "", group, at=MAY + 3600 * hours), (), lexical, None)
+
+
+def test_a_session_soon_before_or_after_a_good_one_is_found_with_it() -> None:
+    found = [
+        session("good", 9.0, hours=0),
+        session("next", 0.0, hours=0.5),
+        session("before", 0.0, hours=-1),
+        session("some", 3.0, hours=40),
+        session("day after", 0.0, hours=24),
+    ]
+    ranked = [hit.id for hit in groups(query("x"), found)]
+    assert ranked == ["good", "next", "before", "some", "day after"]
+    elsewhere = groups(query("x"), found, places={"next": "/other"})
+    assert [hit.id for hit in elsewhere][:3] == ["good", "before", "some"]
+
+
+def test_sessions_of_no_known_time_are_not_beside_each_other() -> None:
+    found = [
+        Candidate(Document(id, "", id), (), weight, None) for id, weight in (("a", 9), ("b", 0))
+    ]
+    assert [hit.score for hit in groups(query("x"), found)] == [1.0, -1.0]
+
+
 def test_nothing_is_found_among_nothing() -> None:
     assert (rank(query("x"), []), groups(query("x"), [])) == ([], [])

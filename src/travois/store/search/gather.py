@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WIDTH = 128
 """How many candidates come from the words, and how many from the meaning."""
+WIDE = 256
+"""How many, where groups are looked for: those beside a good one have few of the words."""
 AROUND = 40
 """How many of each bring their neighbours with them."""
 LONGEST = 8000
@@ -40,6 +42,7 @@ def candidates(
     *,
     embedder: Embedder | None,
     now: float,
+    width: int = WIDTH,
     within: str = lexicon.EVERYWHERE,
 ) -> Found:
     """The query as it is understood, and the documents that may answer it."""
@@ -51,9 +54,9 @@ def candidates(
     counted = lexicon.counts(base, collection, terms)
     length = collection.words / collection.documents
     query = Query(text, terms, lexicon.rarity(collection, counted), now, length)
-    by_words = lexicon.nearest(base, collection, counted, limit=WIDTH, within=within)
+    by_words = lexicon.nearest(base, collection, counted, limit=width, within=within)
     sense = _sense(base, collection, text, embedder=embedder)
-    by_meaning = sense.near(limit=WIDTH) if sense else []
+    by_meaning = sense.near(limit=width) if sense else []
     rows = _rows(base, dict.fromkeys((*by_words, *by_meaning)))
     best = dict.fromkeys((*by_words[:AROUND], *by_meaning[:AROUND]))
     rows |= _neighbours(base, collection, [rows[number][0] for number in best if number in rows])

@@ -77,10 +77,17 @@ class Index:
 
     def groups(self, collection: str, text: str, *, limit: int, now: float) -> list[Hit]:
         """The groups that have most to do with a text, the best first."""
-        return rank.groups(*self.candidates(collection, text, now=now))[:limit]
+        found = self.candidates(collection, text, now=now, width=gather.WIDE)
+        return rank.groups(*found)[:limit]
 
     def candidates(
-        self, collection: str, text: str, *, now: float, groups: Iterable[str] = ()
+        self,
+        collection: str,
+        text: str,
+        *,
+        now: float,
+        width: int = gather.WIDTH,
+        groups: Iterable[str] = (),
     ) -> gather.Found:
         """The query as it is understood, and all that may answer it.
 
@@ -89,7 +96,7 @@ class Index:
         embedder, within = self._embedder, msgspec.json.encode(list(groups)).decode()
         return self._file.run(
             lambda base: gather.candidates(
-                base, collection, text, embedder=embedder, now=now, within=within
+                base, collection, text, embedder=embedder, now=now, width=width, within=within
             )
         )
 

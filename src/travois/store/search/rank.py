@@ -8,8 +8,8 @@ query's candidates, and then gets a share of the weight of the one before and of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from math import fsum, sqrt
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, fsum, sqrt
 
 from travois.store.search.document import Candidate, Document, Hit, Query
 from travois.store.search.lexicon import weigh
@@ -30,6 +30,10 @@ BEST = 3
 """How many of a group's documents speak for it."""
 COMPANY = 0.8
 """The weight of a group's best documents for each document of it."""
+BESIDE = 0.6
+"""The share of the weight of a group at nearly the same time."""
+APART = 3600.0
+"""After how many seconds a third of that share is left."""
 TINY = 1e-9
 
 
@@ -54,10 +58,20 @@ def rank(query: Query, candidates: Sequence[Candidate]) -> list[Hit]:
     return _sorted(hits)
 
 
-def groups(query: Query, candidates: Sequence[Candidate]) -> list[Hit]:
-    """The groups, the best first: some good documents say more than one."""
+def groups(
+    query: Query, candidates: Sequence[Candidate], *, places: Mapping[str, str] | None = None
+) -> list[Hit]:
+    """The groups, the best first: some good documents say more than one.
+
+    Work goes on from one session to the next, so one that began soon before or after a good one
+    in the same place has a share of what speaks for it.
+    """
     company = _company(candidates, _alone(query, candidates))
-    return _sorted(Hit(group, score, group) for group, score in company.items())
+    beside = _beside(company, _starts(candidates), places or {})
+    return _sorted(
+        Hit(group, score + BESIDE * beside.get(group, 0.0), group)
+        for group, score in company.items()
+    )
 
 
 def _sorted(hits: Iterable[Hit]) -> list[Hit]:
@@ -109,6 +123,31 @@ def _company(candidates: Sequence[Candidate], alone: Sequence[float]) -> dict[st
             weights[one.document.group].append(max(weight, 0.0))
     best = [sum(sorted(some)[-BEST:]) for some in weights.values()]
     return dict(zip(weights, _standard(best), strict=True))
+
+
+def _starts(candidates: Sequence[Candidate]) -> dict[str, float]:
+    """When each group began, as far as its candidates tell, the first one first."""
+    starts: dict[str, float] = {}
+    for document in (one.document for one in candidates):
+        if document.group and document.at:
+            starts[document.group] = min(document.at, starts.get(document.group, document.at))
+    return dict(sorted(starts.items(), key=lambda item: (item[1], item[0])))
+
+
+def _beside(
+    weights: Mapping[str, float], starts: Mapping[str, float], places: Mapping[str, str]
+) -> dict[str, float]:
+    """What each group hears of the best around it: the farther in time, the less."""
+    heard = dict.fromkeys(starts, 0.0)
+    for order in (list(starts), list(starts)[::-1]):
+        last: dict[str, tuple[float, float]] = {}
+        for group in order:
+            start, place = starts[group], places.get(group, "")
+            echo, before = last.get(place, (0.0, start))
+            echo *= exp(-abs(start - before) / APART)
+            heard[group] = max(heard[group], echo)
+            last[place] = max(echo, weights[group]), start
+    return heard
 
 
 def _standard(values: Sequence[float | None]) -> list[float]:
