@@ -77,6 +77,12 @@ def test_every_chat_request_is_what_the_official_types_take():
     judge(CompletionCreateParamsStreaming, *bodies("chat"))
 
 
+def test_every_response_request_is_what_the_official_types_take():
+    from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+
+    judge(ResponseCreateParamsStreaming, *bodies("responses"))
+
+
 def serve(stream: bytes) -> Any:
     """A client that gets this stream, whatever it asks."""
     import httpx2

@@ -84,7 +84,7 @@ class Responses:
         if document:
             name = quote(block.name or "document.pdf")
             return b'{"type":"input_file","filename":%s,"file_data":%s}' % (name, url)
-        return b'{"type":"input_image","image_url":' + url + b"}"
+        return b'{"type":"input_image","detail":"auto","image_url":' + url + b"}"
 
 
 def _head(epoch: Epoch) -> Head:
@@ -156,8 +156,8 @@ def _items(content: tuple[AnyBlock, ...]) -> Iterator[Piece]:
 
 
 def _said(text: str, beside: bytes) -> bytes:
-    part = b'{"type":"output_text","text":' + quote(text) + b"}"
-    return b'{"type":"message","role":"assistant","content":[' + part + b"]" + beside + b"}"
+    said = b'{"type":"message","role":"assistant","content":' + quote(text)
+    return said + beside + b"}"
 
 
 def _call(call: Call) -> bytes:
