@@ -78,9 +78,10 @@ def _ending(path: str) -> tuple[str, str]:
 
 def _backwards(path: str) -> Iterator[AnyFact]:
     """The last facts of a log, the last one first, without those that cannot be read."""
+    lines = list[bytes]()
     with suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, file.seek(0, 2) - GLANCE))
-        for text in reversed(file.read().splitlines(keepends=True)):
-            for record in line.records(text)[0]:
-                with suppress(line.Foreign):
-                    yield line.decode(record).fact
+        lines = file.read().splitlines(keepends=True)
+    for record in (one for text in reversed(lines) for one in line.records(text)[0]):
+        with suppress(line.Foreign):
+            yield line.decode(record).fact
