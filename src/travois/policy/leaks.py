@@ -15,6 +15,7 @@ TOLD = re.compile(
     r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|code)?|pwd|pin|otp|secret|token|(?:api|access|"
     r"private|signing|"
     r"encryption|deploy|license)[ _-]?keys?|credentials?|client[ _-]?secret|recovery code|"
+    r"(?:unseal|recovery|seed|backup|secret|magic)[ -](?:word|phrase|code)|"
     r"connection string|seed phrase)s?\b[^.\n]{0,40}?(?:\bis\b|\bare\b|changed to|[:=]|→|->|"
     r"\bwas\b)\s*"
     r"[\"'`(]*(?!in\b|on\b|at\b|the\b|an?\b|stored|kept|set\b|from\b|read\b|not\b|never\b|rotated|"
@@ -31,7 +32,8 @@ LOGIN = re.compile(
     r"\b\w+\s*[/:=]\s*(?=\S*\d)(?=\S*[a-z])\S{6,}"
 )
 FLAG = re.compile(
-    r"(?i)(?<!\S)(?:-u|--user)[ =]\S+:\S{3,}|--pass(?:word|phrase)?[ =]\S{3,}"
+    r"(?i)\buser(?:name)? \w+\b[^.\n]{0,12}\b(?:type|enter|then|and) \w{5,}$|"
+    r"(?<!\S)(?:-u|--user)[ =]\S+:\S{3,}|--pass(?:word|phrase)?[ =]\S{3,}"
     r"|\b(?:mysql\w*|mariadb\w*|sshpass|mongo\w*|redis-cli|smbclient|ldapsearch|psql)\b[^\n]*"
     r"\s-[paw] ?(?=\S{4,})\S*[A-Za-z]\S*"
 )
@@ -41,12 +43,14 @@ RUN = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
 NOUN = re.compile(
     r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|code)|pwd|pin|otp|secret|token|creds?|credentials?|"
     r"recovery codes?|pass|pw|(?:\w+[ _-])?keys?|log ?in|basic auth|wi-?fi|wlan|cookie|signature|"
-    r"(?:door|access|entry|alarm|gate)[ -]?codes?|"
+    r"(?:door|access|entry|alarm|gate|backup|security|unlock)[ -]?codes?|"
     r"passw[oö]rt|kennwort|schlüssel|zugangsdaten|contraseña|clave|mot de passe|senha|wachtwoord|"
     r"hasło|пароль|密码|パスワード)s?(?![a-z])"
 )
-MIXED = re.compile(r"(?<!\S)(?!https?://)(?=\S*[A-Za-z])(?=\S*\d)\S{5,}")
-"""What may be the value of such a thing: letters and digits together."""
+MIXED = re.compile(
+    r"(?<!\S)(?!https?://)(?=\S*[A-Za-z])(?=\S*\d)\S{5,}|(?<![\d.])\d{4,}(?:[ -]\d{3,})*(?![\d.])"
+)
+"""What may be the value of such a thing: letters and digits together, or many digits."""
 STRANGE = re.compile(r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)\S*[!$%^&*]\S*")
 GROUPS = re.compile(r"\b[A-Z0-9]{4,5}(?:-[A-Z0-9]{4,5}){2,}\b")
 CARD = re.compile(r"\b\d(?:[ -]?\d){12,18}\b")

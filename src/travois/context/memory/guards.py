@@ -31,6 +31,8 @@ SUPPORT = 0.6
 """What part of a memory somebody must have said."""
 OWN = 0.25
 """What part of a wish the person themselves must have said."""
+SHOWN = 0.4
+"""What part of a model's statement must have been shown to it by somebody else."""
 TOPIC, OPPOSED = 0.3, 0.5
 """How like an older memory is that a later word does away with."""
 KEPT = 5
@@ -186,7 +188,7 @@ def _after(one: Heard, hit: re.Match[str], ground: Ground) -> str:
 
 def _unfit(draft: Draft, place: Place, ground: Ground) -> str:
     """Why a draft is not kept, whoever said it; empty if it may be."""
-    if not content(draft.text):
+    if not content(draft.text) or wording.adrift(draft.text):
         return "it says nothing"
     if any(_restated(draft.text, line) for line in ground.told):
         return "it repeats what was told from memory or from instructions"
@@ -260,17 +262,24 @@ def _unproven(draft: Draft, place: Place, ground: Ground) -> str:
     if place.by.voice != "user":
         wish = draft.type in ("user", "feedback") or wording.wishes(draft.text)
         steers = wording.steers(place.sentence) or (by_tool >= SUPPORT and wording.steers(told))
-        return "the user did not say it" if wish or steers else ""
+        if wish or steers:
+            return "the user did not say it"
+        alone = place.by.voice == "model" and max(by_tool, by_user) < SHOWN
+        return "only the model says it" if alone else ""
     if by_tool > by_user and by_tool >= SUPPORT and not _plain(draft, told):
         return "it says what a tool or a page said, not the user"
     wish = draft.type in ("user", "feedback")
     if (wish or wording.wishes(draft.text)) and (
-        why := wording.meant_otherwise(place.sentence, place.after)
+        why := wording.meant_otherwise(place.sentence, place.words, place.after)
     ):
         return why
-    if (wish or wording.wishes(draft.text)) and place.by.blocks and not _asked(place):
+    wishes = wish or wording.wishes(draft.text)
+    if wishes and place.by.blocks and not _asked(place):
         return "it may be part of what the user pasted"
-    if wish and not wording.lasting(place.sentence) and not _renewed(draft, ground):
+    if wishes and wording.discussed(place.by.text) and not wording.explicit(place.sentence):
+        return "it may be what the user asks about"
+    standing = wording.lasting(place.sentence) or _renewed(draft, ground)
+    if (wish or wording.commands(draft.text)) and not standing:
         return "the user may have meant it for the moment"
     meant = wording.points(place.sentence)
     return "" if meant or by_user >= OWN else "it goes beyond what the user said"

@@ -62,7 +62,7 @@ POINTED = re.compile(
     r"that|it)\b"
 )
 GREETING = re.compile(r"(?i)\s*(?:hi|hello|hey|dear)\b[^,]{0,30},\s*$")
-WISHED = re.compile(r"(?i)\b(?:remember|note|keep in mind|prefer\w*|rules?|conventions?)\b")
+WISHED = re.compile(r"(?i)\b(?:remember|note|keep in mind|prefer\w*|rules?|conventions?|things?)\b")
 QUOTED = re.compile(
     r'"[^"\n]{15,}"|“[^”\n]{15,}”|„[^“”\n]{15,}[“”]|«[^»\n]{15,}»|(?<!\w)\'[^\'\n]{15,}\'(?!\w)'
 )
@@ -71,14 +71,16 @@ HANDLED = re.compile(
     r"(?i)(?:please |pls |can you |could you |now |and |just |also ){0,2}(?:translate|fix|write|"
     r"add|rename|rewrite|rephrase|reword|proofread|correct|summari[sz]e|explain|put|make|create|"
     r"draft|generate|test|assert|insert|append|reply|send|tell|post|print|render|review|check|"
-    r"polish|shorten|format|implement|parse|classify|what does|what do|is this|why)\b"
+    r"polish|shorten|format|implement|parse|classify|change|update|replace|estimate|find|compare|"
+    r"document|quote|what|is|are|why|who)\b"
 )
 """How a sentence begins that wants something done to the words after its colon."""
 OURSELVES = re.compile(r"(?i)\b(?:i|i['’]\w+|we|we['’]\w+|ich|wir|yo|je|nous)\b")
 ASIDE = re.compile(
-    r"(?i)\b(?:remember|keep in mind|don['’]?t forget|note that|merke? dir|recuerda|fyi)\b"
+    r"(?i)\b(?:remember|keep in mind|don['’]?t forget|note that|merke? dir|recuerda|fyi|"
+    r"heads[- ]up|btw)\b"
 )
-HEAD = 5
+HEAD = 3
 """How many words before a colon no longer only say what kind of thing follows."""
 BLOCKS = re.compile(r"\n[ \t]*\n|\n\s*[^\w\s`\"'(]|\n[ \t]{2,}\S|\n\w+ - ")
 LONG, LINES = 600, 10

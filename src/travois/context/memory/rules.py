@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from travois.context.memory.drafts import Draft
-from travois.context.memory.heard import Heard, spoken
+from travois.context.memory.heard import HANDLED, Heard, spoken
 from travois.context.memory.likeness import content, same
 from travois.context.memory.memory import Type
 from travois.context.memory.tongues import plainly
@@ -35,8 +35,8 @@ REMEMBER = re.compile(
 VAGUE = re.compile(r"(?i)\bremember (?!that|to\b|this|my|our|we|i\b|the|:)[^?]*\?")
 """A question about remembering, which asks for nothing to be remembered."""
 DEICTIC = re.compile(
-    r"(?i)(?:this|that|these|those|it)\b(?! (?:project|repo\w*|codebase|team|service|app|package|"
-    r"library|machine|board|chip|api|product|company|customer)\b)"
+    r"(?i)(?:this|that|these|those|it)\b(?! (?:is an? \w|project|repo\w*|codebase|team|"
+    r"service|app|package|library|machine|board|chip|api|product|company|customer)\b)"
 )
 """How a text begins that cannot be understood where it was not said."""
 ASKED = re.compile(r"(?i)^(?:do|did|can|could|would|will) (?:you|we|i) (?!please)|\?\s*$")
@@ -92,7 +92,8 @@ STANDING = re.compile(
 """What tells that a sentence is about all times and places, or any of a kind."""
 INDIRECT = re.compile(
     r"(?i)\b(?:that|which|say|says|saying|mentions?|called|named|about|how|why|whether|let['’]s|"
-    r"would)\b|\bto $|^(?:tell|ask|write|add|create|put|make)\b.*\bto\b"
+    r"would)\b|\bto $|^(?:the|an?|my|his|her|their|some)\b.*\b(?:we|you|one|i|they|people)\b|"
+    r"^(?:tell|ask|write|add|create|put|make)\b.*\bto\b"
 )
 """What stands before words that are told of, and not meant for whoever listens."""
 ADDRESSED = re.compile(
@@ -103,6 +104,18 @@ CLAUSE = re.compile(
     r"[,.;:!?…—–]+\s+|\s-\s|\n|\b(?:and|but|so|because|also|btw|by the way|then|plus|und|aber|y|"
     r"pero|et|mais)\s+"
 )
+ASIDE = re.compile(
+    r"(?i)[.;!?…]+\s+|,?\s(?:and |but )?(?:by the way|btw|also|please)\s+"
+    r"|,\s+(?=(?:always|every time|everywhere|as a rule|period)\W*$)"
+)
+FELT = re.compile(
+    r"(?i)(?:it|this|that|he|she|they|there|(?:i|we|you)(?= (?:always|never)))?\b.{0,30}?"
+    r"\b(?:always|never) (?:get|gets|got|see|sees|seen|have|had|has|run into|forget|forgot|"
+    r"finish\w*|hear\w*|find|found|end up|thought|knew|fails?|failed|crash\w*|lose|lost|breaks?|"
+    r"broke|hangs?|happen\w*|worked|works|was|been|did|tried|used to)\b"
+    r"|(?:it|this|that|he|she|they|there)\b.*\b(?:always|never)\b"
+)
+"""What tells what happens, and wishes for nothing."""
 LEAD = re.compile(
     r"(?i)^(?:[-*+•\d.)\s]+|please |just |ok(?:ay)? |oh |hey |hi |yes |and |now |well |"
     r"here |in here )+"
@@ -110,7 +123,8 @@ LEAD = re.compile(
 ABOUT_ME = re.compile(r"(?i)\b(?:i am|i['’]m|my|call me|i (?:work|live|speak|use))\b")
 PERSON = re.compile(
     r"(?i)(?<!like )(?<!if )\b(?:(?:i am|i['’]m) (?:not |also )?(?:an? (?!bit|little|few|moment)|"
-    r"the |our |new to |based |from |responsible |fluent |native |dyslexic|colou?r[- ]?blind|deaf|"
+    r"the (?!only|first|last|one|same)|our |new to |based |from |responsible |fluent |native |"
+    r"dyslexic|colou?r[- ]?blind|deaf|"
     r"blind|left[- ]handed|in charge|on the \w+ team|(?-i:[A-Z][a-z]{2,}\b))|"
     r"my (?:name|role|job|timezone|time zone)\b|call me\b|i (?:work|live|speak)\b)"
 )
@@ -183,7 +197,7 @@ def kind(sentence: str) -> Kind | None:
     if asked and not DOUBTED.match(sentence) and not VAGUE.search(sentence):
         return "remember"
     sentence = plainly(sentence)
-    if ASKED.search(sentence) or MERE.match(sentence) or TAKEN_BACK.match(sentence):
+    if any(just.match(sentence) for just in (MERE, TAKEN_BACK, FELT)) or ASKED.search(sentence):
         return None
     if CORRECTION.match(sentence) and ADVICE.search(sentence):
         return "correction"
@@ -194,8 +208,13 @@ def kind(sentence: str) -> Kind | None:
 
 
 def clauses(sentence: str) -> Iterator[str]:
-    """The parts of a sentence, without what leads them in."""
-    return (LEAD.sub("", part.strip()) for part in CLAUSE.split(sentence) if part)
+    """The parts of a sentence, without what leads them in.
+
+    A task is one part up to an aside: what it is about is not said to whoever listens.
+    """
+    ends = ASIDE if HANDLED.match(LEAD.sub("", sentence)) else CLAUSE
+    parts = (LEAD.sub("", part.strip()) for part in ends.split(sentence) if part)
+    return (part for part in parts if not FELT.match(part))
 
 
 def standing(sentence: str) -> bool:
@@ -205,7 +224,7 @@ def standing(sentence: str) -> bool:
 
 def _direct(clause: str) -> bool:
     marked = STANDING.search(clause)
-    if marked is None:
+    if marked is None or (HANDLED.match(clause) and clause[marked.end() :].strip(" .!")):
         return False
     return not INDIRECT.search(ADDRESSED.sub("", clause[: marked.start()]))
 

@@ -20,7 +20,8 @@ MEANT = {
     "please": r"pls|plz|plis|bitte|por favor|s'il (?:te|vous) pla[iî]t|stp|svp",
     "you": "u|ya",
     "every time": r"jedes ?mal|cada vez(?! más)|chaque fois|evry time",
-    "always": r"immer(?! (?:noch|mehr|wieder))|grundsätzlich|stets|siempre|toujours|alwyas|allways",
+    "always": r"immer(?! (?:noch|mehr|wieder))|grundsätzlich|stets|siempre|toujours|sempre|"
+    r"alwyas|allways",
     "never": r"nie(?:mals)?(?: wieder)?|nunca|jamás|jamais|nevr",
     "from now on": r"ab (?:jetzt|sofort|heute)|k[üu]nftig|in zukunft|von nun an|"
     r"a partir de ahora|de ahora en adelante|désormais|dorénavant|à partir de maintenant",

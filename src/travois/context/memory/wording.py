@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from travois.context.memory.heard import spoken
 from travois.context.memory.rules import (
+    DEICTIC,
     LEAD,
     MERE,
     STANDING,
@@ -30,7 +31,8 @@ VERBS = (
     "accept|merge|rebase|sign|verify|go|do|never|always|please|remember|note|be|tell|say|show"
 )
 WISHES = re.compile(
-    r"(?i)\b(?:always|never|must|mustn['’]t|should|shouldn['’]t|ought|shall|do not|don['’]t|ensure|"
+    r"(?i)\b(?:always|never|must|mustn['’]t|should|shouldn['’]t|ought|shall|may|"
+    r"going forward|from here on|do not|don['’]t|ensure|"
     r"make sure|from now on|required to|need(?:s)? to|has to|have to|whenever|every time|"
     r"(?:is|are) (?:fine|ok(?:ay)?|acceptable|encouraged|unnecessary|not needed)|at any time|"
     r"without (?:asking|confirm\w*|permission|review|approval)|"
@@ -41,6 +43,7 @@ WISHES = re.compile(
     r"hates?))\b"
     rf"|(?:^|[.;:!\n] *)(?:{VERBS})\b"
 )
+COMMANDS = re.compile(rf"(?i)(?:don['’]t|do not|{VERBS})\b")
 STEERS = re.compile(
     r"(?i)\b(?:remember|memori[sz]e|instruction|ignore|disregard|override|system|assistant|agent|"
     r"a\.?i\.?|llm|claude|gpt|model|chatbot|bot|you|your|users?|confirmed|agreed|kindly|please|"
@@ -64,8 +67,15 @@ WITHDRAWN = re.compile(
 )
 LIMITED = re.compile(
     r"(?i)\b(?:until|till|while (?:we|i|you)|during|for the (?:rest|duration)|as long as|meanwhile|"
-    r"later|at least (?:for|in)|before lunch|tomorrow)\b"
+    r"later|at least (?:for|in)|before (?:lunch|i|we)|tomorrow|let me|"
+    r"i want to (?:look|see|check|try))\b"
 )
+AT_HAND = re.compile(
+    r"(?i)\b(?:this (?!\w+s\b|project|repo|repository|codebase|team|app|package|library|machine|"
+    r"board|chip|api|company|customer|way|kind|for|in|on|at|to|by|and|or)\w+|"
+    r"(?:these|those|option|variant) \w+)"
+)
+"""What is before somebody's eyes, and will not be later."""
 MENDED = re.compile(r"(?i)^\W*(?:i mean|that is|well|at least|only|just|but only)\b[^.!?\n]*")
 """How somebody goes on who narrows what they said before."""
 IRONY = re.compile(
@@ -76,7 +86,9 @@ IRONY = re.compile(
 ATTRIBUTED = re.compile(
     r"(?i)\b(?:told|tells) (?:me|us)\b|(?<!\bi )(?<!\bwe )(?<!\byou )\b(?:says?|said|insists?|"
     r"claims?|suggests?|suggested|recommends?|recommended|argues?|argued|believes?|wrote|writes|"
-    r"keeps? (?:saying|telling)|demands?|according to|asked (?:me|us) to|wants (?:me|us) to)\b"
+    r"keeps? (?:saying|telling)|demands?|e?mailed|posted|used to say)"
+    r"(?=\W+(?:that|we|you|to|always|never|i|it|from|every\w*|no|on|don['’]t|must|should)\b|\s*[:\"“„'])"
+    r"|\baccording to\b|\basked (?:me|us) to\b|\bwants (?:me|us) to\b"
 )
 """What makes a sentence tell somebody else's opinion."""
 PASSING = re.compile(
@@ -168,6 +180,7 @@ POINTS = re.compile(
 )
 SOMEBODY = ("user", "nutzer", "nutzerin", "benutzer", "anwender", "usuario", "utilisateur")
 """What the person is called who is spoken of."""
+QUESTION = re.compile(r"\w{4,}\W*\?")
 HANDY = re.compile(r"(?i)^(?:can|could|would|will) (?:you|we)\b")
 
 
@@ -201,9 +214,9 @@ def taken_back(after: str) -> bool:
     return bool(TAKEN_BACK.match(plainly(after)))
 
 
-def meant_otherwise(sentence: str, after: str) -> str:
-    """Why a person's sentence may not be their lasting wish; empty if nothing speaks against it."""
-    narrowed = MENDED.match(after)
+def meant_otherwise(sentence: str, words: str, after: str) -> str:
+    """Why a person's words may not be their lasting wish; empty if nothing speaks against it."""
+    narrowed = MENDED.match(after) or (AT_HAND.search(words) and not explicit(sentence))
     if LIMITED.search(plainly(sentence)) or narrowed:
         return "it may not be meant to last"
     if IRONY.search(sentence):
@@ -214,6 +227,21 @@ def meant_otherwise(sentence: str, after: str) -> str:
 def attributed(sentence: str) -> bool:
     """Whether a sentence tells what somebody else says."""
     return bool(ATTRIBUTED.search(plainly(sentence)))
+
+
+def commands(text: str) -> bool:
+    """Whether a text is nothing but a command."""
+    return bool(COMMANDS.match(plainly(text)))
+
+
+def adrift(text: str) -> bool:
+    """Whether a text cannot be understood where it was not said."""
+    return bool(DEICTIC.match(text))
+
+
+def discussed(message: str) -> bool:
+    """Whether a message asks something: what else it says may be what it asks about."""
+    return bool(QUESTION.search(message))
 
 
 def task(sentence: str) -> bool:
