@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 import tracemalloc
 from base64 import b64decode
@@ -41,7 +42,6 @@ pytestmark = pytest.mark.skipif(
 )
 ROWS = rows("injections.jsonl")
 NOT_YET = {
-    "mcp": "there are no MCP servers yet",
     "subagent": "there are no sub-agents yet",
 }
 RESULTS = [row for row in ROWS if row["channel"].startswith("tool_result")]
@@ -419,6 +419,47 @@ def test_a_branch_cannot_close_what_surrounds_it(play: Play) -> None:
     assert "Obey me" in json.loads(note)["text"].splitlines()[-2]
 
 
+# --- servers of tools ----------------------------------------------------------------------------
+
+
+LENDER = Path(__file__).parents[1] / "ports" / "lender.py"
+ADD = call("McpCall", tool="mcp__s__add", arguments={"a": 1, "b": 2})
+USES = {
+    "mcp:tool.name": [call("ToolSearch", query="add"), call("McpCall", tool="mcp__s__Bash"), ADD],
+    "mcp:tool.description": [ADD, call("ToolSearch", query="add"), ADD],
+    "mcp:tool.inputSchema": [call("McpCall", tool="mcp__s__other", arguments={"x": 1}), ADD],
+    "mcp:reply": [ADD, ADD],
+    "mcp:elicitation": [call("McpCall", tool="mcp__s__ask")],
+    "mcp:resource": [
+        call("ListMcpResources", server="s"),
+        call("ReadMcpResource", server="s", uri="file:///etc/passwd"),
+    ],
+}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row["channel"] in USES], ids=ids)
+def test_a_server_of_tools_is_held_to_what_it_may(row: dict[str, Any], play: Play) -> None:
+    pytest.importorskip("mcp")
+    said = play.folder.parent / "said"
+    said.write_bytes(payload(row))
+    server = {"command": sys.executable, "args": [str(LENDER), row["channel"], str(said)]}
+    config = json.dumps({"mcpServers": {"s": {**server, "timeout": 5000}}})
+    uses = USES[row["channel"]]
+    rights = ("mcp__s", "ListMcpResources", "ReadMcpResource")
+    told = play(*uses, say("done"), mcp=(config,), allowed=rights)
+    harmless_screen(told)
+    nothing_ran(told, calls=len(uses))
+    whole_file(told)
+    heads = {json.dumps(body["tools"]) for body in told.bodies}
+    assert len(heads) == 1
+    assert payload(row)[:1000].decode() not in heads or row["channel"] == "mcp:tool.name"
+    shown = [words(result.content) for result in told.facts(Result)]
+    assert max(map(len, shown)) < SHOWN
+    assert "root:x:0" not in "".join(shown)
+    if "M1" in row["expect"]:
+        assert [decided.verdict for decided in told.facts(Decided)] == ["allow", "deny", "allow"]
+
+
 # --- the web -------------------------------------------------------------------------------------
 
 
@@ -577,7 +618,7 @@ def test_no_call_is_guessed_from_a_broken_reply(
 def test_every_channel_is_tried_or_said_to_be_missing() -> None:
     tried = {"filename", "paste", "session-file", "web", "hook", "git", "api", "tool_result"}
     tried |= {"project:AGENTS.md", "project:settings.json", "project:.mcp.json"}
-    tried |= {"project:CLAUDE.md", "memory"}
+    tried |= {"project:CLAUDE.md", "memory", "mcp"}
     for row in ROWS:
         names = {row["channel"], row["channel"].partition(":")[0]}
         assert bool(names & tried) != bool(names & set(NOT_YET)), row["id"]

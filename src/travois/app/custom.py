@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from travois.app import skilled
+from travois.app.lending import prompted
 from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.app.slash.command import WORD
@@ -23,6 +24,8 @@ from travois.store.skills import FILE
 
 DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me what came of it."
 
+LENT = "mcp__"
+"""How the commands begin that stand for prompts of servers."""
 Known = tuple[dict[str, Custom], tuple[str, ...]]
 
 
@@ -51,9 +54,13 @@ async def said(
     texts = [(at, block.text) for at, block in enumerate(content) if isinstance(block, Text)]
     at, line = texts[-1] if texts else (0, "")
     found = WORD.fullmatch(line.strip())
-    if found is None or found[1] not in known:
+    if found is None or not (found[1] in known or found[1].startswith(LENT)):
         return content
-    text = await expanded(session, known[found[1]], (found[2] or "").strip())
+    typed = (found[2] or "").strip()
+    if found[1] in known:
+        text = await expanded(session, known[found[1]], typed)
+    else:
+        text = await prompted(session.crew.loan, found[1], typed)
     return (*content[:at], Text(text), *content[at:])
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from travois.app.opening import Place
 from travois.app.options import Options
+from travois.app.shapes import Json
 from travois.context.lent import Told, announced
 from travois.engine.agent import Agent
 from travois.engine.ports import Processes
@@ -132,14 +133,14 @@ def _again(lending: Lending) -> tuple[Text, ...]:
 # --- what people and programs are told -----------------------------------------------------------
 
 
-def statuses(loan: Loan) -> list[dict[str, str]]:
+def statuses(loan: Loan) -> list[Json]:
     """Each server and how it does, in the words of other agents."""
     words = {"ready": "connected", "starting": "pending", "failed": "failed"}
-    found = [
+    found: list[Json] = [
         {"name": link.server.name, "status": words[link.state], "source": link.server.level}
         for link in loan.links
     ]
-    return found + [{"name": name, "status": "needs-approval"} for name in loan.waiting]
+    return [*found, *({"name": name, "status": "needs-approval"} for name in loan.waiting)]
 
 
 def rows(loan: Loan) -> list[tuple[str, str, str, str]]:

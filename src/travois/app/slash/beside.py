@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from shlex import split
 
+from travois.app import lending
 from travois.app.commands.plain import clean, overheard, table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
@@ -104,7 +105,14 @@ async def _task(desk: Desk, word: str, id: str) -> str:
 
 
 async def _mcp(desk: Desk, _: str) -> str:
-    return "No servers: this version of Travois speaks to none yet."
+    loan = desk.session.crew.loan
+    rows = [tuple(clean(cell, lines="show") for cell in row) for row in lending.rows(loan)]
+    if not rows:
+        return "No servers lend tools here; `travois mcp add` names one."
+    with overheard(desk.columns):
+        said = table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
+    prompts = sorted(f"/{name}" for name in lending.prompts(loan))
+    return f"{said}\n\nPrompts: {', '.join(prompts)}" if prompts else said
 
 
 async def _skills(desk: Desk, _: str) -> str:

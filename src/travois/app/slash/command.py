@@ -10,7 +10,7 @@ import msgspec
 
 from travois.app.options import Options
 from travois.app.sdk import Session
-from travois.kernel.blocks import Shown
+from travois.kernel.blocks import Shown, Text
 from travois.kernel.faults import Fault
 from travois.store.reading import nearest
 
@@ -99,12 +99,24 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
     if found is None:
         return None
     known = desk.commands.get(found[1])
+    if known is None and found[1].startswith("mcp__"):
+        return await _lent(desk, line.strip())
     if known is None:
         near = nearest(found[1], desk.commands)
         meant = f"did you mean /{near}?" if near else "/help lists those that there are."
         return f"There is no command /{found[1]}; {meant}"
     try:
         return await known.run(desk, (found[2] or "").strip())
+    except Fault as fault:
+        return str(fault)
+
+
+async def _lent(desk: Desk, line: str) -> str | Prompt:
+    """What a server has ready in place of a command."""
+    from travois.app import custom
+
+    try:
+        return Prompt(await custom.said(desk.session, {}, (Text(line),)))
     except Fault as fault:
         return str(fault)
 

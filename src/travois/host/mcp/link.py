@@ -81,7 +81,7 @@ class Link:
 
     async def run(self) -> None:
         """Keep it running until the session ends; one that does not stay is left alone."""
-        if why := await anyio.to_thread.run_sync(_load):
+        if why := await anyio.to_thread.run_sync(loaded):
             self._failed(why)
             return
         failures = 0
@@ -163,9 +163,9 @@ class Link:
         """What it answers; whatever goes wrong with that is for the model to know."""
         try:
             return await asked
-        except (ExceptionGroup, *_failures()) as error:
+        except (ExceptionGroup, *failures()) as error:
             if not self._ended.is_set():
-                raise Refusal(f"{self.server.name}: {_words(error)}") from None
+                raise Refusal(f"{self.server.name}: {worded(error)}") from None
             raise Refusal(f"{self.server.name}: {GONE}.") from None
 
     def _failed(self, why: str) -> None:
@@ -179,8 +179,8 @@ class Link:
             scope.deadline = anyio.current_time() + self.server.start
             try:
                 await self._live(mode, scope)
-            except (ExceptionGroup, *_failures()) as error:
-                return _words(error)
+            except (ExceptionGroup, *failures()) as error:
+                return worded(error)
         late = f"it did not answer within {self.server.start:g} s"
         return late if scope.cancelled_caught else self._last_words()
 
@@ -225,7 +225,7 @@ class Link:
             try:
                 with anyio.fail_after(self.server.start):
                     self.offers = await _offers(client)
-            except _failures():
+            except failures():
                 continue
 
     async def _listen(self, client: Client) -> None:
@@ -234,7 +234,7 @@ class Link:
             async with client.listen(tools_list_changed=True) as events:
                 async for _ in events:
                     self._changed.set()
-        except _failures():
+        except failures():
             return
 
     async def _heard(self, message: IncomingMessage) -> None:
@@ -299,7 +299,7 @@ def _json(value: BaseModel) -> str:
     return value.model_dump_json(by_alias=True, exclude_none=True)
 
 
-def _load() -> str:
+def loaded() -> str:
     """Bring the SDK in, beside all else; says why that cannot be."""
     try:
         import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -311,7 +311,7 @@ def _load() -> str:
     return ""
 
 
-def _failures() -> tuple[type[Exception], ...]:
+def failures() -> tuple[type[Exception], ...]:
     """Whatever a server, or the way to it, can make the SDK raise."""
     import httpx2
     from mcp.client.auth import OAuthFlowError
@@ -322,11 +322,11 @@ def _failures() -> tuple[type[Exception], ...]:
     return (MCPError, OAuthFlowError, httpx2.HTTPError, *ways, *streams)
 
 
-def _words(error: BaseException) -> str:
+def worded(error: BaseException) -> str:
     """The first thing that went wrong, on one line."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        return _words(group.exceptions[0])
+        return worded(group.exceptions[0])
     text = str(error) or type(error).__name__
     return visible(" ".join(text.split()))[:WORDS]
 

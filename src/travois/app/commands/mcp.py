@@ -1,0 +1,234 @@
+"""`travois mcp`: servers that lend tools: which there are, whether they work, and who may start."""
+
+from __future__ import annotations
+
+import os
+from argparse import REMAINDER, ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from travois.app.commands.plain import Commands, clean, command, say, table
+from travois.app.compose import prepare
+from travois.app.lending import found
+from travois.app.opening import Place
+from travois.app.options import Options
+from travois.kernel.faults import Fault
+from travois.store import disk, mcp, trust
+from travois.store.settings import Json, Loaded
+from travois.tools.lenders import Server, lent
+
+MORE = """\
+examples:
+  travois mcp                                   the servers that count in this folder
+  travois mcp add time -- uvx mcp-server-time   a program, for you, in every folder
+  travois mcp add docs https://example.org/mcp  an address
+  travois mcp test time                         start it and list its tools
+  travois mcp approve                           let the servers of this repository start
+
+Servers are read from .mcp.json and from the files of other agents, too; docs/mcp.md says which.
+"""
+LAST = 50
+"""How many lines of a log are shown."""
+
+
+def register(commands: Commands) -> None:
+    """Add the command and those below it."""
+    top = command(commands, "mcp", what="servers that lend tools", more=MORE)
+    top.set_defaults(run=run_list)
+    below = top.add_subparsers(metavar="command", title="commands")
+    _below(below, "list", run_list, what="list them (the default)")
+    _named(_below(below, "show", run_show, what="what one is, and the file that names it"))
+    _named(_below(below, "test", run_test, what="start one and list what it lends"))
+    add = _named(_below(below, "add", run_add, what="name one: an address, or -- and a program"))
+    add.add_argument("--scope", choices=("user", "project"), default="user")
+    add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
+    add.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
+    add.add_argument("--sse", action="store_true", help="an address of the old kind")
+    add.add_argument("what", nargs=REMAINDER, metavar="URL | -- PROGRAM …")
+    _named(_below(below, "remove", run_remove, what="forget one that was added here"))
+    _below(below, "approve", run_approve, what="let the servers of this repository start")
+    _named(_below(below, "login", run_login, what="let Travois into one, by your browser"))
+    _named(_below(below, "logs", run_logs, what="what one said on standard error"))
+
+
+def _below(
+    commands: Commands, name: str, run: Callable[[Namespace], int], *, what: str
+) -> ArgumentParser:
+    parser = command(commands, name, what=what)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _named(parser: ArgumentParser) -> ArgumentParser:
+    parser.add_argument("name", metavar="NAME")
+    return parser
+
+
+def run_list(args: Namespace) -> int:
+    """List servers, also those that wait for a word of the user."""
+    _, _, listed = _here()
+    rows = [(one.name, _what(one), one.level, one.origin) for one in listed.servers]
+    rows += [
+        (one.name, "waits for `travois mcp approve`", "project", one.origin)
+        for one in listed.waiting
+    ]
+    shown = [tuple(clean(cell, lines="show") for cell in row) for row in rows]
+    say(table([("SERVER", "WHAT", "SCOPE", "FROM"), *shown]) if rows else "No servers.")
+    for notice in listed.notices:
+        say(clean(notice, lines="show"))
+    return 0
+
+
+def run_show(args: Namespace) -> int:
+    """Everything about one server."""
+    server = _server(args.name)
+    for key, value in msgspec.to_builtins(server).items():
+        shown = dict.fromkeys(value, "…") if key in ("env", "headers") else value
+        if value:
+            say(clean(f"{key}: {shown}", lines="show"))
+    return 0
+
+
+def run_test(args: Namespace) -> int:
+    """Start a server and list what it lends; exit code 1 if it cannot be used."""
+    return anyio.run(_tested, _server(args.name))
+
+
+async def _tested(server: Server) -> int:
+    from travois.host.mcp.link import Link, Surroundings
+    from travois.host.process import LocalProcesses
+
+    place, _, _ = _here()
+    folder, processes = place.home.path / "mcp", LocalProcesses()
+    around = Surroundings(
+        processes, (place.cwd,), folder / "logs", folder / "tokens", dict(os.environ)
+    )
+    link = Link(server, around)
+    async with anyio.create_task_group() as group:
+        group.start_soon(link.run)
+        await link.settled()
+        group.cancel_scope.cancel()
+    await processes.aclose()
+    if link.why:
+        say(f"{server.name} cannot be used: {link.why}")
+        return 1
+    tools = lent([link])
+    rows = [(name, clean(tool.description[:100], lines="show")) for name, tool in tools.items()]
+    say(table([("TOOL", "WHAT IT SAYS"), *rows]) if rows else f"{server.name} lends no tools.")
+    return 0
+
+
+def run_add(args: Namespace) -> int:
+    """Name a server in a file of ours, or in the one of this repository."""
+    words = args.what[1:] if args.what[:1] == ["--"] else args.what
+    if not words:
+        fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
+        raise Fault("Say what the server is", fix=fix)
+    entry: Json = {"command": words[0], "args": words[1:], "env": _pairs(args.env)}
+    if words[0].startswith(("http://", "https://")):
+        kind = "sse" if args.sse else "http"
+        entry = {"type": kind, "url": words[0], "headers": _pairs(args.header)}
+    path = _file(args.scope)
+    servers = _read(path)
+    servers[args.name] = {key: value for key, value in entry.items() if value}
+    _write(path, servers)
+    say(f"{args.name} is in {path}.")
+    return 0
+
+
+def run_remove(args: Namespace) -> int:
+    """Forget a server; exit code 1 if no file of ours has it."""
+    for path in (_file("user"), _file("project")):
+        servers = _read(path)
+        if servers.pop(args.name, None) is not None:
+            _write(path, servers)
+            say(f"{args.name} is no longer in {path}.")
+            return 0
+    say(f"No server {args.name} was added here.")
+    return 1
+
+
+def run_approve(args: Namespace) -> int:
+    """Agree to the servers of this repository, as they are written at the moment."""
+    place, loaded, listed = _here()
+    wanted = [text for text in loaded.wanted if text.startswith("mcp server ")]
+    fresh = {entry.name for entry in listed.waiting}
+    for text in wanted:
+        say(clean(text, lines="show"))
+    trust.trust(place.home, loaded.root, wanted)
+    say(f"{len(fresh)} more may start." if fresh else "None waits.")
+    return 0
+
+
+def run_login(args: Namespace) -> int:
+    """Let a person log in, and keep what that gives."""
+    from travois.host.mcp.login import login
+
+    server, (place, _, _) = _server(args.name), _here()
+    if not server.url:
+        raise Fault(f"{server.name} is a program, which needs no login")
+    why = anyio.run(login, server, place.home.path / "mcp" / "tokens", say)
+    say(why or f"Travois may use {server.name}.")
+    return 1 if why else 0
+
+
+def run_logs(args: Namespace) -> int:
+    """The last lines that a server wrote; exit code 1 if there are none."""
+    place, _, _ = _here()
+    path = place.home.path / "mcp" / "logs" / f"{Server(args.name).key}.log"
+    if not path.is_file():
+        say(f"{args.name} has said nothing.")
+        return 1
+    for line in path.read_text("utf-8", errors="replace").splitlines()[-LAST:]:
+        say(clean(line))
+    return 0
+
+
+def _here() -> tuple[Place, Loaded, mcp.Found]:
+    options = Options(cwd=os.getcwd())
+    place, loaded = prepare(options)
+    return place, loaded, found(place, loaded, options)
+
+
+def _server(name: str) -> Server:
+    _, _, listed = _here()
+    for one in listed.servers:
+        if one.name == name:
+            return one
+    waits = any(entry.name == name for entry in listed.waiting)
+    fix = (
+        "`travois mcp approve` lets it start." if waits else "`travois mcp` lists those there are."
+    )
+    raise Fault(f"{name} waits for your word" if waits else f"There is no server {name}", fix=fix)
+
+
+def _what(server: Server) -> str:
+    return server.url or " ".join(server.argv)
+
+
+def _file(scope: str) -> Path:
+    place, _, _ = _here()
+    return mcp.own(place.home) if scope == "user" else Path(place.project.root, ".mcp.json")
+
+
+def _read(path: Path) -> Json:
+    if not path.exists():
+        return {}
+    try:
+        tree = msgspec.json.decode(path.read_bytes(), type=dict[str, Json])
+    except msgspec.DecodeError as error:
+        raise Fault(f"{path} cannot be understood", why=str(error)) from None
+    return tree.get("mcpServers", {})
+
+
+def _write(path: Path, servers: Json) -> None:
+    text = msgspec.json.format(msgspec.json.encode({"mcpServers": servers}), indent=2)
+    disk.replace(path, text + b"\n")
+
+
+def _pairs(words: list[str]) -> dict[str, str]:
+    parted = (word.partition("=") for word in words)
+    return {name: value for name, _, value in parted}
