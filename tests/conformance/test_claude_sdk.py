@@ -591,3 +591,27 @@ def test_a_stop_hook_sends_the_model_back_to_work(house: House) -> None:
 
     script = [said("Done."), {"when": {"last_text": "test it first"}, **said("Tested.")}]
     house.run(script, main)
+
+
+def test_the_report_of_an_agent_in_the_background_has_a_turn_before_the_run_ends(
+    house: House,
+) -> None:
+    async def silent(told: Any, id: str | None, context: Any) -> Any:
+        return {}
+
+    async def main() -> None:
+        messages = await house.ask("start", hooks={"Stop": [HookMatcher(hooks=[silent])]})
+        found = [message.result for message in messages if isinstance(message, ResultMessage)]
+        assert found == ["It works.", "It is back."]
+        (ended,) = [m for m in messages if isinstance(m, TaskNotificationMessage)]
+        assert ended.status == "completed"
+
+    started = use("Agent", description="look", prompt="Look.", run_in_background=True)
+    slow = {"by": "char", "delay_ms": 40}
+    script = [
+        {"when": {"last_text": "start"}, **started},
+        {"when": {"last_text": "Look."}, **said("Found nothing at all here."), "chunks": slow},
+        {"when": {"text": "Found nothing"}, **said("It is back.")},
+        said("It works."),
+    ]
+    house.run(script, main)

@@ -28,6 +28,7 @@ async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
         return run.code
     async with run.opened(args) as session, anyio.create_task_group() as group:
         group.start_soon(run.watch_signals, group.cancel_scope)
+        run.attend(session, group)
         for notice in session.crew.notices:
             sys.stderr.write(f"travois: {notice}\n")
         await run.turn(session, await custom.said(session, run.commands, prompt))

@@ -8,19 +8,24 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from time import monotonic
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from travois.app import custom
+from travois.app.control.tasks import Tasks
 from travois.app.flags import chosen
 from travois.app.lending import statuses
 from travois.app.sdk import Session
 from travois.app.shaped import Shape
 from travois.app.shapes import Object
 from travois.app.speak import Speaker, Tally, Telling
+from travois.engine.agent import Agent
+from travois.engine.briefing import skills
 from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.hooks import MODES
 from travois.engine.ports import Event, Warned
@@ -97,6 +102,29 @@ class Run:
     def speaker(self, session: Session, *, parent: str | None = None) -> Speaker:
         """Whoever tells of a turn, or of an agent that a call has started."""
         return Speaker(session.id, session.crew.model, telling=self._telling, parent=parent)
+
+    def attend(self, session: Session, group: TaskGroup) -> None:
+        """Tell of the agents that are started, whenever they come, work and go."""
+        if self._format == "stream-json":
+            session.crew.agent.born = partial(group.start_soon, partial(self._overhear, session))
+            group.start_soon(self._watch_tasks, session)
+
+    async def _watch_tasks(self, session: Session) -> None:
+        tasks = Tasks(session.id)
+        with session.crew.agent.session.watch() as events:
+            async for event in events:
+                for line in tasks.lines(event):
+                    say(line)
+
+    async def _overhear(self, session: Session, child: Agent) -> None:
+        """Tell of what an agent does under the call of ours that it works for."""
+        assert child.birth is not None
+        top = session.crew.agent.session.children[child.birth.id.partition(".")[0]]
+        speaker = self.speaker(session, parent=top.call)
+        with child.session.watch() as events:
+            async for event in events:
+                for line in speaker.child(event):
+                    say(line)
 
     def failed(self, session: Session, why: str) -> None:
         """Tell that a turn could not even begin."""
@@ -179,10 +207,10 @@ def _opening(session: Session, commands: tuple[str, ...]) -> Object:
         "mcp_servers": statuses(crew.loan),
         "permissionMode": MODES.get(mode, mode),
         "slash_commands": list(commands),
-        "skills": [],
+        "skills": [skill.name for skill in skills(crew.agent).skills],
         "agents": list(crew.agent.agents.kinds) if crew.agent.agents else [],
-        "plugins": [],
-        "output_style": "default",
+        "plugins": [{"name": one.name, "path": one.folder} for one in crew.plugins],
+        "output_style": crew.style,
         "apiKeySource": crew.key_source,
         "claude_code_version": __version__,
     }

@@ -12,7 +12,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, aclosing
-from functools import partial
 
 import anyio
 import msgspec
@@ -26,14 +25,12 @@ from travois.app.control.desk import Desk
 from travois.app.control.hooks import listeners, unheard
 from travois.app.control.lines import Line, Request, Response
 from travois.app.control.person import Host
-from travois.app.control.tasks import Tasks
 from travois.app.flags import chosen
 from travois.app.lending import statuses
 from travois.app.options import Options
 from travois.app.run import Run, say
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
-from travois.engine.agent import Agent
 from travois.kernel.faults import Fault
 
 LEAVING = 3.0
@@ -79,8 +76,8 @@ class Driven:
             group.start_soon(self.run.watch_signals, group.cancel_scope)
             await self._begun.wait()
             async with AsyncExitStack() as stack:
-                session = self._session = await self._entered(stack)
-                session.crew.agent.born = partial(group.start_soon, self._overhear)
+                self._session = await self._entered(stack)
+                self.run.attend(self.session, group)
                 await self._serve(group)
             group.cancel_scope.cancel()
         for notice in self.session.parting:
@@ -129,7 +126,6 @@ class Driven:
         for notice in session.crew.notices:
             sys.stderr.write(f"travois: {notice}\n")
         group.start_soon(self._answer_all, group)
-        group.start_soon(self._watch_tasks)
         while (line := await self._next()) is not None:
             await self._heed(line)
         await self.run.settle(session, patience=LEAVING)
@@ -264,23 +260,6 @@ class Driven:
             return
         if line.uuid:
             self.said[line.uuid] = self.session.crew.agent.session.prompted
-
-    async def _watch_tasks(self) -> None:
-        tasks = Tasks(self.session.id)
-        with self.session.crew.agent.session.watch() as events:
-            async for event in events:
-                for line in tasks.lines(event):
-                    say(line)
-
-    async def _overhear(self, child: Agent) -> None:
-        """Tell of what an agent does that was started, under the call that started it."""
-        assert child.birth is not None
-        top = self.session.crew.agent.session.children[child.birth.id.partition(".")[0]]
-        speaker = self.run.speaker(self.session, parent=top.call)
-        with child.session.watch() as events:
-            async for event in events:
-                for line in speaker.child(event):
-                    say(line)
 
 
 def _asked(options: Options, greeting: Request) -> Options:
