@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from travois.app.tui import diffs, footer, spinner, todos
-from travois.app.tui.cells import width
+from travois.app.tui.cells import width, worded
 from travois.app.tui.editing import Pastes
 from travois.app.tui.footer import Standing
 from travois.app.tui.menu import Menu, Pick
@@ -106,3 +106,15 @@ def test_only_words_that_surely_begin_a_conversation_paint_early() -> None:
         early(argv, {"TERM": "xterm"})
         for argv in (["-p", "x"], ["-cp"], ["--help"], ["sessions"], ["fix it"], ["--plain"])
     )
+
+
+def test_prose_is_folded_between_words_and_loses_nothing() -> None:
+    assert worded("one two three four", 9) == ["one two", "three", "four"]
+    assert worded("first line\nsecond, which is longer", 12) == [
+        "first line",
+        "second,",
+        "which is",
+        "longer",
+    ]
+    assert worded("extraordinarily long", 10) == ["extraordin", "arily", "long"]
+    assert worded("", 10) == [""]

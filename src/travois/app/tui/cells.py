@@ -46,6 +46,17 @@ def folded(text: str, room: int) -> list[str]:
     return lines
 
 
+def worded(text: str, room: int) -> list[str]:
+    """The same for prose without colours: a line ends between words where it can."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and width(f"{lines[-1]} {word}".rpartition("\n")[2]) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return [part for line in lines for part in folded(line, room)]
+
+
 def _fold(line: str, room: int) -> list[str]:
     lines, kept, used, colour = list[str](), "", 0, ""
     for part in OURS.split(line):

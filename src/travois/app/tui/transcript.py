@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from travois.app.tui import calls, diffs, spinner, todos
-from travois.app.tui.cells import clean, cut, folded
+from travois.app.tui.cells import clean, cut, folded, worded
 from travois.app.tui.screen import Screen
 from travois.app.tui.spinner import Work
 from travois.engine.ports import Event, Progress, Retrying, Running, Warned
@@ -224,7 +224,7 @@ class Transcript:
     def note(self, text: str, *, tone: str = "quiet") -> None:
         """A remark of our own."""
         theme = self._screen.theme
-        lines = folded(clean(text).strip(), self._screen.columns - 5)
+        lines = worded(clean(text).strip(), self._screen.columns - 5)
         marked = [theme.mark(line, "warn" if tone == "warn" else "quiet") for line in lines]
         self._screen.show(
             f"  {theme.mark('·', 'quiet')} {marked[0]}", *(f"    {m}" for m in marked[1:])
