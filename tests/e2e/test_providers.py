@@ -78,6 +78,35 @@ def test_the_task_is_done_in_every_other_protocol(program: Program, provider: st
         }[provider]
 
 
+CLOUDS = {
+    "bedrock/global.anthropic.claude-opus-5-5-v1:0": {
+        "ANTHROPIC_BEDROCK_BASE_URL": "{}",
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+    },
+    "bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0": {
+        "ANTHROPIC_BEDROCK_BASE_URL": "{}",
+        "AWS_BEARER_TOKEN_BEDROCK": "token",
+    },
+    "vertex/claude-sonnet-4-5@20250929": {
+        "ANTHROPIC_VERTEX_BASE_URL": "{}",
+        "VERTEX_ACCESS_TOKEN": "token",
+    },
+}
+
+
+@pytest.mark.parametrize("model", CLOUDS)
+def test_the_task_is_done_by_anthropics_models_elsewhere(program: Program, model: str) -> None:
+    (program.folder / "a.txt").write_text("needle\n")
+    with lab.server(SCRIPT) as api:
+        program.extra = {name: value.format(api.url) for name, value in CLOUDS[model].items()}
+        done = program.run("-p", "go", "--model", model, "--allowedTools", "Bash")
+        assert (done.code, done.out) == (0, "Found the needle.\n"), done.err
+        api.no_invalid()
+        api.append_only()
+        api.no_orphans()
+
+
 def own(api: lab.Api, **more: object) -> str:
     """Settings with a server of one's own, as a user writes them."""
     served = {"protocol": "anthropic", "url": api.url, "keyEnv": ["HOUSE_KEY"]}

@@ -76,6 +76,9 @@ def test_credentials_are_those_of_the_environment() -> None:
     named = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": " s\n"}
     assert credentials(named) == Credentials("k", "s")
     assert credentials({**named, "AWS_SESSION_TOKEN": "t"}) == Credentials("k", "s", "t")
+    assert credentials({**named, "AWS_REGION": "eu-west-1"}) == Credentials(
+        "k", "s", "", "eu-west-1"
+    )
     assert credentials({"AWS_ACCESS_KEY_ID": "k"}) is None
 
 

@@ -66,9 +66,16 @@ async def _found(chosen: str, among: Catalog) -> tuple[Card, str]:
 
 
 def served(
-    card: Card, loaded: Loaded, stack: AsyncExitStack, *, session: Session
-) -> tuple[HttpModel, str]:
-    """Whoever answers for a model, and where its key comes from."""
+    card: Card,
+    loaded: Loaded,
+    stack: AsyncExitStack,
+    *,
+    session: Session,
+    given: Model | None = None,
+) -> tuple[Model, str]:
+    """Whoever answers for a model, and where its key comes from; one that is given does for all."""
+    if given is not None:
+        return given, "none"
     where = catalog.endpoint(card, os.environ, among=known(loaded))
     session.secrets = secrets((*where.headers, *os.environ.items()))
     travel = transport(where.url, os.environ, _patience(loaded, card))
@@ -80,7 +87,7 @@ def serving(
     given: Model | None, loaded: Loaded, stack: AsyncExitStack, *, session: Session
 ) -> Callable[[Card], Model]:
     """Whoever answers for any model."""
-    return lambda card: given or served(card, loaded, stack, session=session)[0]
+    return lambda card: served(card, loaded, stack, session=session, given=given)[0]
 
 
 def equip(

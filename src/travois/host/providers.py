@@ -62,8 +62,7 @@ class HttpModel:
         headers, signer = (*request.headers, *self._endpoint.headers), self._endpoint.signer
         if signer is None:
             return headers
-        region = url.partition(".")[2].partition(".")[0]
-        scope = Scope(region, "bedrock")
+        scope = Scope(signer.region, "bedrock")
         return signed(url, headers, body=request.body, by=signer, scope=scope, now=time())
 
     async def _events(self, response: Response, size: int) -> AsyncGenerator[StreamDelta | Reply]:

@@ -20,6 +20,7 @@ class Credentials(msgspec.Struct, frozen=True):
     key: str
     secret: str
     token: str = ""
+    region: str = "us-east-1"
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -31,12 +32,13 @@ class Scope(msgspec.Struct, frozen=True):
 
 def credentials(environ: Mapping[str, str]) -> Credentials | None:
     """Those of the environment; None if there are none."""
-    key, secret = (
-        environ.get(f"AWS_{name}", "").strip() for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
-    )
-    if not key or not secret:
-        return None
-    return Credentials(key, secret, environ.get("AWS_SESSION_TOKEN", "").strip())
+
+    def named(*names: str) -> str:
+        return next((value for n in names if (value := environ.get(f"AWS_{n}", "").strip())), "")
+
+    key, secret = named("ACCESS_KEY_ID"), named("SECRET_ACCESS_KEY")
+    region = named("REGION", "DEFAULT_REGION") or "us-east-1"
+    return Credentials(key, secret, named("SESSION_TOKEN"), region) if key and secret else None
 
 
 def signed(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from travois.lab.anthropic import count_tokens, create_message
 from travois.lab.chat import create_completion
+from travois.lab.clouds import invoke_model, raw_predict
 from travois.lab.control import control
 from travois.lab.gemini import generate_content
 from travois.lab.http import Request, Response, reply_json
@@ -31,6 +32,8 @@ PREFIXES: tuple[tuple[str, str, Route], ...] = (
     ("GET", "/v1/models/", show_model),
     ("GET", "/v1/responses/", show_response),
     ("POST", "/v1beta/models/", generate_content),
+    ("POST", "/model/", invoke_model),
+    ("POST", "/publishers/anthropic/models/", raw_predict),
     ("GET", "/lab/", control),
     ("POST", "/lab/", control),
 )
