@@ -1,4 +1,4 @@
-"""What becomes of 290 conversations in the real engine and store: with a model, and by rule."""
+"""What becomes of 582 conversations in the real engine and store: with a model, and by rule."""
 
 from __future__ import annotations
 

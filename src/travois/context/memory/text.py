@@ -64,7 +64,9 @@ def tidy(memory: Memory) -> Memory:
             replace(one, words=_clean(one.words)[:LONGEST_WORDS], session=_clean(one.session))
             for one in kept
         ),
-        anchors=tuple(replace(one, path=_clean(one.path)) for one in memory.anchors),
+        anchors=tuple(
+            replace(one, path=path) for one in memory.anchors if (path := _clean(one.path))
+        ),
     )
 
 
