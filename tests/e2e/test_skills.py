@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.glass import Glass
 from tests.e2e.program import Program
 from tests.e2e.test_instructions import head, texts
 from travois import lab
@@ -152,7 +153,9 @@ def test_after_a_compaction_the_last_use_of_each_is_back(program: Program, skill
         state["at"] = state.get("at", -1) + 1
         return [work[state["at"]]] if state["at"] < len(work) else "done"
 
-    early = {"context": {"threshold": 14_000, "tailTokens": 3_000, "offload": False, "clear": False}}
+    early = {
+        "context": {"threshold": 14_000, "tailTokens": 3_000, "offload": False, "clear": False}
+    }
     with lab.server(model) as api:
         program.url = api.url
         done = program.ask("hello", "--settings", json.dumps(early))
@@ -181,5 +184,28 @@ def test_a_style_and_a_plugin_are_chosen_by_the_user(program: Program) -> None:
     assert system.count("Speak like a pirate.") == 1 and "How to work" not in system
     assert f"Plan in {kit}." in results(api.bodies[1])[0]
     put(program.home / "settings.json", json.dumps({"plugins": [str(kit)]}))
+    with lab.server([DONE]) as api:
+        program.url = api.url
+        told = program.ask("hello", *style[:2], "--output-format", "stream-json").lines[0]
+    assert (told["skills"], told["output_style"]) == (["kit:plan"], "kit:pirate")
+    assert told["plugins"] == [{"name": "kit", "path": str(kit)}]
     (listed,) = json.loads(program.run("plugins", "--json").out)
     assert (listed["name"], listed["version"], listed["folder"]) == ("kit", "2", str(kit))
+
+
+def test_another_style_begins_another_conversation(program: Program) -> None:
+    style = "---\nname: Pirate\ndescription: Arr.\n---\nSpeak like a pirate."
+    put(program.home / "output-styles/pirate.md", style)
+    with lab.server([DONE, DONE]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model, "--plain", rows=40)
+        glass.until("\n>")
+        glass.type("/output-style none\r")
+        glass.until("There is no output style none", "There are: default, Pirate.")
+        glass.type("/output-style pirate\r")
+        glass.wait(lambda: glass.text.count("Type what to do") == 2, "another conversation")
+        glass.type("ahoy\r")
+        glass.until("done")
+        glass.type("/quit\r")
+        assert glass.end() == 0
+    assert "Speak like a pirate." in json.dumps(api.bodies[0]["system"])

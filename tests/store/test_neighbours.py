@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import Use
 from travois.store import trust
 from travois.store.home import Home
+from travois.store.instructions import Library, Places
 from travois.store.layers import load
 from travois.store.settings import Loaded
 
@@ -123,3 +125,24 @@ def test_our_own_files_win_and_broken_ones_stop_nothing(tmp_path: Path) -> None:
     assert [notice.partition(" is not read: ")[0] for notice in found.notices] == [
         str(tmp_path / "repo/.codex/config.toml"), str(tmp_path / "repo/opencode.json")
     ]  # fmt: skip
+
+
+def test_instructions_that_settings_name_stay_in_the_workspace_without_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    root = tmp_path / "repo"
+    put(tmp_path / "key", "secret")
+    put(root / "docs/a.md", "A.")
+    (root / "docs/link.md").symlink_to(tmp_path / "key")
+    text = '{"instructions": ["docs/*.md", "../key", "~/key", "https://x.example/a.md"]}'
+    put(root / "opencode.json", text)
+    more = loaded(tmp_path).settings.instructions
+
+    def shown(places: Places) -> list[str]:
+        found = Library(places, hidden=lambda path: False).standing()
+        return [file.text for file in found.files]
+
+    places = Places(str(root), str(root), more=more, etc=tmp_path / "etc")
+    assert shown(places) == ["A."]
+    assert shown(replace(places, trusted=True)) == ["A.", "secret"]

@@ -29,6 +29,7 @@ from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
 from travois.app.posting import Office
 from travois.context.kinds import Kind
+from travois.context.styles import DEFAULT
 from travois.engine.agent import Agent, Patience, World
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
@@ -58,7 +59,7 @@ from travois.store.blobs import Blobs
 from travois.store.instructions import Library, Places
 from travois.store.layers import Value, load
 from travois.store.origins import levels
-from travois.store.settings import Loaded, Settings
+from travois.store.settings import Loaded, Plugin, Settings
 from travois.store.snapshots import Snapshots
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
@@ -83,6 +84,9 @@ class Crew(msgspec.Struct):
     """How memories are put in order beside it; none where nobody is there, or nothing is known."""
     loan: Loan = Loan()
     """The servers that lend it tools."""
+    plugins: tuple[Plugin, ...] = ()
+    style: str = DEFAULT
+    """The output style that it began with, as far as the settings still say so."""
 
     @property
     def model(self) -> Card:
@@ -150,33 +154,26 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
         loan = lending.opened(place, loaded, options, processes=world.processes, session=session)
         tools |= loan.tools(loaded)
-        if not skilled.needed(session, place, loaded=loaded, options=options):
-            tools.pop("Skill", None)
+        tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)
         dressed, unstyled = skilled.dressed(place, loaded, options)
         settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
-        given, key_source = model, "none"
-        if model is None:
-            model, key_source = serving.served(card, loaded, stack, session=session)
+        answers, key_source = serving.served(card, loaded, stack, session=session, given=model)
         hooks, unusable = hooking.known(loaded)
         agent = Agent(
             session=session,
-            model=model,
+            model=answers,
             encoder=Encoder(Blobs(place.home.blobs).get),
             tools=tools,
             world=world,
             guard=_guard(place, loaded, spill=opened.spill, fence=fence),
             bounds=fence.bounds,
             unwalled=fence.unwalled,
-            remember=lambda rules: _remember(place, loaded.root, rules),
             person=guests.person or Nobody(),
             purse=_purse(asked, session),
-            patience=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
             hooks=hooking.install(
                 (*hooks, *guests.listeners), loaded, place, found=opened, stack=stack
             ),
-            layers=asked.context.layers,
-            chance=random,
         )
         _equip(agent, place, loaded=loaded, options=options)
         office = None
@@ -188,13 +185,14 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         notices += (*serving.unpriced(loaded, card), *flaws, *unstyled)
         notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log), *loan.notices)
         kept = stack.pop_all()
-        serve = serving.serving(given, loaded, kept, session=session)
+        serve = serving.serving(model, loaded, kept, session=session)
         notices += serving.equip(agent, loaded, serve=serve, chain=options.fallback)
         remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
         lending.equip(agent, loan)
         crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
-        return Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
+        done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
+        return replace(done, plugins=loaded.plugins, style=asked.output_style or DEFAULT)
 
 
 def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
@@ -211,7 +209,11 @@ def _guard(place: Place, loaded: Loaded, *, spill: Path, fence: fencing.Fence) -
 
 
 def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> None:
-    """Give an agent what needs the agent itself."""
+    """Give an agent what settings say, and what needs the agent itself."""
+    asked = loaded.settings
+    agent.layers, agent.chance = asked.context.layers, random
+    agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
+    agent.remember = lambda rules: _remember(place, loaded.root, rules)
     agent.keeper = _keeper(place, options, agent)
     agent.around = lambda: replace(
         around(place, options, cwd=agent.session.state.get("cwd", "")),

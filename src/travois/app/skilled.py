@@ -10,6 +10,7 @@ from travois.app.opening import PROMPT, Place
 from travois.app.options import Options
 from travois.context.styles import DEFAULT, styled
 from travois.engine.session import Session
+from travois.engine.tool import AnyTool
 from travois.store import trust
 from travois.store.origins import levels
 from travois.store.settings import Loaded
@@ -36,11 +37,15 @@ def skills(place: Place, loaded: Loaded, options: Options) -> DiskSkills:
     return DiskSkills(places(place, loaded, options))
 
 
-def needed(session: Session, place: Place, *, loaded: Loaded, options: Options) -> bool:
-    """Whether the tool for skills is: where there are some, or the model was told of it."""
+def fitting(
+    tools: dict[str, AnyTool], session: Session, place: Place, *, loaded: Loaded, options: Options
+) -> dict[str, AnyTool]:
+    """The tools without that for skills, where there are none and the model was not told of it."""
     if epoch := session.view.epoch:
-        return any(spec.name == "Skill" for spec in epoch.tools)
-    return bool(skills(place, loaded, options).standing().skills)
+        needed = any(spec.name == "Skill" for spec in epoch.tools)
+    else:
+        needed = bool(skills(place, loaded, options).standing().skills)
+    return {name: tool for name, tool in tools.items() if needed or name != "Skill"}
 
 
 def dressed(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:

@@ -1,7 +1,6 @@
 """Skills: instructions for one kind of work that the model reads when it comes to it.
 
-Model sees: name and description of each in a note, lines of those that changed later; the text of
-one when it is used, and again after a compaction.
+Model sees: a line for each in a note, later for those that changed; the text of one that is used.
 Tokens: a hundredth of the window for the list; after a compaction 5,000 each, 25,000 in all.
 Cache: never moves the prefix; the list stands in notes, a text in the result that brought it.
 """

@@ -88,7 +88,8 @@ def grant(agent: Agent, custom: Custom) -> None:
         rules += () if flaw(rule) else (rule,)
     folder = os.path.realpath(custom.plugin or os.path.dirname(custom.origin))
     seen = agent.guard.readable
-    files = (folder,) if custom.origin.endswith("SKILL.md") and folder not in seen else ()
+    apart = custom.trusted and custom.origin.endswith("SKILL.md") and folder not in seen
+    files = (folder,) if apart else ()
     agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *rules), readable=(*seen, *files))
 
 

@@ -13,6 +13,8 @@ from travois.policy.paths import inside
 from travois.store import foreign
 from travois.store.home import Home
 from travois.store.instructions import chain, exactly, plain_text
+from travois.store.neighbours import OPENCODE, loose
+from travois.store.reading import is_tree
 from travois.store.settings import Plugin
 
 PROJECT = (
@@ -41,6 +43,8 @@ def commands(
         for custom in _shelved(folder, held, notices):
             allowed = "" if held else custom.allowed
             found.setdefault(custom.name, replace(custom, allowed=allowed))
+    for custom in _tabled(root, notices):
+        found.setdefault(custom.name, custom)
     for plugin in plugins:
         for custom in (one for folder in plugin.commands for one in _shelved(folder, "", notices)):
             own = replace(custom, name=f"{plugin.name}:{custom.name}", plugin=plugin.folder)
@@ -65,6 +69,20 @@ def _user(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
     yield from (os.path.join(config, "opencode", name) for name in ("command", "commands"))
     yield os.path.join(environ.get("CODEX_HOME") or os.path.join(person, ".codex"), "prompts")
     yield from (os.path.join(person, name, "commands") for name in (".gemini", ".qwen"))
+
+
+def _tabled(root: str, notices: list[str]) -> Iterator[Custom]:
+    """The commands that opencode's settings hold themselves."""
+    for path in filter(os.path.isfile, (os.path.join(root, name) for name in OPENCODE)):
+        try:
+            table = loose(plain_text(path)).get("command")
+        except (OSError, ValueError) as error:
+            notices.append(f"{path}: its commands are left out: {error}")
+            continue
+        for name, said in table.items() if is_tree(table) else ():
+            if is_tree(said) and isinstance(body := said.get("template"), str):
+                about = str(said.get("description") or "") or " ".join(body.split())[:100]
+                yield Custom(name, body.strip(), about, origin=path)
 
 
 def _shelved(folder: str, held: str, notices: list[str]) -> Iterator[Custom]:

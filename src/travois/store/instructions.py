@@ -107,7 +107,8 @@ class Library:
             reading.folder(folder, "session_start")
         for pattern in here.more:
             for path in _found(pattern, here.root):
-                reading.take(path, "Project")
+                if here.trusted or inside(path, here.root):
+                    reading.take(path, "Project")
         return reading
 
     def _near(self, reading: Reading, path: str, holding: str) -> None:
@@ -223,10 +224,10 @@ def chain(folder: str, top: str) -> list[str]:
 
 
 def _found(pattern: str, root: str) -> list[str]:
-    """The files that a pattern means; what is outside is left out when it is read."""
     from glob import glob
 
-    return sorted(glob(os.path.join(root, os.path.expanduser(pattern)), recursive=True))[:RULES]
+    meant = os.path.normpath(os.path.join(root, os.path.expanduser(pattern)))
+    return sorted(glob(meant, recursive=True))[:RULES]
 
 
 def _scope(path: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""/model, /mode, /todos, /rewind, /clear, /theme and /quit: the conversation itself."""
+"""The conversation itself: /model, /mode, /todos, /rewind, /clear, /theme, /output-style, /quit."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from travois.app import rewinding
 from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
+from travois.context.styles import DEFAULT
 from travois.kernel.faults import Fault
 from travois.policy.judge import MODES
 from travois.store.snapshot.timeline import Turn, turns
@@ -104,6 +105,29 @@ async def _theme(desk: Desk, name: str) -> str:
     return ""
 
 
+async def _style(desk: Desk, name: str) -> str:
+    known = _styles(desk)
+    if not name:
+        picked = await desk.pick("Speak how, in another conversation?", list(known.items()))
+        name = "" if picked is None else list(known)[picked]
+    if name and name.casefold() not in map(str.casefold, known):
+        raise Fault(f"There is no output style {name}", fix=f"There are: {', '.join(known)}.")
+    if name:
+        desk.turn_to(replace(afresh(desk.options), style=name))
+    return ""
+
+
+def _styles(desk: Desk) -> dict[str, str]:
+    """The output styles that there are, each with what it is about."""
+    from travois.app.compose import prepare
+    from travois.app.skilled import places
+    from travois.store.styles import styles
+
+    place, loaded = prepare(desk.options)
+    found, _ = styles(places(place, loaded, desk.options))
+    return {DEFAULT: "as we speak"} | {one.name: one.description for one in found.values()}
+
+
 async def _quit(desk: Desk, _: str) -> str:
     desk.turn_to(None)
     return ""
@@ -116,5 +140,8 @@ COMMANDS = {
     "rewind": Command("/rewind [TURN]", "take files and conversation back", _rewind),
     "clear": Command("/clear", "begin another conversation", _clear),
     "theme": Command("/theme [NAME]", "other colours", _theme, lambda desk: THEMES, when="ever"),
+    "output-style": Command(
+        "/output-style [NAME]", "begin another conversation, in a style", _style, _styles
+    ),
     "quit": Command("/quit", "leave", _quit),
 }
