@@ -70,6 +70,25 @@ def test_the_answer_to_a_question_is_found_by_the_question() -> None:
     )[:2] == ["question", "answer"]
 
 
+def test_what_stands_around_a_good_turn_is_better_than_what_stands_alone() -> None:
+    good = "The database shall be Postgres"
+    found = asked(
+        "which database",
+        turn("alone", "Lunch was good", order=20),
+        turn("ahead", "Lunch was good", order=0),
+        turn("good", good, order=1),
+        turn("after", "Lunch was good", order=2),
+        turn("later", "Lunch was good", order=3),
+        turn("far", "Lunch was good", order=4),
+    )
+    assert found == ["good", "after", "later", "ahead", "alone", "far"]
+
+
+def test_a_turn_that_asks_seldom_tells() -> None:
+    said = [turn("asks", "The database?", order=1), turn("tells", "The database!", order=9)]
+    assert asked("which database", *said, turn("rain", "Rain", order=20))[0] == "tells"
+
+
 def test_neighbours_are_of_one_group() -> None:
     found = asked(
         "which database",

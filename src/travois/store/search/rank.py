@@ -2,7 +2,7 @@
 
 An answer often has none of the question's words, but follows a turn that has them, in a session
 that is all about them. So each candidate is weighed alone first, in standard deviations of its
-query's candidates, and then gets a share of the weight of the one before and of its group.
+query's candidates, and then gets a share of the weight of those around it and of its group.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ SPEAKER = 1.0
 TIME = 3.0
 FADING = 14 * 86400.0
 """How many seconds around a time still count a little."""
-AFTER = 0.2
-"""The share of the weight of the document before."""
+SHARES = {-2: 0.2, -1: 0.2, 1: 0.1}
+"""The shares of the weights of the documents before and after, by how far away they stand."""
 ANSWER = 0.4
 """The share that comes on top if the one before asks something."""
+ASKING = 0.5
+"""What speaks against a turn that asks: it seldom tells."""
 BEST = 3
 """How many of a group's documents speak for it."""
 COMPANY = 0.8
@@ -36,26 +38,27 @@ APART = 3600.0
 """After how many seconds a third of that share is left."""
 TINY = 1e-9
 
+Place = tuple[str, int]
+"""A group and a place in it."""
+
 
 def rank(query: Query, candidates: Sequence[Candidate]) -> list[Hit]:
     """The candidates, the best first."""
     alone = _alone(query, candidates)
     company = _company(candidates, alone)
-    places = {
-        (one.document.group, one.document.order): at
-        for at, one in enumerate(candidates)
+    placed = {
+        (one.document.group, one.document.order): (one.document, max(weight, 0.0))
+        for one, weight in zip(candidates, alone, strict=True)
         if one.document.group
     }
-    hits: list[Hit] = []
-    for one, weight in zip(candidates, alone, strict=True):
-        document = one.document
-        score = weight + COMPANY * company.get(document.group, 0.0)
-        before = places.get((document.group, document.order - 1))
-        if before is not None:
-            asked = candidates[before].document.text.rstrip().endswith("?")
-            score += (AFTER + ANSWER * asked) * max(alone[before], 0.0)
-        hits.append(Hit(document.id, score, document.group))
-    return _sorted(hits)
+    return _sorted(
+        Hit(
+            one.document.id,
+            weight + COMPANY * company.get(one.document.group, 0.0) + _placed(one.document, placed),
+            one.document.group,
+        )
+        for one, weight in zip(candidates, alone, strict=True)
+    )
 
 
 def groups(
@@ -72,6 +75,22 @@ def groups(
         Hit(group, score + BESIDE * beside.get(group, 0.0), group)
         for group, score in company.items()
     )
+
+
+def _placed(document: Document, placed: Mapping[Place, tuple[Document, float]]) -> float:
+    """What its place speaks for a document: what stands around it, and whether it asks."""
+    if not document.group:
+        return 0.0
+    score = -ASKING * _asks(document)
+    for way, share in SHARES.items():
+        if near := placed.get((document.group, document.order + way)):
+            other, weight = near
+            score += (share + ANSWER * (way == -1 and _asks(other))) * weight
+    return score
+
+
+def _asks(document: Document) -> bool:
+    return document.text.rstrip().endswith("?")
 
 
 def _sorted(hits: Iterable[Hit]) -> list[Hit]:
