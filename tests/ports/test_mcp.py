@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
+import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -300,3 +303,81 @@ def test_tokens_are_kept_for_their_owner_only(tmp_path: Path) -> None:
     anyio.run(kept.set_tokens, tokens)
     assert anyio.run(kept.get_tokens) == tokens
     assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
+
+
+# --- servers that others wrote -------------------------------------------------------------------
+
+
+def installed(name: str) -> str:
+    path = Path(sys.executable).with_name(name)
+    if not path.exists():
+        pytest.skip(f"{name} is not installed")
+    return str(path)
+
+
+def test_a_server_of_the_registry_tells_the_time(tmp_path: Path) -> None:
+    async def do(link: Link) -> str:
+        return text(await link.call("get_current_time", {"timezone": "UTC"}, someone()))
+
+    clock = Server("time", argv=(installed("mcp-server-time"),))
+    assert json.loads(asked(tmp_path, clock, do))["timezone"] == "UTC"
+
+
+def test_a_server_of_the_registry_looks_into_a_repository(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "fresh.txt").touch()
+
+    async def do(link: Link) -> str:
+        return text(await link.call("git_status", {"repo_path": str(tmp_path)}, someone()))
+
+    git = Server("git", argv=(installed("mcp-server-git"),))
+    assert "fresh.txt" in asked(tmp_path, git, do)
+
+
+ELSEWHERE = """
+import sys
+import time
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("elsewhere", log_level="ERROR")
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    return a + b
+
+server.run(transport=sys.argv[1], port=int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "transport", "path"), [("http", "streamable-http", "mcp"), ("sse", "sse", "sse")]
+)
+def test_a_server_at_an_address_is_used(
+    kind: Any, transport: str, path: str, tmp_path: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    running = subprocess.Popen([sys.executable, "-c", ELSEWHERE, transport, str(port)])
+    far = Server("far", kind, url=f"http://127.0.0.1:{port}/{path}")
+
+    async def do(link: Link) -> str:
+        with anyio.fail_after(30):
+            while link.state != "ready":  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        return await sum_of(link)
+
+    try:
+        await_port(port)
+        assert asked(tmp_path, far, do) == "3"
+    finally:
+        running.kill()
+        running.wait()
+
+
+def await_port(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)

@@ -43,11 +43,8 @@ def register(commands: Commands) -> None:
     _named(_below(below, "show", run_show, what="what one is, and the file that names it"))
     _named(_below(below, "test", run_test, what="start one and list what it lends"))
     add = _named(_below(below, "add", run_add, what="name one: an address, or -- and a program"))
-    add.add_argument("--scope", choices=("user", "project"), default="user")
-    add.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
-    add.add_argument("--header", action="append", default=[], metavar="NAME=VALUE")
-    add.add_argument("--sse", action="store_true", help="an address of the old kind")
-    add.add_argument("what", nargs=REMAINDER, metavar="URL | -- PROGRAM …")
+    how = "[--scope project] [--env N=V] [--header N=V] [--sse] URL | -- PROGRAM …"
+    add.add_argument("words", nargs=REMAINDER, metavar=how)
     _named(_below(below, "remove", run_remove, what="forget one that was added here"))
     _below(below, "approve", run_approve, what="let the servers of this repository start")
     _named(_below(below, "login", run_login, what="let Travois into one, by your browser"))
@@ -123,20 +120,34 @@ async def _tested(server: Server) -> int:
 
 def run_add(args: Namespace) -> int:
     """Name a server in a file of ours, or in the one of this repository."""
-    words = args.what[1:] if args.what[:1] == ["--"] else args.what
-    if not words:
+    how, what = _parted(args.words)
+    if not what:
         fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
         raise Fault("Say what the server is", fix=fix)
-    entry: Json = {"command": words[0], "args": words[1:], "env": _pairs(args.env)}
-    if words[0].startswith(("http://", "https://")):
-        kind = "sse" if args.sse else "http"
-        entry = {"type": kind, "url": words[0], "headers": _pairs(args.header)}
-    path = _file(args.scope)
+    entry: Json = {"command": what[0], "args": what[1:], "env": _pairs(how.env)}
+    if what[0].startswith(("http://", "https://")):
+        kind = "sse" if how.sse else "http"
+        entry = {"type": kind, "url": what[0], "headers": _pairs(how.header)}
+    path = _file(how.scope)
     servers = _read(path)
     servers[args.name] = {key: value for key, value in entry.items() if value}
     _write(path, servers)
     say(f"{args.name} is in {path}.")
     return 0
+
+
+def _parted(words: list[str]) -> tuple[Namespace, list[str]]:
+    """The options after the name of a server, and what it is: an address, or a program."""
+    parser = ArgumentParser("travois mcp add NAME", add_help=False)
+    parser.add_argument("--scope", choices=("user", "project"), default="user")
+    parser.add_argument("--env", action="append", default=[])
+    parser.add_argument("--header", action="append", default=[])
+    parser.add_argument("--sse", action="store_true")
+    at = 0
+    while words[at : at + 1] and words[at].startswith("--") and words[at] != "--":
+        at += 1 if words[at] == "--sse" or "=" in words[at] else 2
+    what = words[at:]
+    return parser.parse_args(words[:at]), what[1:] if what[:1] == ["--"] else what
 
 
 def run_remove(args: Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,15 +55,10 @@ async def _hear(
     talk: Talk, bring: MemoryObjectSendStream[SessionMessage | Exception], ended: anyio.Event
 ) -> None:
     """Pass messages on; what is none is noise, and no reason to stop."""
-    from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
-
     try:
-        async with aclosing(_lines(talk)) as lines:
-            async for line in lines:
-                with suppress(ValueError, RecursionError):
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    await bring.send(SessionMessage(message))
+        async with aclosing(_messages(talk)) as messages:
+            async for message in messages:
+                await bring.send(message)
     except (OSError, Overlong, anyio.BrokenResourceError, anyio.ClosedResourceError):
         pass
     finally:
@@ -71,13 +66,24 @@ async def _hear(
         bring.close()
 
 
-async def _lines(talk: Talk) -> AsyncGenerator[bytes]:
+def _message(line: bytes) -> SessionMessage | None:
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except (ValueError, RecursionError):
+        return None
+
+
+async def _messages(talk: Talk) -> AsyncGenerator[SessionMessage]:
     rest = bytearray()
     while data := await talk.receive():
         first, *more = data.split(b"\n")
         rest += first
         for part in more:
-            yield bytes(rest)
+            if (message := _message(bytes(rest))) is not None:
+                yield message
             rest = bytearray(part)
         if len(rest) > LONGEST:
             raise Overlong

@@ -1,0 +1,174 @@
+"""Servers as other agents write them down: all of their files are read, and none starts unasked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from travois.store import trust
+from travois.store.home import Home
+from travois.store.mcp import Found, find, own, wanted
+from travois.store.origins import Where
+from travois.tools.lenders import Server
+
+
+class Place:
+    """A workspace and a person's folder, with what is written there."""
+
+    def __init__(self, path: Path) -> None:
+        self.work, self.person = path / "work", path / "person"
+        self.work.mkdir()
+        self.person.mkdir()
+        root = str(self.work)
+        self.where = Where(Home(path / "home"), root, root, root)
+        self.environ = {"HOME": str(self.person), "KEY": "k1"}
+
+    def write(self, path: Path, text: object) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text if isinstance(text, str) else json.dumps(text))
+
+    def find(self, **how: object) -> Found:
+        return find(self.where, self.environ, **how)  # type: ignore[arg-type]
+
+    def agree(self) -> None:
+        home = self.where.home.prepare()
+        trust.trust(home, self.where.trusted, wanted(self.where, self.environ))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def program(name: str = "x", **more: object) -> dict[str, object]:
+    return {"mcpServers": {name: {"command": "run", "args": ["it"], **more}}}
+
+
+CODEX = """
+[mcp_servers.x]
+command = "run"
+args = ["it"]
+startup_timeout_sec = 7
+tool_timeout_sec = 9
+enabled_tools = ["a"]
+[mcp_servers.far]
+url = "https://far.example/mcp"
+bearer_token_env_var = "KEY"
+"""
+LOCAL = {"type": "local", "command": ["run", "it"], "environment": {"A": "{env:KEY}"}}
+FILES = {
+    ".travois/mcp.json": program(),
+    ".mcp.json": program(),
+    ".codex/config.toml": CODEX,
+    "opencode.json": {"mcp": {"x": LOCAL}},
+    ".gemini/settings.json": program(),
+    ".qwen/settings.json": program(),
+    ".cursor/mcp.json": program(),
+    ".pi/mcp.json": program(),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_servers_of_a_workspace_wait_until_the_user_agrees(name: str, place: Place) -> None:
+    place.write(place.work / name, FILES[name])
+    before = place.find()
+    assert before.servers == ()
+    assert "x" in {entry.name for entry in before.waiting}
+    place.agree()
+    (server,) = [one for one in place.find().servers if one.name == "x"]
+    assert (server.argv, server.level) == (("run", "it"), "project")
+    assert server.origin == str(place.work / name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".codex/config.toml", ".gemini/settings.json", ".qwen/settings.json", ".cursor/mcp.json"],
+)
+def test_servers_of_the_users_own_files_need_no_word(name: str, place: Place) -> None:
+    place.write(place.person / name, FILES[name])
+    assert "x" in {one.name for one in place.find().servers}
+
+
+def test_an_agreement_holds_for_exactly_what_was_written(place: Place) -> None:
+    (place.work / "server.py").write_text("print(1)")
+    place.write(place.work / ".mcp.json", program(args=["server.py"]))
+    place.agree()
+    assert len(place.find().servers) == 1
+    (place.work / "server.py").write_text("print(2)")
+    assert place.find().servers == ()
+    place.agree()
+    place.write(place.work / ".mcp.json", program(args=["server.py"], env={"A": "1"}))
+    assert place.find().servers == ()
+
+
+def test_the_words_of_codex(place: Place) -> None:
+    place.write(place.person / ".codex/config.toml", CODEX)
+    far, x = place.find().servers
+    assert (far.kind, far.url) == ("http", "https://far.example/mcp")
+    assert far.headers == {"Authorization": "Bearer k1"}
+    assert (x.start, x.limit, x.only) == (7.0, 9.0, ("a",))
+
+
+def test_the_words_of_gemini_and_opencode(place: Place) -> None:
+    gemini = {
+        "old": {"url": "http://a.example/sse", "timeout": 5000, "excludeTools": ["b"]},
+        "later": {"httpUrl": "http://a.example/mcp"},
+    }
+    place.write(place.person / ".gemini/settings.json", {"mcpServers": gemini})
+    opencode = {"near": LOCAL, "off": {**LOCAL, "enabled": False}}
+    place.write(place.person / ".config/opencode/opencode.json", {"mcp": opencode})
+    later, near, old = place.find().servers
+    assert (later.kind, old.kind, old.limit, old.without) == ("http", "sse", 5.0, ("b",))
+    assert (near.argv, near.env) == (("run", "it"), {"A": "k1"})
+
+
+def test_local_comes_before_project_before_user(place: Place) -> None:
+    def at(word: str) -> dict[str, object]:
+        return {"x": {"command": word}}
+
+    local = {"projects": {str(place.work): {"mcpServers": at("local")}}, "mcpServers": at("user")}
+    place.write(place.person / ".claude.json", {"mcpServers": at("user")})
+    assert place.find().servers[0].argv == ("user",)
+    place.write(place.work / ".mcp.json", {"mcpServers": at("project")})
+    assert place.find().servers[0].argv == ("user",)
+    place.agree()
+    assert place.find().servers[0].argv == ("project",)
+    place.write(place.person / ".claude.json", local)
+    assert place.find().servers[0].argv == ("local",)
+    run = json.dumps({"mcpServers": at("run")})
+    assert place.find(given=(run,)).servers[0].argv == ("run",)
+    assert place.find(levels=("user",)).servers[0].argv == ("user",)
+
+
+def test_strict_means_only_what_was_given(place: Place) -> None:
+    place.write(own(place.where.home), program("mine"))
+    assert [one.name for one in place.find().servers] == ["mine"]
+    found = place.find(given=(json.dumps(program("given")),), only="given")
+    assert [one.name for one in found.servers] == ["given"]
+
+
+def test_variables_are_filled_and_missing_ones_are_told(place: Place) -> None:
+    env = {"A": "${KEY}", "B": "${NONE:-b}", "C": "${NONE}"}
+    place.write(own(place.where.home), program(env=env))
+    found = place.find()
+    assert found.servers[0].env == {"A": "k1", "B": "b", "C": "${NONE}"}
+    assert found.notices == (f"{own(place.where.home)}: server x wants NONE, which is not set",)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', '{"mcpServers": {"x": {}}}'])
+def test_a_file_that_makes_no_sense_stops_nothing(text: str, place: Place) -> None:
+    place.write(own(place.where.home), text)
+    assert place.find().servers == ()
+
+
+def test_names_in_tools_part_words_only_once() -> None:
+    names = ["plain", "with blank", "a__b", "..", "é"]
+    assert [Server(name).key for name in names] == [
+        "plain",
+        "with_blank",
+        "a_b",
+        "server",
+        "server",
+    ]
