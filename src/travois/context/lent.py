@@ -4,7 +4,7 @@ What a server says of its tools is pinned when the model is first told of them. 
 definition changes later is another tool: that is said, and a person is asked before it runs.
 
 Model sees: a note on the servers with what they lend, as far as there is room; later what changed.
-Tokens: at most 1,200 for all servers together, and what five definitions take for one search.
+Tokens: at most 1,700 for all servers together, and what five definitions take for one search.
 Cache: never moves the prefix; the head has the same few tools however many are lent.
 """
 
