@@ -11,14 +11,16 @@ from typing import Any
 import anyio
 import pytest
 
+from travois.app import custom
 from travois.app.lending import rows, statuses
 from travois.app.opening import specs
 from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.context.lent import Lent, Told, announced, find
 from travois.engine.person import Answer, Inquiry, Question
-from travois.kernel.blocks import words
+from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Decided, Entry, Result, User
+from travois.kernel.faults import Fault
 from travois.kernel.tokens import estimate
 from travois.store import trust
 from travois.testing import Scripted, call, say
@@ -352,3 +354,17 @@ def test_a_server_that_starts_again_is_not_announced_twice() -> None:
     gone, later = announced({"s": "cannot be used (it ended)"}, [tool], after)
     assert "s: cannot be used (it ended)\n" in gone
     assert later["s"].tools == after["s"].tools
+
+
+def test_a_prompt_of_a_server_is_a_command(ground: Path) -> None:
+    async def main() -> tuple[str, str]:
+        options = Options(cwd=str(ground), **given())
+        async with Session(options, model=Scripted(say("hello"))) as session:
+            told = await custom.said(session, {}, (Text("/mcp__s__greet Ann next week"),))
+            with pytest.raises(Fault) as fault:
+                await custom.said(session, {}, (Text("/mcp__s__other"),))
+            return words(told), fault.value.what
+
+    said, unknown = anyio.run(main)
+    assert said.startswith("Greet {'who': 'Ann', 'when': 'next week'}")
+    assert unknown == "No server has a prompt mcp__s__other"
