@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.context.kinds import Kind, usable
+from travois.context.kinds import PERSONAL, Kind, usable
 from travois.kernel.faults import Fault
 from travois.policy.judge import MODES, Mode
 from travois.store.agents import kinds, narrowed
@@ -288,6 +288,6 @@ def test_ours_are_there_and_only_general_can_change_things(disk: Disk) -> None:
     )
     assert [(k.name, k.mode, k.instructions, usable(k, names)) for k in found] == [
         ("explore", "plan", False, looking),
-        ("general", "", True, tuple(names)),
+        ("general", "", True, tuple(name for name in names if name not in PERSONAL)),
         ("plan", "plan", True, looking),
     ]

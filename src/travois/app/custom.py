@@ -11,8 +11,7 @@ from travois.app import skilled
 from travois.app.lending import prompted
 from travois.app.options import Options
 from travois.app.sdk import Session
-from travois.app.slash.command import WORD
-from travois.context.custom import Custom
+from travois.context.custom import TYPED, Custom
 from travois.context.skills import shown
 from travois.engine import practice
 from travois.engine.skills import ASKED, USED
@@ -53,7 +52,7 @@ async def said(
     """What is said; a command in place of its last words is what it stands for, then the words."""
     texts = [(at, block.text) for at, block in enumerate(content) if isinstance(block, Text)]
     at, line = texts[-1] if texts else (0, "")
-    found = WORD.fullmatch(line.strip())
+    found = TYPED.fullmatch(line.strip())
     if found is None or not (found[1] in known or found[1].startswith(LENT)):
         return content
     typed = (found[2] or "").strip()

@@ -16,6 +16,8 @@ import msgspec
 
 from travois.context import front
 
+TYPED = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
+"""How a command is written at the prompt: its name, and the rest."""
 INSERT = re.compile(
     r"(?m)^```!\s*\n(?P<block>.*?)^```\s*$"
     r"|(?<![^\s])!`(?P<line>[^`\n]+)`"

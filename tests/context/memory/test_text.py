@@ -89,7 +89,8 @@ Why: the lock file.
 
 
 def test_keys_that_we_do_not_know_stay_with_their_comments() -> None:
-    theirs = "---\nname: Packages\nmetadata:\n  node: 7\n# mine\nevidence:\n  - x\ntags: [a, b]\n---\nUse uv.\n"
+    head = "name: Packages\nmetadata:\n  node: 7\n# mine\nevidence:\n  - x\ntags: [a, b]\n"
+    theirs = f"---\n{head}---\nUse uv.\n"
     page = parse("use-uv", theirs)
     assert page.memory == Memory("use-uv", "Use uv.", "project", "Use uv.")
     assert page.flaws == ("evidence has an item that cannot be read",)
@@ -100,7 +101,8 @@ def test_keys_that_we_do_not_know_stay_with_their_comments() -> None:
 
 
 def test_what_another_agent_wrote_is_understood() -> None:
-    text = "---\nname: Testing habits\ndescription: Run tests with -n 2\ntype: feedback\nmodified: 2026-01-31\n---\n\nTwo cores.\n"
+    head = "name: Testing habits\ndescription: Run tests with -n 2\ntype: feedback\n"
+    text = f"---\n{head}modified: 2026-01-31\n---\n\nTwo cores.\n"
     assert parse("feedback_testing", text) == Page(
         Memory(
             "feedback_testing",

@@ -10,6 +10,7 @@ import msgspec
 
 from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.context.custom import TYPED
 from travois.kernel.blocks import Shown, Text
 from travois.kernel.faults import Fault
 from travois.store.reading import nearest
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
 """A line that is to be remembered, and is no prompt; `#12` is one."""
-WORD = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class Desk(Protocol):
@@ -88,14 +88,14 @@ class Command(msgspec.Struct, frozen=True):
 
 def named(desk: Desk, line: str) -> Command | None:
     """The command that a line begins with."""
-    found = WORD.fullmatch(line.strip())
+    found = TYPED.fullmatch(line.strip())
     return desk.commands.get(found[1]) if found else None
 
 
 async def obey(desk: Desk, line: str) -> str | Prompt | None:
     """Do what a line says and give the answer, or what to say; none if it is a prompt itself."""
     note = NOTE.fullmatch(line.strip())
-    found = WORD.fullmatch(f"/memory add {note[1]}" if note else line.strip())
+    found = TYPED.fullmatch(f"/memory add {note[1]}" if note else line.strip())
     if found is None:
         return None
     known = desk.commands.get(found[1])
