@@ -181,7 +181,7 @@ def test_a_night_on_command_shows_what_it_does_and_can_be_taken_back(program: Pr
     seeded(program)
     with lab.server(model) as api:
         program.url = api.url
-        shown = program.run("dream", "--dry-run", *program.model)
+        shown = program.run("dream", "--now", "--dry-run", *program.model)
         files = sorted(program.home.rglob("*"))
         assert (shown.code, remembered(program)) == (0, {"twin": VAULT, **KEPT})
         assert "Nothing was changed" in shown.out

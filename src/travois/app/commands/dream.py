@@ -23,10 +23,10 @@ from travois.kernel.faults import Fault
 from travois.store.memory import night
 
 MORE = """\
-  travois dream             the last nights of this project, and when the next one is due
-  travois dream --now       put memories in order at once, and show what that changes
-  travois dream --dry-run   only show what it would change
-  travois dream --stop      end the night that runs; memories stay as they were
+  travois dream                  the last nights of this project, and when the next one is due
+  travois dream --now            put memories in order at once, and show what that changes
+  travois dream --now --dry-run  only show what it would change
+  travois dream --stop           end the night that runs; memories stay as they were
 
 A night begins by itself in the background of a session in the terminal, once a day at most and
 after some sessions (settings memory.dream). `travois agents show ID` tells all that was said in
@@ -42,9 +42,9 @@ def register(commands: Commands) -> None:
     top = command(commands, "dream", what="put memories in order between sessions", more=MORE)
     what = top.add_mutually_exclusive_group()
     what.add_argument("--now", action="store_true", help="put memories in order at once")
-    what.add_argument("--dry-run", action="store_true", help="show what --now would change")
     what.add_argument("--stop", action="store_true", help="end the night that runs")
     what.add_argument("--status", action="store_true", help="the last nights (the default)")
+    top.add_argument("--dry-run", action="store_true", help="change nothing: show what --now would")
     top.add_argument("--rules", action="store_true", help="ask no model: by rules alone")
     top.add_argument("--model", default="", metavar="NAME", help="the model to ask")
     top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
