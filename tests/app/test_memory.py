@@ -96,10 +96,22 @@ def test_what_is_added_is_listed_shown_forgotten_and_brought_back(program: Insid
     assert names(program) == []
 
 
-def test_a_second_memory_of_the_same_words_gets_a_name_of_its_own(program: Inside) -> None:
-    run(program, "add", "Deploys happen")
-    run(program, "add", "Deploys happen!")
-    assert names(program) == ["deploys-happen", "deploys-happen-2"]
+def test_what_is_remembered_already_is_not_remembered_twice(program: Inside) -> None:
+    run(program, "add", "Deploys happen on Tuesdays")
+    again = run(program, "add", "Deploys happen on Tuesdays!")
+    assert again.code != 0
+    assert "remembered already, as deploys-happen-on-tuesdays" in again.err
+    assert names(program) == ["deploys-happen-on-tuesdays"]
+    run(program, "add", "Deploys happen on Tuesdays!", "--name", "other")
+    assert names(program) == ["deploys-happen-on-tuesdays", "other"]
+
+
+def test_another_memory_that_begins_alike_gets_a_name_of_its_own(program: Inside) -> None:
+    begin = "The tests of the shop run on every push to the main branch of"
+    run(program, "add", f"{begin} GitHub, compiling protobuf first")
+    run(program, "add", f"{begin} Gerrit, against Postgres, Kafka and Elasticsearch containers")
+    name = names(program)[0]
+    assert names(program) == [name, f"{name}-2"]
 
 
 def test_a_list_has_scope_type_age_and_marks(known: Inside) -> None:

@@ -12,6 +12,7 @@ from travois.app.commands.memory_told import file, line, many
 from travois.app.commands.plain import clean, say, styled, table
 from travois.app.commands.sessions import here
 from travois.context.memory.drafts import slug
+from travois.context.memory.likeness import same
 from travois.context.memory.memory import Evidence, Memory, Scope, Type
 from travois.context.memory.rules import Signal, draft
 from travois.context.memory.text import parse
@@ -49,6 +50,10 @@ def keep(
         fix = "Keep it where secrets are kept, and remember where that is."
         raise Fault("That is not kept", why=f"it seems to hold a secret ({secret})", fix=fix)
     said = draft(Signal("remember", " ".join(text.split()), 0))
+    known = next((one for one in memories.all() if same(one.body or one.description, text)), None)
+    if known is not None and not name:
+        fix = f"`travois memory edit {known.name}` changes it; --name NAME keeps both."
+        raise Fault(f"That is remembered already, as {known.name}", why=known.description, fix=fix)
     now = time.time()
     memory = Memory(
         name or _free(memories, slug(said.text)),

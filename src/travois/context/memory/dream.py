@@ -127,7 +127,7 @@ def double(one: Memory, other: Memory) -> bool:
         return True
     whole, part = text(other), text(one)
     return (
-        one.type == other.type
+        (one.type == other.type or content(part) == content(whole))
         and denies(part) == denies(whole)
         and exact(part) <= exact(whole)
         and len(content(part)) > 1
