@@ -123,6 +123,9 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+FORGETFUL = '{"memory": {"extract": "off"}}'
+
+
 class Play:
     """Runs sessions in the workspace, with the real tools and the real terminal."""
 
@@ -235,7 +238,7 @@ def put(folder: Path, row: dict[str, Any]) -> Any:
 def test_what_a_tool_brings_is_only_ever_content(row: dict[str, Any], play: Play) -> None:
     wanted, data = put(play.folder, row), payload(row)
     echoed = data[:200_000].decode("utf-8", "replace")
-    told = play(wanted, say(echoed))
+    told = play(wanted, say(echoed), settings=FORGETFUL)
     harmless_screen(told)
     nothing_ran(told, calls=1)
     whole_file(told)

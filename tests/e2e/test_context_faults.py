@@ -25,7 +25,10 @@ ASIDE = PROMPT.read_text("utf-8")[:60]
 """How a request begins that asks for a summary beside the conversation."""
 RULE = "Never rename the column total_7919."
 BOTH = pytest.mark.parametrize("model", [OPUS, LOCAL])
-QUICK = '{"retry":{"attempts":2,"maxWait":0.05},"timeouts":{"idle":0.5,"firstByte":1,"local":0.5}}'
+QUICK = (
+    '{"retry":{"attempts":2,"maxWait":0.05},"timeouts":{"idle":0.5,"firstByte":1,"local":0.5},'
+    '"memory":{"extract":"off"}}'
+)
 
 
 def works(prompt: Prompt, state: dict[str, object]) -> list[dict[str, Any]]:

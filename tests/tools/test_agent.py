@@ -134,4 +134,4 @@ def test_whatever_else_starts_something_is_still_asked_about() -> None:
 
 def test_both_tools_are_declared_last_of_those_that_were_there() -> None:
     names = [tool.name for tool in TOOLS]
-    assert names[names.index("Recall") + 1 :][:2] == ["Agent", "AgentStop"]
+    assert names[names.index("Remember") + 1 :][:2] == ["Agent", "AgentStop"]

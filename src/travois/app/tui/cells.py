@@ -47,10 +47,11 @@ def folded(text: str, room: int) -> list[str]:
 
 
 def worded(text: str, room: int) -> list[str]:
-    """The same for prose without colours: a line ends between words where it can."""
+    """The same for prose without colours: lines end between words, if a word has room in one."""
     lines: list[str] = []
     for word in text.split(" "):
-        if lines and width(f"{lines[-1]} {word}".rpartition("\n")[2]) <= room:
+        last = f"{lines[-1]} {word}".rpartition("\n")[2] if lines else ""
+        if lines and (width(last) <= room or width(word) > room):
             lines[-1] += f" {word}"
         else:
             lines.append(word)
