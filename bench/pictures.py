@@ -115,11 +115,11 @@ def work(program: Program) -> None:
         glass = Glass(program, *program.model, columns=COLUMNS, rows=ROWS)
         glass.ready()
         glass.type("The total of an empty cart crashes. Mend it.\r")
-        while "passes." not in glass.text:
-            glass.until("yes, this once") if "passes." not in glass.text else None
-            glass.still()
-            glass.type("y")
-            glass.still()
+        glass.until("yes, this once")
+        glass.still()
+        glass.type("y")
+        glass.until("passes.")
+        glass.still()
         draw(glass, "terminal.svg")
         glass.leave()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from travois.context.sources import plain
 from travois.engine.agent import Agent
+from travois.engine.ports import digest
 from travois.engine.tool import Outcome, Refusal
 from travois.engine.unasked import unasked
 from travois.kernel.blocks import Text, words
@@ -37,11 +38,11 @@ def _paths(prompt: str) -> Iterator[str]:
 
 
 def _note(path: str, outcome: Outcome) -> User:
-    """The file with its name; a long one only by its beginning."""
+    """The file with its name; a long one only by its beginning. It cannot hold its own end."""
     text = words(outcome.content)
     shown = text[: TOKENS * 3] if estimate(text) > TOKENS else text
     rest = "" if shown == text else "\n[There is more: Read shows it.]"
     media = (block for block in outcome.content if not isinstance(block, Text))
-    name = plain(path).replace('"', "")
-    block = Text(f'<mentioned file="{name}">\n{shown}{rest}\n</mentioned>')
-    return User((block, *media), origin="note")
+    name, mark = plain(path).replace('"', ""), digest(text.encode(errors="replace"))[:16]
+    opening, closing = f'<mentioned file="{name}" digest="{mark}">', f"</mentioned {mark}>"
+    return User((Text(f"{opening}\n{shown}{rest}\n{closing}"), *media), origin="note")
