@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -194,11 +193,17 @@ def _tree(path: Path, notices: list[str]) -> Json:
 def _parsed(data: bytes, path: Path, notices: list[str]) -> Json:
     try:
         text = data.decode("utf-8-sig")
-        tree: object = tomllib.loads(text) if path.suffix == ".toml" else loose(text)
+        tree = _table(text) if path.suffix == ".toml" else loose(text)
     except (ValueError, RecursionError) as error:
         notices.append(f"{path} cannot be understood, so its servers are left out: {error}")
         return {}
     return tree if is_tree(tree) else {}
+
+
+def _table(text: str) -> object:
+    from tomllib import loads  # few have such a file, and all would wait for it
+
+    return loads(text)
 
 
 def _enabled(tree: Json) -> bool:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from travois.context.instructions import beginning
-from travois.context.memory.likeness import content
 from travois.context.memory.memory import Memory
 from travois.context.sources import plain
 from travois.kernel.blocks import Call, Text
@@ -120,6 +119,8 @@ def _cut(text: str, tokens: int) -> str:
 def _manual(memory: Memory, used: set[str]) -> bool:
     if memory.type not in ("reference", "project"):
         return False
+    from travois.context.memory.likeness import content  # only who remembers something waits for it
+
     text = f"{memory.description}\n{memory.body}"
     about = content(f"{memory.name.replace('-', ' ')} {memory.description}")
     return bool(USAGE.search(text) and about & used) and not WARNING.search(text)
