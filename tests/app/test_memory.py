@@ -236,6 +236,15 @@ def test_the_doctor_names_what_is_wrong_and_the_command_that_mends_it(known: Ins
     assert "hunter2" not in run(known, "doctor").out
 
 
+def test_the_doctor_writes_an_index_again_that_was_spoilt(known: Inside) -> None:
+    index = folder(known) / "MEMORY.md"
+    whole = index.read_text()
+    index.unlink()
+    assert "`travois memory doctor --fix` writes it again" in run(known, "doctor").out
+    assert run(known, "doctor", "--fix").out == "All is well with 1 memory.\n"
+    assert index.read_text() == whole
+
+
 @pytest.mark.parametrize("asked", [(), ("list",), ("search", "x"), ("history",), ("inbox",)])
 def test_a_program_reads_an_empty_list_where_there_is_nothing(
     program: Inside, asked: tuple[str, ...]

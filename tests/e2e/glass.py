@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pexpect
 import pyte
@@ -125,7 +125,3 @@ def steady(text: str) -> str:
 
 def use(name: str, **args: object) -> dict[str, object]:
     return {"tool_use": {"name": name, "input": args}}
-
-
-def plain(codes: Sequence[str]) -> str:
-    return "".join(codes)

@@ -55,6 +55,7 @@ def _looking(below: Commands) -> None:
     history.add_argument("--limit", type=int, default=20, metavar="N", help="default: 20")
     _json(history)
     doctor = _below(below, "doctor", run_doctor, what="find what is wrong, and how to mend it")
+    doctor.add_argument("--fix", action="store_true", help="first write the indexes again")
     _json(doctor)
     _json(_below(below, "stats", run_stats, what="what there is, counted"))
     _json(_below(below, "where", run_where, what="the folders, and who may write to them"))
@@ -203,6 +204,8 @@ def run_inbox(memories: FolderMemories, args: Namespace) -> int:
 
 def run_doctor(memories: FolderMemories, args: Namespace) -> int:
     """Tell what is wrong; exit code 1 if anything is."""
+    if args.fix:
+        memories.edited()
     found = memory_doctor.findings(memories, now=time.time())
     if args.json:
         _listed(msgspec.json.encode(one).decode() for one in found)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from travois.context.memory.doctor import Finding, Health, examine
 from travois.context.memory.index import INDEX
 from travois.context.memory.memory import (
     Anchor,
@@ -28,7 +27,6 @@ from travois.context.memory.text import slug, tidy
 from travois.context.memory.wording import names
 from travois.engine.memories import Applied
 from travois.kernel.faults import Fault
-from travois.policy import secrets
 from travois.store import disk, trust
 from travois.store.home import Home
 from travois.store.instructions import plain_bytes
@@ -227,12 +225,6 @@ class FolderMemories:
         self.all()
         return [flaw for folder in self._archive.folders.values() for flaw in folder.flaws()]
 
-    def doctor(self) -> list[Finding]:
-        """What is wrong with what the memories say."""
-        past = usage.read(self._usage)
-        health = Health(self._archive.past.clock(), self.stale, _secret, past)
-        return examine(self.all(), health)
-
     def used(self, names: Iterable[str]) -> None:
         """Count that these were recalled; nothing depends on it."""
         wanted = frozenset(names)
@@ -313,10 +305,6 @@ def _apart(memory: Memory, known: Mapping[str, Memory], source: str) -> Memory:
     if there is None or there.body == memory.body:
         return memory
     return replace(memory, name=slug(f"{memory.name[:40]} {Path(source).name[-19:]}"))
-
-
-def _secret(text: str) -> str:
-    return next((found.kind for found in secrets.find(text)), "")
 
 
 def _scope(change: Change) -> Scope:
