@@ -64,6 +64,10 @@ Stop = Literal[
 ]
 
 
+IMPORTED = "imported"
+"""The detail of a reply that was given elsewhere: no request of ours, and so no head, led to it."""
+
+
 class Assistant(Fact, frozen=True):
     """One whole reply of the model."""
 

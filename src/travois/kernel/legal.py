@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from travois.kernel.blocks import calls
 from travois.kernel.facts import (
+    IMPORTED,
     AnyFact,
     Assistant,
     Cleared,
@@ -55,7 +56,7 @@ def unsendable(view: View) -> str:
 
 
 def _reply(view: View, fact: Assistant) -> str:
-    if view.epoch is None:
+    if view.epoch is None and fact.detail != IMPORTED:
         return "a reply before the first epoch"
     if view.open:
         return f"a reply while calls are open: {list(view.open)}"

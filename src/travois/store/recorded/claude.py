@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 from travois.kernel.blocks import Call
 from travois.store.recorded.spoken import (
     WHOLE,
+    Compaction,
     Found,
     Json,
     Recorded,
@@ -22,6 +24,7 @@ from travois.store.recorded.spoken import (
     lines,
     moment,
     objects,
+    pictures,
     stamped,
     string,
     texts,
@@ -41,16 +44,66 @@ def find(environ: Mapping[str, str]) -> Iterator[Found]:
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
     """The last branch of a session."""
-    alive = _branch(path)
-    turns: list[Spoken] = []
+    alive, story = _branch(path), _Story(longest)
     cwd, names = "", dict.fromkeys(NAMES, "")
     for record in lines(path):
         names |= {key: string(record, key) for key in NAMES if string(record, key)}
         cwd = cwd or string(record, "cwd")
         if string(record, "uuid") in alive:
-            turns += _spoken(record, longest)
+            story.take(record)
+    turns = story.turns
     title = headline(turns, *names.values())
-    return Recorded(NAME, path.stem, path, cwd, latest(turns), title, tuple(turns))
+    told = (*story.compactions,), story.model
+    return Recorded(NAME, path.stem, path, cwd, latest(turns), title, tuple(turns), *told)
+
+
+class _Story:
+    """What the lines of a branch come to.
+
+    The parts of one reply are lines of their own, and the answer to one call may stand before the
+    next call of the same reply: these are told together.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self.turns: list[Spoken] = []
+        self.compactions: list[Compaction] = []
+        self.model = ""
+        self._longest = longest
+        self._places: dict[str, int] = {}
+        """How many turns stood before each line."""
+        self._boundary: Json = {}
+        self._reply, self._end = "", 0
+        """The last reply, and where its turns end."""
+
+    def take(self, record: Json) -> None:
+        """Tell one more line."""
+        message, spoken = inner(record, "message"), list(_spoken(record, self._longest))
+        self._places[string(record, "uuid")] = len(self.turns)
+        if string(record, "subtype") == "compact_boundary":
+            self._boundary, self._reply = inner(record, "compactMetadata"), ""
+        if record.get("isCompactSummary") is True:
+            self._compact(texts(message.get("content")))
+        if string(record, "type") != "assistant" or not spoken:
+            self.turns += spoken
+            return
+        if not self._reply or string(message, "id") != self._reply:
+            self._reply, self._end = string(message, "id"), len(self.turns)
+        self.turns[self._end : self._end] = spoken
+        self._end += len(spoken)
+        self.model = string(message, "model") or self.model
+
+    def _compact(self, summary: str) -> None:
+        """A summary begins here; lines that it names besides stay."""
+        kept = inner(self._boundary, "preservedMessages") or inner(
+            self._boundary, "preserved_messages"
+        )
+        named = kept.get("uuids")
+        ids = cast("list[object]", named) if isinstance(named, list) else []
+        places = [self._places[id] for id in ids if isinstance(id, str) and id in self._places]
+        at, tokens = len(self.turns), self._boundary.get("preTokens")
+        first = min(places, default=at)
+        size = tokens if isinstance(tokens, int) else 0
+        self.compactions.append(Compaction(at, summary, at - first, size))
 
 
 def _branch(path: Path) -> set[str]:
@@ -88,13 +141,15 @@ def _beside(record: Json) -> str:
     if string(record, "type") == "assistant":
         return string(message, "id")
     answers = any(string(block, "type") == "tool_result" for block in objects(message, "content"))
-    return string(record, "parentUuid") if answers else ""
+    asked_by = string(record, "sourceToolAssistantUUID") or string(record, "parentUuid")
+    return asked_by if answers else ""
 
 
 def _spoken(record: Json, longest: int) -> Iterator[Spoken]:
     message, at = inner(record, "message"), moment(record.get("timestamp"))
     blocks, kind = objects(message, "content"), string(record, "type")
     text = cut(texts(message.get("content")), longest)
+    shown = pictures(message.get("content"), longest)
     if kind == "assistant":
         calls = tuple(_call(block) for block in blocks if string(block, "type") == "tool_use")
         if text or calls:
@@ -104,8 +159,8 @@ def _spoken(record: Json, longest: int) -> Iterator[Spoken]:
             if string(block, "type") == "tool_result":
                 yield _answer(block, at, longest)
         meta = any(record.get(mark) is True for mark in ("isMeta", "isCompactSummary"))
-        if text:
-            yield Spoken("note" if meta else asked(text), text, at)
+        if text or shown:
+            yield Spoken("note" if meta else asked(text), text, at, pictures=shown)
 
 
 def _call(block: Json) -> Call:
@@ -114,5 +169,6 @@ def _call(block: Json) -> Call:
 
 def _answer(block: Json, at: float, longest: int) -> Spoken:
     text = cut(texts(block.get("content")), longest)
-    error = block.get("is_error") is True
-    return Spoken("tool", text, at, answers=string(block, "tool_use_id"), error=error)
+    error, shown = block.get("is_error") is True, pictures(block.get("content"), longest)
+    id = string(block, "tool_use_id")
+    return Spoken("tool", text, at, answers=id, error=error, pictures=shown)

@@ -9,6 +9,7 @@ from pathlib import Path
 from travois.kernel.blocks import Call
 from travois.store.recorded.spoken import (
     WHOLE,
+    Compaction,
     Found,
     Json,
     Recorded,
@@ -22,6 +23,7 @@ from travois.store.recorded.spoken import (
     latest,
     lines,
     moment,
+    pictures,
     stamped,
     string,
     texts,
@@ -44,7 +46,8 @@ def find(environ: Mapping[str, str]) -> Iterator[Found]:
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
     """A session; a thread that another one started has no turns of its own."""
     turns: list[Spoken] = []
-    id = cwd = ""
+    shorter: list[Compaction] = []
+    id = cwd = model = ""
     for number, record in enumerate(lines(path)):
         payload = inner(record, "payload") or record
         if number == 0:
@@ -53,11 +56,17 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
                 return Recorded(NAME, id, path, cwd, 0.0, "", ())
         if string(payload, "type") == "thread_rolled_back":
             _take_back(turns, payload.get("num_turns"))
+            shorter = [one for one in shorter if one.at <= len(turns)]
+        if string(record, "type") == "compacted" and string(payload, "message"):
+            shorter.append(Compaction(len(turns), string(payload, "message")))
+        if string(record, "type") == "turn_context":
+            model = string(payload, "model") or model
         if string(record, "type") != "event_msg":
             turns += _spoken(payload, moment(record.get("timestamp")), longest)
     cwd = cwd or next((_cwd(turn.text) for turn in turns if _cwd(turn.text)), "")
     id = id or path.stem[-36:]
-    return Recorded(NAME, id, path, cwd, latest(turns), headline(turns), tuple(turns))
+    told = (*shorter,), model
+    return Recorded(NAME, id, path, cwd, latest(turns), headline(turns), tuple(turns), *told)
 
 
 def _take_back(turns: list[Spoken], number: object) -> None:
@@ -71,10 +80,11 @@ def _spoken(item: Json, at: float, longest: int) -> Iterator[Spoken]:
     match string(item, "type"):
         case "message":
             text = cut(texts(item.get("content")), longest)
+            shown = pictures(item.get("content"), longest)
             role = string(item, "role")
             who = "model" if role == "assistant" else asked(text) if role == "user" else "note"
-            if text:
-                yield Spoken(who, text, at)
+            if text or shown:
+                yield Spoken(who, text, at, pictures=shown)
         case "function_call":
             yield _called(item, string(item, "arguments"), at)
         case "custom_tool_call":
@@ -96,8 +106,9 @@ def _answered(item: Json, at: float, longest: int) -> Spoken:
     output = item.get("output")
     whole = texts(output) or texts(inner(item, "output").get("content"))
     failed = inner(item, "output").get("success") is False or FAILED.search(whole[:400])
-    text = cut(whole, longest)
-    return Spoken("tool", text, at, answers=string(item, "call_id"), error=bool(failed))
+    text, shown = cut(whole, longest), pictures(output, longest)
+    id, error = string(item, "call_id"), bool(failed)
+    return Spoken("tool", text, at, answers=id, error=error, pictures=shown)
 
 
 def _cwd(text: str) -> str:

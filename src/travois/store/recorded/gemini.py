@@ -23,6 +23,7 @@ from travois.store.recorded.spoken import (
     lines,
     moment,
     objects,
+    pictures,
     stamped,
     string,
     texts,
@@ -87,9 +88,10 @@ def _messages(about: Json, longest: int) -> Said:
 
 def _spoken(message: Json, longest: int) -> Iterator[Spoken]:
     at, text = moment(message.get("timestamp")), cut(texts(message.get("content")), longest)
+    shown = pictures(message.get("content"), longest)
     match string(message, "type"):
-        case "user" if text:
-            yield Spoken(asked(text), text, at)
+        case "user" if text or shown:
+            yield Spoken(asked(text), text, at, pictures=shown)
         case "gemini":
             used = objects(message, "toolCalls")
             yield Spoken("model", text, at, tuple(map(_call, used)))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from travois.kernel.blocks import Call
 from travois.store.recorded.spoken import (
     WHOLE,
+    Compaction,
     Found,
     Json,
     Recorded,
@@ -25,6 +26,7 @@ from travois.store.recorded.spoken import (
     inner,
     latest,
     moment,
+    pictures,
     stamped,
     string,
 )
@@ -62,35 +64,58 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
     about, messages = _from_files(path) if path.suffix == ".json" else _from_database(path)
     back = inner(about, "revert")
     turns: list[Spoken] = []
+    shorter: list[Compaction] = []
+    model = ""
     for id, message, parts in messages:
         if string(back, "messageID") and id >= string(back, "messageID"):
             break
-        turns += _spoken(message, parts, longest)
+        said = list(_spoken(message, parts, longest))
+        if message.get("summary") is True:
+            summary = "\n".join(turn.text for turn in said if turn.text)
+            shorter += [Compaction(len(turns), summary)] if summary else []
+        else:
+            turns += said
+        model = string(message, "modelID") or model
     if string(about, "parentID"):
         turns = []
     title, cwd = headline(turns, string(about, "title")), string(about, "directory")
-    return Recorded(NAME, path.stem, path, cwd, latest(turns), title, tuple(turns))
+    told = (*shorter,), model
+    return Recorded(NAME, path.stem, path, cwd, latest(turns), title, tuple(turns), *told)
 
 
 def _spoken(message: Json, parts: Iterable[Json], longest: int) -> Iterator[Spoken]:
     at, role = moment(inner(message, "time").get("created")), string(message, "role")
+    answers: list[Spoken] = []
     for part in parts:
-        text = cut(string(part, "text"), longest)
-        if string(part, "type") == "tool":
-            yield from _used(part, at, longest)
-        elif string(part, "type") == "text" and text:
+        kind, text = string(part, "type"), cut(string(part, "text"), longest)
+        if kind == "tool":
+            yield _called(part, at)
+            answers += _answered(part, at, longest)
+            continue
+        yield from answers
+        answers = []
+        if kind == "text" and text:
             harness = part.get("synthetic") is True
             yield Spoken(
                 "model" if role != "user" else "note" if harness else asked(text), text, at
             )
+        elif kind == "file" and (shown := pictures([part], longest)):
+            yield Spoken("user", "", at, pictures=shown)
+    yield from answers
 
 
-def _used(part: Json, at: float, longest: int) -> Iterator[Spoken]:
+def _called(part: Json, at: float) -> Spoken:
+    args = encoded(inner(part, "state", "input"))
+    return Spoken("model", "", at, (Call(string(part, "callID"), string(part, "tool"), args),))
+
+
+def _answered(part: Json, at: float, longest: int) -> Iterator[Spoken]:
+    """What a call brought; nothing if it was never finished."""
     state, id = inner(part, "state"), string(part, "callID")
-    yield Spoken("model", "", at, (Call(id, string(part, "tool"), encoded(inner(state, "input"))),))
     error = string(state, "status") == "error"
     text = cut(string(state, "error" if error else "output"), longest)
-    yield Spoken("tool", text, at, answers=id, error=error)
+    if "output" in state or error:
+        yield Spoken("tool", text, at, answers=id, error=error)
 
 
 def _from_database(path: Path) -> tuple[Json, Iterator[Message]]:

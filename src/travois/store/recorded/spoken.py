@@ -25,6 +25,8 @@ INJECTED = re.compile(
 )
 """How texts begin that harnesses say in the user's place."""
 
+EMBEDDED = re.compile(r"data:([\w.+/-]+);base64,([A-Za-z0-9+/=\s]+)$")
+
 
 class Found(msgspec.Struct, frozen=True):
     """Where a session lies; `stamp` changes when it does."""
@@ -36,6 +38,13 @@ class Found(msgspec.Struct, frozen=True):
     """When it last changed."""
 
 
+class Picture(msgspec.Struct, frozen=True):
+    """An image or a document that was shown, as base64."""
+
+    mime: str
+    data: str
+
+
 class Spoken(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that was said, with the tools that it called or the call that it answers."""
 
@@ -45,6 +54,19 @@ class Spoken(msgspec.Struct, frozen=True, omit_defaults=True):
     calls: tuple[Call, ...] = ()
     answers: str = ""
     error: bool = False
+    pictures: tuple[Picture, ...] = ()
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """Where an agent put a summary in the place of what was said before, but for the last words."""
+
+    at: int
+    """How many turns stand before it."""
+    summary: str
+    kept: int = 0
+    """How many of these the model went on seeing."""
+    tokens: int = 0
+    """The window in use by then, as far as that was recorded."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -58,6 +80,9 @@ class Recorded(msgspec.Struct, frozen=True):
     """When the last word was said."""
     title: str
     turns: tuple[Spoken, ...]
+    compactions: tuple[Compaction, ...] = ()
+    model: str = ""
+    """Who answered last."""
 
 
 def folder(environ: Mapping[str, str], variable: str, *below: str) -> Path | None:
@@ -137,6 +162,25 @@ def texts(content: object) -> str:
         if isinstance(one, str | dict)
     )
     return "\n".join(text for text in found if text)
+
+
+def pictures(content: object, longest: int) -> tuple[Picture, ...]:
+    """The images and documents of a content, in any agent's spelling; none where texts are cut."""
+    listed = cast("list[object]", content) if isinstance(content, list) else []
+    if longest < WHOLE:
+        return ()
+    found = (_picture(cast("Json", one)) for one in listed if isinstance(one, dict))
+    return tuple(one for one in found if one is not None)
+
+
+def _picture(block: Json) -> Picture | None:
+    for place in (inner(block, "source"), inner(block, "inlineData")):
+        mime = string(place, "media_type") or string(place, "mimeType")
+        if mime and (data := string(place, "data")):
+            return Picture(mime, data)
+    url = string(block, "image_url") or string(inner(block, "image_url"), "url")
+    found = EMBEDDED.match(url or string(block, "url"))
+    return Picture(found[1], found[2]) if found else None
 
 
 def moment(value: object) -> float:

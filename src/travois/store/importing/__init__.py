@@ -1,0 +1,1 @@
+"""What a user of another agent takes along: sessions, settings, and files that say how to work."""

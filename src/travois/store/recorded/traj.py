@@ -1,0 +1,87 @@
+"""Sessions in the format traj/1, in which those of many agents were published: plain, or packed."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+from travois.kernel.blocks import Call
+from travois.kernel.faults import Fault
+from travois.store.recorded.spoken import (
+    WHOLE,
+    Compaction,
+    Json,
+    Recorded,
+    Spoken,
+    cut,
+    decode,
+    encoded,
+    headline,
+    inner,
+    latest,
+    moment,
+    objects,
+    string,
+    texts,
+)
+
+NAME, FORMAT = "traj", "traj/1"
+PACKED = b"\x1f\x8b"
+
+
+def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+    """A session. Raises OSError, and `Fault` where the file is none."""
+    first, *records = rows(path)
+    turns: list[Spoken] = []
+    shorter: list[Compaction] = []
+    for record in records:
+        if string(record, "type") == "message":
+            turns += _spoken(record, longest)
+        elif string(record, "type") == "compaction" and not record.get("opaque"):
+            tokens = record.get("pre_tokens")
+            size = tokens if isinstance(tokens, int) else 0
+            shorter.append(Compaction(len(turns), string(record, "summary"), tokens=size))
+    id, cwd = string(first, "id"), string(first, "cwd")
+    told = (*shorter,), next(reversed(inner(first, "models")), "")
+    title = headline(turns)
+    return Recorded(
+        string(first, "agent"), id, path, cwd, latest(turns), title, tuple(turns), *told
+    )
+
+
+def rows(path: Path) -> list[Json]:
+    """All lines; the first tells of the session, and the others of messages and compactions."""
+    data = path.read_bytes()
+    try:
+        text = gzip.decompress(data) if data.startswith(PACKED) else data
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise Fault(f"{path} cannot be unpacked", why=str(error)) from None
+    found = [record for line in text.splitlines() if (record := decode(line)) is not None]
+    if not found or string(found[0], "format") != FORMAT:
+        raise Fault(f"{path} is no recorded session", why=f"its first line is not of {FORMAT}")
+    return found
+
+
+def _spoken(record: Json, longest: int) -> Iterator[Spoken]:
+    at, blocks = moment(record.get("ts")), objects(record, "content")
+    text = cut(texts([one for one in blocks if string(one, "type") == "text"]), longest)
+    if string(record, "role") == "assistant":
+        calls = tuple(_call(one) for one in blocks if string(one, "type") == "tool_use")
+        if text or calls:
+            yield Spoken("model", text, at, calls)
+        return
+    for one in blocks:
+        if string(one, "type") == "tool_result":
+            said = cut(texts(one.get("content")), longest)
+            error = one.get("is_error") is True
+            yield Spoken("tool", said, at, answers=string(one, "tool_use_id"), error=error)
+    if text:
+        yield Spoken("user" if string(record, "origin") == "human" else "note", text, at)
+
+
+def _call(block: Json) -> Call:
+    """A call; arguments that are no object, as some agents have them, become one."""
+    args = block.get("input")
+    whole = inner(block, "input") if isinstance(args, dict) else {"input": args}
+    return Call(string(block, "id"), string(block, "name"), encoded(whole))

@@ -1,0 +1,66 @@
+"""Every recorded session of real agents, imported: each can be gone on with, at any provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.corpus.recorded import FOLDER, needed, sessions
+from travois.app.opening import PROMPT, specs
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Entry, Epoch, User
+from travois.kernel.legal import illegal, unsendable
+from travois.kernel.models import Model, Protocol
+from travois.kernel.view import View
+from travois.lab.validate import anthropic_faults
+from travois.lab.validate_chat import chat_faults
+from travois.lab.validate_items import gemini_faults, responses_faults
+from travois.store.home import Home
+from travois.store.importing.sessions import aside, bring, recognised
+from travois.store.log import NAME, entries
+from travois.tools.catalogue import TOOLS
+from travois.wire.encode import Encoder
+
+pytestmark = needed
+JUDGES: dict[Protocol, Callable[[bytes], list[str]]] = {
+    "anthropic": anthropic_faults,
+    "chat": chat_faults,
+    "responses": responses_faults,
+    "gemini": gemini_faults,
+}
+
+
+def nothing(name: str) -> bytes:
+    raise KeyError(name)
+
+
+def entered(log: Path) -> tuple[View, int]:
+    """The view of a log, each of whose facts was legal where it stands; and its last number."""
+    view, skipped, last = View(), list[object](), 0
+    for entry in entries(log, skipped):  # type: ignore[arg-type]
+        assert not illegal(view, entry.fact), entry
+        view.add(entry)
+        last = entry.seq
+    assert skipped == []
+    return view, last
+
+
+@pytest.mark.parametrize("shard", range(4))
+def test_every_recorded_session_resumes_with_a_request_that_each_provider_takes(
+    tmp_path: Path, shard: int
+) -> None:
+    home, head = Home(tmp_path).prepare(), (PROMPT.read_text("utf-8"), specs(TOOLS))
+    with aside(home) as folder:
+        for name in sessions()[shard::4]:
+            id = bring(home, recognised(FOLDER / name), folder, environ={})
+            (log,) = home.sessions.glob(f"*/{id}/{NAME}")
+            view, last = entered(log)
+            for number, protocol in enumerate(JUDGES, last + 1):
+                view.add(Entry(number, 0.0, Epoch(Model("p", "m", protocol), *head)))
+                if number == last + 1:
+                    view.add(Entry(number, 0.0, User((Text("go on"),))))
+                assert unsendable(view) == ""
+                request = Encoder(nothing).request(view)
+                assert JUDGES[protocol](request.body) == [], (name, protocol)
