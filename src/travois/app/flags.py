@@ -29,8 +29,10 @@ COMMANDS = {
     "mcp": "servers that lend tools: list, test, add, approve, log in",
     "trust": "let a folder's own settings hold, or no longer",
     "try": "run a command in a copy, see what it changes, keep that or not",
+    "acp": "serve an editor that speaks the Agent Client Protocol",
     "models": "the models there are, what is known of each, and whether it works",
     "doctor": "what works on this machine, and how to mend the rest",
+    "demo": "a tour of a minute: no key, no network",
     "lab": "a local API simulator to test agents with",
 }
 """Commands; each has a module of `app.commands`, by its name or by that in `MODULES`."""
@@ -79,12 +81,17 @@ def parser() -> ArgumentParser:
     top.add_argument("-p", "--print", action="store_true", help="run one task and exit")
     version = f"{__version__} (Travois)"
     top.add_argument("-v", "--version", action="version", version=version)
+    shared(top)
+    return top
+
+
+def shared(top: ArgumentParser) -> None:
+    """Add the flags that say how sessions are opened."""
     _talking(top)
     _limits(top)
     _sessions(top)
     _rights(top)
     _elsewhere(top)
-    return top
 
 
 def _elsewhere(top: ArgumentParser) -> None:

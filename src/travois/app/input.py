@@ -7,6 +7,7 @@ import stat
 import sys
 from base64 import b64decode
 from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 
 import anyio
 import msgspec
@@ -102,17 +103,26 @@ def _speaks(fd: int) -> bool:
 
 async def lines() -> AsyncGenerator[Line | Garbled]:
     """The JSON lines of standard input, as they come."""
-    pending, number = b"", 0
+    number = 0
+    async with aclosing(raw()) as found:
+        async for line in found:
+            number += 1
+            if line.strip():
+                yield _read(line, number)
+
+
+async def raw() -> AsyncGenerator[bytes]:
+    """The lines of standard input, as they come, empty ones too."""
+    pending, fd = b"", sys.stdin.fileno()
     while True:
-        await anyio.wait_readable(sys.stdin.fileno())
-        chunk = os.read(sys.stdin.fileno(), 1 << 16)
+        with suppress(PermissionError):  # a file is not waited for: it is always ready
+            await anyio.wait_readable(fd)
+        chunk = os.read(fd, 1 << 16)
         whole, _, pending = (pending + chunk).rpartition(b"\n")
         if not chunk:
             whole, pending = pending, b""
         for line in whole.split(b"\n"):
-            number += 1
-            if line.strip():
-                yield _read(line, number)
+            yield line
         if not chunk:
             return
 

@@ -29,7 +29,7 @@ async def mentioned(agent: Agent, prompt: str) -> tuple[User, ...]:
             outcome = await unasked(agent, "Read", {"file_path": path})
         except Refusal:
             continue
-        notes.append(_note(path, outcome))
+        notes.append(note(path, outcome))
     return tuple(notes)
 
 
@@ -37,7 +37,7 @@ def _paths(prompt: str) -> Iterator[str]:
     return (found[1] or found[2] for found in MENTION.finditer(prompt))
 
 
-def _note(path: str, outcome: Outcome) -> User:
+def note(path: str, outcome: Outcome) -> User:
     """The file with its name; a long one only by its beginning. It cannot hold its own end."""
     text = words(outcome.content)
     shown = text[: TOKENS * 3] if estimate(text) > TOKENS else text

@@ -1,0 +1,112 @@
+"""What the person may choose in the editor: the mode and the model."""
+
+from __future__ import annotations
+
+import os
+
+from travois.app.compose import prepare
+from travois.app.options import Options
+from travois.app.sdk import Session
+from travois.app.serving import known
+from travois.app.shapes import Json, Object
+from travois.host import catalog
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model
+from travois.policy.judge import MODES, Mode
+
+ABOUT: dict[Mode, tuple[str, str]] = {
+    "default": ("Default", "Asks before anything is changed or run that the rules leave open"),
+    "accept-edits": ("Accept edits", "Edits in the workspace are not asked about"),
+    "plan": ("Plan", "Looks and plans; changes nothing until you agree to a plan"),
+    "auto": ("Auto", "What stays in the workspace, offline and in the sandbox, runs unasked"),
+    "dont-ask": ("Don't ask", "What the rules do not allow is denied"),
+    "bypass": ("Bypass", "Nothing is asked about"),
+}
+
+
+class Choices:
+    """The choices of one session."""
+
+    def __init__(self, session: Session, options: Options) -> None:
+        self._session = session
+        self._reached = reachable(options)
+
+    @property
+    def card(self) -> Model:
+        """The model that answers."""
+        return self._session.crew.model
+
+    def modes(self) -> Object:
+        """The modes, for editors that know no options."""
+        listed: list[Json] = [
+            {"id": mode, "name": name, "description": what} for mode, name, what in self._offered()
+        ]
+        return {"currentModeId": self._session.crew.agent.guard.mode, "availableModes": listed}
+
+    def options(self, *, mode: str = "") -> list[Json]:
+        """All choices, with what holds; `mode` is one that is about to."""
+        held = mode or self._session.crew.agent.guard.mode
+        modes: list[Json] = [
+            {"value": one, "name": name, "description": what} for one, name, what in self._offered()
+        ]
+        names = dict.fromkeys((self.card.name, *self._reached))
+        models: list[Json] = [{"value": name, "name": name} for name in names]
+        return [
+            _select("mode", "Mode", held, options=modes),
+            _select("model", "Model", self.card.name, options=models),
+        ]
+
+    def update(self, *, mode: str = "") -> Object:
+        """The same, as something that changed."""
+        told = self.options(mode=mode)
+        return {"sessionUpdate": "config_option_update", "configOptions": told}
+
+    def choose(self, what: str, value: str) -> None:
+        """Let a choice hold; raises `Fault` if it cannot."""
+        match what:
+            case "mode":
+                self._session.enter(value)
+            case "model":
+                self._session.switch(value)
+            case _:
+                raise Fault(f"There is no option {what!r}", fix="There are: mode, model.")
+
+    def _offered(self) -> list[tuple[Mode, str, str]]:
+        """Bypass holds from the start or not at all."""
+        held = self._session.crew.agent.guard.mode
+        return [(one, *ABOUT[one]) for one in MODES if one != "bypass" or held == "bypass"]
+
+
+def _select(id: str, name: str, value: str, *, options: list[Json]) -> Json:
+    told: Object = {"type": "select", "id": id, "name": name, "category": id}
+    return {**told, "currentValue": value, "options": options}
+
+
+def reachable(options: Options) -> tuple[str, ...]:
+    """The models of the catalogue whose keys are set."""
+    among = known(prepare(options)[1])
+    return tuple(
+        name
+        for name in among.models
+        if _served(catalog.resolve(name, os.environ, among=among), among)
+    )
+
+
+def keyless(options: Options) -> bool:
+    """Whether a session cannot begin because nobody has set a key."""
+    loaded = prepare(options)[1]
+    among, chosen = known(loaded), loaded.settings.model
+    if not chosen.strip() and not catalog.configured(os.environ, among=among):
+        return True
+    try:
+        return not _served(catalog.resolve(chosen, os.environ, among=among), among)
+    except Fault:
+        return False
+
+
+def _served(model: Model, among: catalog.Catalog) -> bool:
+    try:
+        catalog.endpoint(model, os.environ, among=among)
+    except Fault:
+        return False
+    return True

@@ -1,0 +1,334 @@
+"""One conversation that is open in the editor.
+
+It lives in one task from its opening to its end; prompts wait in line and are taken up one after
+the other. What happens is told by a second task; a prompt is answered when all of it was told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import aclosing
+from functools import partial
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from msgspec.structs import replace
+
+from travois.app.acp.calls import fenced, text
+from travois.app.acp.choices import Choices
+from travois.app.acp.desk import Desk
+from travois.app.acp.files import Buffers
+from travois.app.acp.messages import Block, Capabilities
+from travois.app.acp.peer import BROKEN, LOGIN, Peer, Wrong
+from travois.app.acp.person import Editor
+from travois.app.acp.said import SILENCE, Said, understood
+from travois.app.acp.telling import Teller, answer, notice
+from travois.app.options import Options
+from travois.app.repl import PERMISSION
+from travois.app.sdk import Session
+from travois.app.shapes import Json, Object
+from travois.app.tui.calls import summary
+from travois.engine.agent import Agent
+from travois.engine.hooks import notify
+from travois.engine.ports import Event
+from travois.engine.warmth import keep_warm
+from travois.kernel.blocks import Shown, calls
+from travois.kernel.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
+from travois.kernel.faults import Fault
+
+STOPS: dict[EndedWhy, str] = {
+    "end": "end_turn",
+    "hook": "end_turn",
+    "refusal": "refusal",
+    "turns": "max_turn_requests",
+    "budget": "max_turn_requests",
+    "aborted": "cancelled",
+}
+CLOSED = "The session was closed."
+CANCELLED: Object = {"stopReason": "cancelled"}
+STEPS = 8
+"""How many of the last steps of an agent are shown under the call that started it."""
+
+
+class Job:
+    """Something said that waits for its answer."""
+
+    def __init__(self, said: Said) -> None:
+        self.said = said
+        self.over = anyio.Event()
+        self.outcome: Object | Wrong = Wrong(BROKEN, CLOSED)
+
+    def end(self, outcome: Object | Wrong) -> None:
+        """Let whoever waits know."""
+        self.outcome = outcome
+        self.over.set()
+
+
+class Talk:
+    """A session with the editor in the place of the terminal."""
+
+    def __init__(self, peer: Peer, options: Options, able: Capabilities) -> None:
+        self._peer = peer
+        self._options = options
+        self._able = able
+        self._person = Editor(peer, able)
+        self._session = Session(options, person=self._person)
+        self._jobs: deque[Job] = deque()
+        self._running: Job | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._stirred = anyio.Event()
+        self._left = False
+        self._told = 0
+        """The last entry that the editor has heard of."""
+        self._moved = anyio.Event()
+        self._offered: Object = {}
+        self.over = anyio.Event()
+        """Set when the session is closed and its log is free."""
+
+    @property
+    def id(self) -> str:
+        """The name of the session."""
+        return self._session.id
+
+    async def live(self, *, task_status: TaskStatus[None]) -> None:
+        """Be open until the editor closes it; what breaks it ends nothing else."""
+        begun, why = False, CLOSED
+        try:
+            async with self._session as session, anyio.create_task_group() as group:
+                self._arrange(session, group)
+                begun = True
+                task_status.started()
+                await self._converse()
+                session.leaving = "typed"
+                group.cancel_scope.cancel()
+        except (Fault, OSError, ExceptionGroup) as error:
+            if not begun or not (why := _ordinary(error)):
+                raise
+        finally:
+            self._part(why)
+
+    def _arrange(self, session: Session, group: TaskGroup) -> None:
+        agent = session.crew.agent
+        self.choices = Choices(session, self._options)
+        self._teller = Teller(agent, self.choices)
+        self._desk = Desk(session, replace(self._options, resume="", fork=False), self._person)
+        self._person.session, self._person.describe = session.id, self._teller.described
+        if self._able.reads:
+            agent.world = replace(agent.world, files=self._buffers(agent))
+        agent.born = partial(group.start_soon, self._overhear)
+        group.start_soon(self._watch)
+
+    def _buffers(self, agent: Agent) -> Buffers:
+        files, folders = agent.world.files, agent.guard.folders
+        return Buffers(files, self._peer, able=self._able, session=self.id, folders=folders)
+
+    def _part(self, why: str) -> None:
+        self._left = True
+        for job in (*self._jobs, *filter(None, (self._running,))):
+            job.end(Wrong(BROKEN, why))
+        self.over.set()
+
+    # --- what the editor asks ---------------------------------------------------------------------
+
+    def opened(self) -> Object:
+        """What there is to know of a session that begins or goes on."""
+        return {"modes": self.choices.modes(), "configOptions": self.choices.options()}
+
+    async def greet(self) -> None:
+        """Tell what can be typed, and what the person should know."""
+        self._offer()
+        notices = (*self._session.crew.notices, *self._desk.notices)
+        for line in dict.fromkeys(notices):
+            self._update(notice(line))
+
+    def replay(self) -> None:
+        """Tell all that was said so far."""
+        for entry in self._session.crew.agent.session.history():
+            for update in self._teller.replay(entry.fact):
+                self._update(update)
+        for update in self._teller.standing():
+            self._update(update)
+
+    async def prompt(self, blocks: tuple[Block, ...]) -> Object:
+        """Say something, once what was said before is answered; raises `Wrong`."""
+        agent = self._session.crew.agent
+        job = Job(understood(blocks, agent.world.blobs, cwd=agent.world.root))
+        if not self._left:
+            self._jobs.append(job)
+            self._stirred.set()
+            try:
+                await job.over.wait()
+            except anyio.get_cancelled_exc_class():
+                self._withdraw(job)
+                raise
+        if isinstance(job.outcome, Wrong):
+            raise job.outcome
+        return job.outcome
+
+    def _withdraw(self, job: Job) -> None:
+        if job in self._jobs:
+            self._jobs.remove(job)
+        elif job is self._running and self._scope is not None:
+            self._scope.cancel()
+
+    def cancel(self) -> None:
+        """Stop what runs, and take up nothing of what waits."""
+        while self._jobs:
+            self._jobs.popleft().end(CANCELLED)
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def leave(self) -> None:
+        """Close the session."""
+        self._left = True
+        self.cancel()
+        self._stirred.set()
+        await self.over.wait()
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    async def _converse(self) -> None:
+        while await self._next():
+            job = self._running = self._jobs.popleft() if self._jobs else Job(SILENCE)
+            outcome: Object | Wrong = CANCELLED
+            with anyio.CancelScope() as self._scope:
+                outcome = await self._answered(job.said)
+            self._scope = None
+            await self._caught_up()
+            self._offer()
+            job.end(outcome)
+            self._running = None
+
+    async def _next(self) -> bool:
+        """Wait until something is said, or mail or an agent has something to tell; not for ever."""
+        agent, office = self._session.crew.agent, self._session.crew.office
+        while not self._left:
+            if self._jobs or agent.inbox or (office is not None and office.called):
+                return True
+            self._stirred = anyio.Event()
+            async with anyio.create_task_group() as group:
+                for watch in (partial(keep_warm, agent), self._wake, self._heed):
+                    group.start_soon(watch)
+                await self._stirred.wait()
+                group.cancel_scope.cancel()
+        return False
+
+    async def _wake(self) -> None:
+        if self._session.crew.office is not None:
+            await self._session.crew.office.rung()
+            self._stirred.set()
+
+    async def _heed(self) -> None:
+        if await self._session.news():
+            self._stirred.set()
+
+    async def _answered(self, said: Said) -> Object | Wrong:
+        try:
+            found = await self._desk.obeyed(said.content)
+            if not isinstance(found, str):
+                return await self._turn(found, said.notes)
+        except Fault as fault:
+            return Wrong(BROKEN, str(fault))
+        self._update(answer(found))
+        return self._done("end_turn")
+
+    async def _turn(self, content: tuple[Shown, ...], notes: tuple[User, ...]) -> Object | Wrong:
+        """One turn; what was attached goes ahead of it."""
+        inbox = self._session.crew.agent.inbox
+        inbox.extend(notes)
+        ended, cut, trouble = Ended("crashed"), False, ""
+        try:
+            async with aclosing(self._session.run(content)) as events:
+                async for event in events:
+                    match event:
+                        case Entry(fact=Ended() as ended):
+                            pass
+                        case Entry(fact=Assistant(stop=stop)):
+                            cut, trouble = stop == "length", ""
+                        case Entry(fact=Failed(kind=trouble)):
+                            pass
+                        case _:
+                            pass
+        except Fault:
+            for note in notes:
+                inbox.remove(note)
+            raise
+        if (stopped := STOPS.get(ended.why)) is None:
+            code = LOGIN if trouble == "auth" else BROKEN
+            return Wrong(code, ended.detail or ended.why)
+        return self._done("max_tokens" if cut and ended.why == "end" else stopped)
+
+    def _done(self, stop: str) -> Object:
+        used = self._session.crew.agent.session.usage
+        usage: Object = {
+            "totalTokens": used.context,
+            "inputTokens": used.input,
+            "outputTokens": used.output,
+            "thoughtTokens": used.reasoning,
+            "cachedReadTokens": used.read,
+            "cachedWriteTokens": used.write + used.write_1h,
+        }
+        return {"stopReason": stop, "usage": usage}
+
+    # --- what is told -----------------------------------------------------------------------------
+
+    def _update(self, update: Object) -> None:
+        self._peer.tell("session/update", {"sessionId": self.id, "update": update})
+
+    def _offer(self) -> None:
+        """Tell what can be typed, if that has changed: servers bring prompts when they are up."""
+        if (listed := self._desk.listed()) != self._offered:
+            self._offered = listed
+            self._update(listed)
+
+    async def _watch(self) -> None:
+        agent = self._session.crew.agent
+        with agent.session.watch() as events:
+            self._told = agent.session.last.seq if agent.session.last else 0
+            async for event in events:
+                for update in self._teller.updates(event):
+                    self._update(update)
+                if isinstance(event, Entry):
+                    await self._heard(event, agent)
+
+    async def _heard(self, entry: Entry, agent: Agent) -> None:
+        self._told = entry.seq
+        self._moved.set()
+        self._moved = anyio.Event()
+        if isinstance(entry.fact, Asked):
+            self._person.told(entry.fact.call).set()
+            await notify(agent, "permission_prompt", PERMISSION)
+
+    async def _caught_up(self) -> None:
+        """Wait until all that has happened was told."""
+        last = self._session.crew.agent.session.last
+        while last is not None and self._told < last.seq:
+            await self._moved.wait()
+
+    async def _overhear(self, child: Agent) -> None:
+        """Show the last steps of an agent under the call of ours that it works for."""
+        assert child.birth is not None
+        born = self._session.crew.agent.session.children[child.birth.id.partition(".")[0]]
+        steps: deque[str] = deque(maxlen=STEPS)
+        with child.session.watch() as events:
+            async for event in events:
+                if _over(event):
+                    return
+                if isinstance(event, Entry) and isinstance(event.fact, Assistant):
+                    steps.extend(summary(call, child.tools) for call in calls(event.fact.content))
+                    shown: list[Json] = [text(fenced("\n".join(steps)))]
+                    told: Object = {"sessionUpdate": "tool_call_update", "toolCallId": born.call}
+                    self._update({**told, "content": shown})
+
+
+def _over(event: Event) -> bool:
+    return isinstance(event, Entry) and isinstance(event.fact, Ended)
+
+
+def _ordinary(error: BaseException) -> str:
+    """What the user can mend about an error; nothing if it is ours."""
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    if inner:
+        found = [_ordinary(one) for one in inner]
+        return found[0] if all(found) else ""
+    return str(error) if isinstance(error, Fault | OSError) else ""

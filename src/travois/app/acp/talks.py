@@ -1,0 +1,286 @@
+"""All that an editor may ask of us: each method of the protocol, and the sessions it has open."""
+
+from __future__ import annotations
+
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from anyio.abc import TaskGroup
+from msgspec.structs import replace
+
+from travois.app.acp.choices import keyless
+from travois.app.acp.messages import (
+    Again,
+    Begin,
+    Capabilities,
+    Hello,
+    Listing,
+    Method,
+    Mode,
+    Nothing,
+    One,
+    Pair,
+    Prompt,
+    Server,
+    Setting,
+)
+from travois.app.acp.peer import LOGIN, MISSING, UNFIT, UNKNOWN, Peer, Way, Wrong
+from travois.app.acp.talk import Talk
+from travois.app.options import Options
+from travois.app.shapes import Json, Object
+from travois.host import catalog
+from travois.kernel.faults import Fault
+from travois.store import home as homes
+from travois.store import prune
+from travois.store.home import Home
+from travois.store.sessions import Summary, summaries
+from travois.version import __version__
+
+VERSION = 1
+PAGE = 50
+"""How many sessions are listed at once."""
+KEYS = "environment"
+"""The way to log in."""
+HINT = (
+    "Set the key of a provider, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, in the environment "
+    "that the editor starts Travois with; `travois models` lists all of them."
+)
+ABLE: Object = {
+    "loadSession": True,
+    "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+    "mcpCapabilities": {"http": True, "sse": True},
+    "sessionCapabilities": {
+        name: {} for name in ("list", "delete", "resume", "close", "fork", "additionalDirectories")
+    },
+}
+
+
+class Talks:
+    """The conversations that an editor has open in one process."""
+
+    def __init__(self, peer: Peer, options: Options, group: TaskGroup) -> None:
+        self._peer = peer
+        self._options = options
+        self._group = group
+        self._able = Capabilities()
+        self._open: dict[str, Talk] = {}
+
+    def ways(self) -> Mapping[str, Way]:
+        """Every method, with who does it."""
+        ways: dict[str, tuple[type[msgspec.Struct], Callable[[Any], Awaitable[Object]]]] = {
+            "initialize": (Hello, self._hello),
+            "authenticate": (Method, self._log_in),
+            "logout": (Nothing, self._log_out),
+            "session/new": (Begin, self._new),
+            "session/load": (Again, self._load),
+            "session/resume": (Again, self._resume),
+            "session/fork": (Again, self._fork),
+            "session/list": (Listing, self._list),
+            "session/delete": (One, self._delete),
+            "session/close": (One, self._close),
+            "session/set_mode": (Mode, self._mode),
+            "session/set_config_option": (Setting, self._set),
+            "session/prompt": (Prompt, self._prompt),
+            "session/cancel": (One, self._cancel),
+        }
+        return {name: Way(*way) for name, way in ways.items()}
+
+    def leave(self) -> None:
+        """Close all that is open."""
+        for talk in self._open.values():
+            self._group.start_soon(talk.leave)
+
+    # --- the connection ---------------------------------------------------------------------------
+
+    async def _hello(self, asked: Hello) -> Object:
+        self._able = asked.client_capabilities or Capabilities()
+        info: Object = {"name": "travois", "title": "Travois", "version": __version__}
+        told: Object = {"protocolVersion": VERSION, "agentInfo": info, "agentCapabilities": ABLE}
+        return {**told, "authMethods": [_keys()]}
+
+    async def _log_in(self, asked: Method) -> Object:
+        if asked.method_id != KEYS:
+            raise Wrong(UNFIT, f"There is no way to log in called {asked.method_id!r}")
+        if keyless(self._options):
+            raise Wrong(LOGIN, f"No key is set. {HINT}")
+        return {}
+
+    async def _log_out(self, asked: Nothing) -> Object:
+        raise Wrong(UNKNOWN, "Travois keeps no login: keys are in the environment it runs in.")
+
+    # --- sessions come and go ---------------------------------------------------------------------
+
+    async def _new(self, asked: Begin) -> Object:
+        talk = await self._opened(self._asked(asked))
+        return {"sessionId": talk.id, **talk.opened()}
+
+    async def _load(self, asked: Again) -> Object:
+        talk = await self._reopened(asked)
+        talk.replay()
+        return talk.opened()
+
+    async def _resume(self, asked: Again) -> Object:
+        return (await self._reopened(asked)).opened()
+
+    async def _fork(self, asked: Again) -> Object:
+        _known(asked.session_id)
+        options = replace(self._asked(asked), resume=asked.session_id, fork=True)
+        talk = await self._opened(options)
+        return {"sessionId": talk.id, **talk.opened()}
+
+    async def _reopened(self, asked: Again) -> Talk:
+        """A session that goes on; one that is open here already is closed first."""
+        if (talk := self._open.get(asked.session_id)) is not None:
+            await talk.leave()
+        _known(asked.session_id)
+        return await self._opened(replace(self._asked(asked), resume=asked.session_id))
+
+    async def _opened(self, options: Options) -> Talk:
+        talk = Talk(self._peer, options, self._able)
+        try:
+            await self._group.start(talk.live)
+        except Fault as fault:
+            if keyless(options):
+                raise Wrong(LOGIN, f"{fault}\n{HINT}") from None
+            raise
+        self._open[talk.id] = talk
+        self._group.start_soon(talk.greet)  # after our answer, which names the session
+        return talk
+
+    async def _close(self, asked: One) -> Object:
+        await self._talk(asked.session_id).leave()
+        return {}
+
+    async def _delete(self, asked: One) -> Object:
+        """To the trash. What is not there is no longer there."""
+        if (talk := self._open.get(asked.session_id)) is not None:
+            await talk.leave()
+        home = _home()
+        everything = summaries(home)
+        for summary in everything:
+            if summary.id == asked.session_id:
+                _discard(home, summary, everything)
+        return {}
+
+    async def _list(self, asked: Listing) -> Object:
+        found = [one for one in summaries(_home()) if one.cwd and one.turns]
+        if asked.cwd is not None:
+            _absolute(asked.cwd)
+            places = (asked.cwd, os.path.realpath(asked.cwd))
+            found = [one for one in found if one.cwd in places]
+        if asked.cursor is not None:
+            found = _after(found, asked.cursor)
+        told: Object = {"sessions": [_listed(one) for one in found[:PAGE]]}
+        return told | ({"nextCursor": _cursor(found[PAGE - 1])} if len(found) > PAGE else {})
+
+    # --- a session --------------------------------------------------------------------------------
+
+    async def _mode(self, asked: Mode) -> Object:
+        self._chosen(self._talk(asked.session_id), "mode", asked.mode_id)
+        return {}
+
+    async def _set(self, asked: Setting) -> Object:
+        talk = self._talk(asked.session_id)
+        self._chosen(talk, asked.config_id, str(asked.value))
+        return {"configOptions": talk.choices.options()}
+
+    def _chosen(self, talk: Talk, what: str, value: str) -> None:
+        try:
+            talk.choices.choose(what, value)
+        except Fault as fault:
+            raise Wrong(UNFIT, str(fault)) from None
+
+    async def _prompt(self, asked: Prompt) -> Object:
+        return await self._talk(asked.session_id).prompt(asked.prompt)
+
+    async def _cancel(self, asked: One) -> Object:
+        self._talk(asked.session_id).cancel()
+        return {}
+
+    def _talk(self, id: str) -> Talk:
+        talk = self._open.get(id)
+        if talk is None or talk.over.is_set():
+            raise Wrong(MISSING, f"There is no open session {id!r}")
+        return talk
+
+    def _asked(self, asked: Begin) -> Options:
+        """How a session is to be opened: as the command line says, in the editor's folder."""
+        _absolute(asked.cwd)
+        if not os.path.isdir(asked.cwd):
+            raise Wrong(UNFIT, f"cwd {asked.cwd!r} is not a folder")
+        folders = asked.additional_directories or ()
+        for folder in folders:
+            _absolute(folder)
+        servers = {one.name: _server(one) for one in asked.mcp_servers or ()}
+        given = (msgspec.json.encode({"mcpServers": servers}).decode(),) if servers else ()
+        return replace(
+            self._options,
+            cwd=asked.cwd,
+            folders=(*self._options.folders, *folders),
+            mcp=(*given, *self._options.mcp),
+        )
+
+
+def _keys() -> Json:
+    """The way to log in: a key in the environment, of whichever provider."""
+    names = dict.fromkeys(
+        name for one in catalog.catalog().providers.values() for name in one.key_env
+    )
+    keys: list[Json] = [{"name": name, "secret": True, "optional": True} for name in names]
+    told: Object = {"id": KEYS, "name": "API key", "description": HINT}
+    return {**told, "type": "env_var", "vars": keys}
+
+
+def _server(server: Server) -> Json:
+    """A server as our settings would name it."""
+    if server.type == "stdio":
+        env = _table(server.env)
+        return {"command": server.command, "args": list(server.args), "env": env}
+    return {"type": server.type, "url": server.url, "headers": _table(server.headers)}
+
+
+def _table(pairs: tuple[Pair, ...]) -> Json:
+    return {pair.name: pair.value for pair in pairs}
+
+
+def _absolute(path: str) -> None:
+    if not os.path.isabs(path):
+        raise Wrong(UNFIT, f"{path!r} is not an absolute path")
+
+
+def _home() -> Home:
+    return homes.locate(os.environ).prepare()
+
+
+def _known(id: str) -> None:
+    if not any(one.id == id for one in summaries(_home())):
+        raise Wrong(MISSING, f"There is no session {id!r}")
+
+
+def _discard(home: Home, summary: Summary, everything: list[Summary]) -> None:
+    if any(one.parent == summary.id for one in everything):
+        raise Fault("The session stays", why="another one was branched off it")
+    prune.discard(home, summary)
+
+
+def _listed(summary: Summary) -> Json:
+    when = datetime.fromtimestamp(summary.updated, UTC).isoformat()
+    told: Object = {"sessionId": summary.id, "cwd": summary.cwd}
+    return {**told, "title": summary.title, "updatedAt": when}
+
+
+def _cursor(summary: Summary) -> str:
+    """Where a page ends; sessions that come or go do not move it."""
+    return urlsafe_b64encode(msgspec.json.encode((summary.updated, summary.id))).decode()
+
+
+def _after(found: list[Summary], cursor: str) -> list[Summary]:
+    try:
+        last = msgspec.json.decode(urlsafe_b64decode(cursor), type=tuple[float, str])
+    except (ValueError, msgspec.DecodeError):
+        raise Wrong(UNFIT, f"The cursor {cursor!r} is none of ours") from None
+    return [one for one in found if (one.updated, one.id) < last]

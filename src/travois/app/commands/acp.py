@@ -1,0 +1,58 @@
+"""`travois acp`: Travois inside an editor, over the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import os
+import signal
+from argparse import Namespace
+
+import anyio
+
+from travois.app.commands.plain import Commands, command
+from travois.app.flags import chosen, shared
+from travois.app.options import Options
+
+MORE = """\
+An editor starts this; docs/acp.md has the settings for some. Flags of `travois` itself hold for
+all sessions: travois acp --model anthropic/claude-opus-5-5 --permission-mode accept-edits
+"""
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "acp", what="serve an editor over standard input and output", more=MORE)
+    shared(top)
+    top.set_defaults(run=run)
+
+
+def run(args: Namespace) -> int:
+    """Serve until the editor hangs up; returns the exit code."""
+    options = chosen(args)
+    out = os.dup(1)
+    os.dup2(2, 1)  # whatever else prints, prints where it disturbs nobody
+    return anyio.run(_serve, options, out)
+
+
+async def _serve(options: Options, out: int) -> int:
+    from travois.app.acp.peer import Peer
+    from travois.app.acp.talks import Talks
+
+    code = 0
+
+    async def watch_signals() -> None:
+        nonlocal code
+        with anyio.open_signal_receiver(*CODES) as signals:
+            async for number in signals:
+                code = CODES[number]
+                group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as talking:
+            group.start_soon(watch_signals)
+            peer = Peer(out)
+            talks = Talks(peer, options, talking)
+            await peer.serve(talks.ways(), talking)
+            talks.leave()
+        group.cancel_scope.cancel()
+    return code
