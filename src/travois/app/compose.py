@@ -21,6 +21,7 @@ from travois.app import (
     posting,
     remembering,
     rights,
+    searching,
     serving,
     skilled,
 )
@@ -150,7 +151,8 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=guests.attended, spill=opened.spill)
         kinds, flaws = agents_here(place, loaded, options)
-        tools, asked = crew.described(_tools(loaded, options, guests), kinds), loaded.settings
+        own = _tools(loaded, options, guests, card=card)
+        tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
         loan = lending.opened(place, loaded, options, processes=world.processes, session=session)
         tools |= loan.tools(loaded)
@@ -192,6 +194,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
+        searching.equip(agent, loaded, serve=serve)
         return replace(done, plugins=loaded.plugins, style=asked.output_style or DEFAULT)
 
 
@@ -322,7 +325,7 @@ def agents_here(
     )
 
 
-def _tools(loaded: Loaded, options: Options, guests: Guests) -> dict[str, AnyTool]:
+def _tools(loaded: Loaded, options: Options, guests: Guests, *, card: Card) -> dict[str, AnyTool]:
     """All tools but those that are denied by name: what can never run need not be told."""
     own = (tool for tool in TOOLS if options.tools is None or tool.name in options.tools)
     denied = set(loaded.settings.permissions.deny)
@@ -331,6 +334,7 @@ def _tools(loaded: Loaded, options: Options, guests: Guests) -> dict[str, AnyToo
 
 
 def _remember(place: Place, root: str, rules: tuple[str, ...]) -> None:
+    denied |= set() if searching.offered(loaded, card) else {"WebSearch"}
     """Keep what a person answered, for the sessions to come."""
     for rule in rules:
         trust.remember(place.home, root, rule)

@@ -39,6 +39,7 @@ FIXED = {
 }
 OBJECTS = {
     "Grep": ("Searching the code for", "pattern"),
+    "WebSearch": ("Searching the web for", "query"),
     "Glob": ("Looking for files like", "pattern"),
     "GitBlame": ("Looking at who wrote", "path"),
     "Agent": ("Starting an agent:", "description"),

@@ -26,6 +26,7 @@ from travois.engine.ports import (
     Processes,
     Web,
 )
+from travois.engine.searching import Found, Wanted
 from travois.engine.session import Session
 from travois.engine.skills import Practice, Skills
 from travois.engine.tool import AnyTool
@@ -136,6 +137,8 @@ class Agent(msgspec.Struct):
     """Whether memories are shown with the prompts that they fit."""
     small: Callable[[], Small | None] = lambda: None
     """A cheaper model, if one is known."""
+    search: Callable[[Agent, Wanted], Awaitable[Found]] | None = None
+    """How the web is searched; none where it is not. Raises OSError."""
     fallbacks: tuple[str, ...] = ()
     """Who answers, in this order, while the model cannot; all of them can be reached."""
     other: Callable[[str | Card], Small] | None = None

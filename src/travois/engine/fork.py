@@ -23,8 +23,10 @@ async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
     """The model's words on the conversation so far; empty if there are none, whatever the reason.
 
     The request is the conversation's own pieces and then the instruction, so it reads its cache.
-    Calls that the reply asks for are not run.
+    Calls that the reply asks for are not run. A frail model is not asked: it would invent.
     """
+    if model(agent).frail:
+        return ""
     entries = agent.session.history()
     last = entries[-1]
     asked = Entry(last.seq + 1, last.at, User((Text(instruction),), origin="note"))
@@ -35,24 +37,35 @@ async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
 async def aside(
     agent: Agent, view: View, *, what: str, change: Change = lambda request: request
 ) -> Reply | None:
-    """What comes of a request that is no part of the conversation; its cost is on record.
+    """What comes of a request that is no part of the conversation; None where nothing does.
 
     `change` is what it asks for besides a reply, or in place of one.
     """
-    session = agent.session
     if unsendable(view):
         return None
+    try:
+        return await beside(agent, view, what=what, change=change)
+    except (Problem, PrefixBreak, Exhausted):
+        return None
+
+
+async def beside(
+    agent: Agent, view: View, *, what: str, change: Change = lambda request: request
+) -> Reply:
+    """The same, for whoever wants to know why there is no reply; its cost is on record."""
+    session = agent.session
     id = f"fork-{session.history()[-1].seq}"
     session.append(Spawned(id, "fork", what))
-    usage, reply, outcome = Usage(), None, "stopped"
+    usage, outcome = Usage(), "stopped"
     try:
         reply = await _reply(agent, view, change)
         usage, outcome = reply.usage, "done" if reply.content else "said nothing"
+        return reply
     except (Problem, PrefixBreak, Exhausted) as problem:
         outcome = str(problem)
+        raise
     finally:
         session.append(Finished(id, outcome, usage, _dollars(agent, view, usage)))
-    return reply
 
 
 def _dollars(agent: Agent, view: View, usage: Usage) -> float | None:

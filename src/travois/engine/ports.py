@@ -22,6 +22,7 @@ from travois.engine.person import Answer as Answer
 from travois.engine.person import Choice as Choice
 from travois.engine.person import Person as Person
 from travois.engine.person import Question as Question
+from travois.engine.searching import Search
 from travois.engine.skills import Practice
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
@@ -302,6 +303,11 @@ class Env(Protocol):
 
     @property
     def web(self) -> Web: ...
+
+    @property
+    def search(self) -> Search | None:
+        """How the web is searched; none where it is not."""
+        ...
 
     @property
     def blobs(self) -> Blobs: ...

@@ -62,6 +62,10 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default: str = ""
     small: str = ""
     """Its model for small questions beside a conversation; else the cheapest that is known."""
+    search: str = ""
+    """What it calls the tool by which its models search the web; empty if they cannot."""
+    search_price: float = 0.0
+    """US dollars for a thousand searches."""
     window: int = 0
     """What its models are given where nothing else is known of them."""
 
@@ -74,6 +78,8 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     price: Price = Price()
     cache_min: int = 1024
     images: bool = True
+    quirks: tuple[Quirk, ...] = ()
+    """Its own, beside those of whoever serves it."""
 
 
 class Catalog(msgspec.Struct, frozen=True):
@@ -354,7 +360,8 @@ def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
         "No model to talk to",
         why="neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set, and no --model was given",
         fix="export ANTHROPIC_API_KEY=…, or OPENAI_BASE_URL=http://localhost:11434/v1 "
-        "with --model openai/NAME for a server of your own.",
+        "with --model openai/NAME for a server of your own; --model local/smollm2 is a very small "
+        "one that needs neither.",
     )
 
 

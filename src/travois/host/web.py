@@ -13,6 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from travois.engine.ports import Page
 from travois.host.catalog import is_local
@@ -31,6 +32,20 @@ HEADERS = {
     "accept": "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, */*;q=0.5",
     "user-agent": f"travois/{__version__}",
 }
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What a request says besides its address; with a body, which is JSON, it is posted."""
+
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+    @property
+    def all(self) -> dict[str, str]:
+        """The headers, with that of the body."""
+        kind = {"content-type": "application/json"} if self.body else {}
+        return {**kind, **dict(self.headers)}
+
 
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host, best first. Raises OSError."""
@@ -64,21 +79,25 @@ class HttpxWeb:
 
         A redirect to another host is the page: its status, and the URL that it points to.
         """
+        return await self.send(url, Message(), limit=limit, timeout=timeout)
+
+    async def send(self, url: str, message: Message, *, limit: int, timeout: float) -> Page:
+        """The same, with something to say there."""
         try:
             with anyio.fail_after(timeout):
-                return await self._follow(_secured(url), limit)
+                return await self._follow(_secured(url), limit, message)
         except TimeoutError:
             raise TimeoutError(f"it did not answer in full within {timeout:g} s") from None
 
-    async def _follow(self, url: str, limit: int) -> Page:
+    async def _follow(self, url: str, limit: int, message: Message) -> Page:
         for _ in range(HOPS):
-            page = await self._get(url, limit)
+            page = await self._ask(url, limit, message)
             if not 300 <= page.status < 400 or target(page.url).host != target(url).host:
                 return page
             url = page.url
         raise OSError(f"it redirects more than {HOPS} times")
 
-    async def _get(self, url: str, limit: int) -> Page:
+    async def _ask(self, url: str, limit: int, message: Message) -> Page:
         import httpx2
 
         to, proxy = target(url), self._proxy(url)
@@ -87,7 +106,7 @@ class HttpxWeb:
         async with await self._client(proxy) as client:
             for address in addresses:
                 try:
-                    return await _exchange(client, url, address=address, limit=limit)
+                    return await _exchange(client, url, message, address=address, limit=limit)
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                     problem = OSError(unreachable(to, error).message)
                 except httpx2.HTTPError as error:
@@ -130,15 +149,18 @@ class HttpxWeb:
         )
 
 
-async def _exchange(client: httpx2.AsyncClient, url: str, *, address: str, limit: int) -> Page:
+async def _exchange(
+    client: httpx2.AsyncClient, url: str, message: Message, *, address: str, limit: int
+) -> Page:
     """One request to one address, under the name that the URL gives it."""
     import httpx2
 
     parts = urlsplit(url)
     async with client.stream(
-        "GET",
+        "POST" if message.body else "GET",
         httpx2.URL(url).copy_with(host=address),
-        headers={"host": parts.netloc},
+        headers={"host": parts.netloc, **message.all},
+        content=message.body or None,
         extensions={"sni_hostname": parts.hostname or ""},
     ) as reply:
         status = reply.status_code

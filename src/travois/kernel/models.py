@@ -41,6 +41,8 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
     above: Price | None = None
     """What a request costs whose prompt has more than `over` tokens, where that is different."""
 
+    search: float = 0.0
+    """For a thousand searches of the web."""
 
 class Model(msgspec.Struct, frozen=True, omit_defaults=True):
     """One model behind one protocol: everything about it that shapes a request.
@@ -96,6 +98,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         """The size of the request: plain, read from cache, and written to it."""
         return self.input + self.read + self.write + self.write_1h
 
+    searches: int = 0
+    """How often the provider searched the web."""
     @property
     def context(self) -> int:
         """The window in use once the reply is part of it."""
@@ -115,6 +119,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             else self.beside or other.beside,
         )
 
+            searches=self.searches + other.searches,
 
 def rates(usage: Usage, price: Price) -> Price:
     """The prices that hold for a request of this size."""
@@ -130,6 +135,7 @@ def cost(usage: Usage, price: Price) -> float:
         + usage.read * price.read
         + usage.write * price.write
         + usage.write_1h * (price.write_1h or price.write)
+    more += usage.searches * price.search / 1_000
         + usage.output * price.output
     )
     return more + millionths / 1_000_000

@@ -214,7 +214,7 @@ def _message(ask: Ask, reply: Reply, *, spoken: list[Spoken], usage: Usage) -> J
         "stop_sequence": ask.stopped_by,
         "stop_details": reply.details,
         "container": None,
-        "usage": {**usage_json(usage), **reply.usage},
+        "usage": {**usage_json(usage), **_searched(spoken), **reply.usage},
     }
     if ask.exchange.applied or "context_management" in ask.body:
         message["context_management"] = {"applied_edits": list(ask.exchange.applied)}
@@ -223,6 +223,12 @@ def _message(ask: Ask, reply: Reply, *, spoken: list[Spoken], usage: Usage) -> J
     if "diagnostics" in ask.body:
         message["diagnostics"] = _diagnosis(ask)
     return message
+
+
+def _searched(spoken: list[Spoken]) -> Json:
+    """How often the model searched the web, where it did."""
+    count = sum(part.block.get("name") == "web_search" for part in spoken)
+    return {"server_tool_use": {"web_search_requests": count}} if count else {}
 
 
 def _diagnosis(ask: Ask) -> Json | None:

@@ -135,6 +135,8 @@ def _parts(reply: Reply, exchange: Exchange) -> Iterator[Json]:
                 signed = {"thoughtSignature": signature} if signature else {}
                 signature = ""
                 yield {"functionCall": call, **signed}
+            case "server_tool_use" | "web_search_tool_result":
+                continue
             case _:
                 yield {"text": block.get("text", "")}
 
@@ -143,12 +145,27 @@ def _answer(exchange: Exchange, parts: list[Json], talked: Talked, *, finish: st
     candidate: Json = {"content": {"role": "model", "parts": parts}, "index": 0}
     if finish:
         candidate["finishReason"] = finish
+        candidate |= _grounds(talked.reply)
     return {
         "candidates": [candidate],
         "usageMetadata": _usage(talked.usage),
         "modelVersion": exchange.model,
         "responseId": exchange.digest.hex()[:16],
     }
+
+
+def _grounds(reply: Reply) -> Json:
+    """What a reply rests on, where the model searched for it."""
+    searches = [b for b in reply.blocks if b.get("type") == "server_tool_use"]
+    cited = [c for b in reply.blocks for c in objects(b, "citations")]
+    webs = [{"web": {"uri": c.get("url"), "title": c.get("title")}} for c in cited]
+    supports = [
+        {"segment": {"text": c.get("cited_text")}, "groundingChunkIndices": [i]}
+        for i, c in enumerate(cited)
+    ]
+    queries = [inner(block, "input").get("query") for block in searches]
+    told = {"webSearchQueries": queries, "groundingChunks": webs, "groundingSupports": supports}
+    return {"groundingMetadata": told} if queries else {}
 
 
 def _usage(usage: Usage) -> Json:

@@ -8,7 +8,7 @@ import msgspec
 
 from travois.kernel.models import Usage
 from travois.lab.exchange import Exchange
-from travois.lab.objects import Json, listed
+from travois.lab.objects import Json, inner, listed, objects
 from travois.lab.plain import args_text
 from travois.lab.seal import seal
 from travois.lab.stream import Event, cut, sse
@@ -29,7 +29,8 @@ class Output(msgspec.Struct, frozen=True):
 
     def items(self) -> list[Json]:
         """The output items of the reply, in order."""
-        return [self._item(block, i) for i, block in enumerate(self.reply.blocks)]
+        shown = [b for b in self.reply.blocks if b.get("type") != "web_search_tool_result"]
+        return [self._item(block, i) for i, block in enumerate(shown)]
 
     def _item(self, block: Json, i: int) -> Json:
         name, seed = self.world.name, self.world.options.seed
@@ -53,11 +54,22 @@ class Output(msgspec.Struct, frozen=True):
             case "compaction":
                 id, sealed = name("cmp_", self.exchange, i), seal(block["content"], seed=seed)
                 return {"type": "compaction", "id": id, "encrypted_content": sealed}
+            case "server_tool_use":
+                action = {"type": "search", "query": inner(block, "input").get("query")}
+                item = {"id": name("ws_", self.exchange, i), "type": "web_search_call"}
+                return {**item, "status": "completed", "action": action}
             case _:
                 part: Json = {
                     "type": "output_text",
                     "text": block.get("text", ""),
-                    "annotations": [],
+                    "annotations": [
+                        {
+                            "type": "url_citation",
+                            "url": cited.get("url"),
+                            "title": cited.get("title"),
+                        }
+                        for cited in objects(block, "citations")
+                    ],
                 }
                 item: Json = {"id": name("msg_", self.exchange, i), "type": "message"}
                 item |= {"role": "assistant", "status": "completed"}

@@ -138,6 +138,19 @@ def call(name: str, **args: object) -> Json:
     return {"type": "tool_use", "name": name, "input": args}
 
 
+def searched(query: str, url: str, *, title: str, quote: str) -> list[Json]:
+    """A search of the web by the provider, and what it found; the page is cited by `quote`."""
+    use = {"type": "server_tool_use", "id": "srvtoolu_lab", "name": "web_search"}
+    page = {"type": "web_search_result", "url": url, "title": title, "page_age": "May 1, 2026"}
+    result = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_lab"}
+    cited = {"type": "web_search_result_location", "url": url, "title": title, "cited_text": quote}
+    return [
+        {**use, "input": {"query": query}},
+        {**result, "content": [{**page, "encrypted_content": "bGFi"}]},
+        {"type": "text", "text": quote, "citations": [{**cited, "encrypted_index": "bGFi"}]},
+    ]
+
+
 def as_reply(said: Reply | list[Json] | str) -> Reply:
     """What a program returned, as a reply."""
     if isinstance(said, Reply):

@@ -52,7 +52,7 @@ def _tool(rule: Rule) -> str:
 def _access(rule: Rule, text: str) -> Access:
     if rule.tool == "Bash":
         return Access("exec", text)
-    if rule.tool == "WebFetch":
+    if rule.tool in ("WebFetch", "Browser"):
         return Access("net", text if "://" in text else f"https://{text}/")
     if rule.tool in (*READS, *EDITS):
         path = f"{HOME}{text[1:]}" if text.startswith("~") else text

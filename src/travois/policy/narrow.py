@@ -115,8 +115,10 @@ def _touching(use: Use, access: Access) -> Iterator[str]:
             yield f"Read(/{dirname(access.target)}/**)"
         case "write":
             yield f"Edit(/{access.target})"
+        case "net" if use.tool == "WebSearch":
+            yield use.tool
         case "net":
-            yield f"WebFetch(domain:{urlsplit(access.target).hostname or ''})"
+            yield f"{use.tool}(domain:{urlsplit(access.target).hostname or ''})"
         case "spawn" | "call":
             yield use.tool
         case "tell":

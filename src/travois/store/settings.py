@@ -218,6 +218,47 @@ class Search(Part, frozen=True):
     """Whether sessions that other agents recorded on this machine are found, too."""
 
 
+class WebSearch(Part, frozen=True):
+    """Who searches the web: nobody, the provider of the model, or an address of the user's."""
+
+    use: Literal["off", "provider", "endpoint"] = "off"
+    kind: Literal["json", "searxng", "brave", "tavily"] = "json"
+    """How the address is asked and answers; each of the following may be said in its place."""
+    url: str = ""
+    """`{query}` and `{count}` stand for what is looked for and how much of it is wanted."""
+    key_env: str = ""
+    """The variable that has the key."""
+    header: str = ""
+    """The header that the key goes with, as in `Authorization: Bearer {key}`."""
+    body: str = ""
+    """What is posted, where it is not asked by the address alone; places as in the address."""
+    results: str = ""
+    """Where the list of pages is, as in `web.results`; then what each page calls its parts."""
+    title: str = ""
+    link: str = ""
+    text: str = ""
+    date: str = ""
+
+
+class Browser(Part, frozen=True):
+    """A browser that the model may use."""
+
+    enabled: bool = False
+    path: str = ""
+    """The program; empty for the Chromium or Chrome that is found."""
+    visible: bool = False
+    """Whether it has a window."""
+
+
+class Local(Part, frozen=True):
+    """Models that this machine runs itself."""
+
+    fallback: bool = True
+    """Whether the small one that comes with Travois answers where no other can."""
+    threads: Count = 1
+    """On a busy machine more than one wait for each other."""
+
+
 class Tui(Part, frozen=True):
     """How the terminal is used."""
 
@@ -268,6 +309,9 @@ class Settings(Part, frozen=True):
     tui: Tui = Tui()
     status_line: StatusLine = StatusLine()
     search: Search = Search()
+    local: Local = Local()
+    web_search: WebSearch = WebSearch()
+    browser: Browser = Browser()
     output_style: str = ""
     """The name of a file that says how the model should speak."""
     plugins: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from travois.tools import (
     todo,
     web,
     write,
+    websearch,
 )
 
 TOOLS: tuple[AnyTool, ...] = (
@@ -42,6 +43,7 @@ TOOLS: tuple[AnyTool, ...] = (
     web.FETCH,
     recall.RECALL,
     remember.REMEMBER,
+    websearch.SEARCH,
     agent.AGENT,
     agent.AGENT_STOP,
     message.SEND_MESSAGE,

@@ -12,6 +12,7 @@ from travois.kernel.facts import Stop
 from travois.kernel.models import Usage
 from travois.wire.errors import streamed
 from travois.wire.frames import Event
+from travois.wire.hits import merged, told
 from travois.wire.jsontext import Members, is_object, joined, members, object_text, raw
 from travois.wire.loose import number, rows, string, table
 from travois.wire.replies import (
@@ -134,6 +135,7 @@ class AnthropicReply:
             model=self._model,
             detail=_detail(self._end),
             left_out=_left_out(self._end),
+            hits=merged(told(content)),
         )
 
     def _begin(self, message: dict[str, Any]) -> Began:
@@ -309,4 +311,5 @@ def _counted(usage: dict[str, Any]) -> Usage:
         write_1h=hour,
         output=number(usage, "output_tokens"),
         reasoning=number(table(usage.get("output_tokens_details")), "thinking_tokens"),
+        searches=number(table(usage.get("server_tool_use")), "web_search_requests"),
     )

@@ -13,6 +13,7 @@ from travois.kernel.models import Model, Usage
 from travois.wire.chat_calls import Calls
 from travois.wire.errors import streamed
 from travois.wire.frames import Event
+from travois.wire.hits import annotated, merged
 from travois.wire.loose import number, rows, string, table
 from travois.wire.replies import (
     Began,
@@ -62,6 +63,8 @@ class ChatReply:
         self.done = False
         """Whether the server has said that nothing more comes."""
         self._began = False
+        self._notes: list[dict[str, Any]] = []
+        """Parts that say where the words come from."""
         self._blocks: list[tuple[BlockKind, object]] = []
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
@@ -98,7 +101,16 @@ class ChatReply:
         elif stop == "calls":
             stop = "end"
         usage = _usage(self._usage) or guess(content, size=self._size)
-        return Reply(content, stop, usage, id=self._id, model=self._model, detail=self._detail())
+        hits = merged(annotated(self._notes))
+        return Reply(
+            content,
+            stop,
+            usage,
+            id=self._id,
+            model=self._model,
+            detail=self._detail(),
+            hits=hits,
+        )
 
     def take(self, chunk: dict[str, Any]) -> Iterator[StreamDelta]:
         """Take one more chunk that has been read."""
@@ -122,6 +134,7 @@ class ChatReply:
             yield Began(self._id, self._model)
 
     def _grow(self, delta: dict[str, Any]) -> Iterator[StreamDelta]:
+        self._notes += [delta] if delta.get("annotations") else []
         thoughts, text = _parts(delta.get("content"))
         thoughts += next((t for name in THOUGHTS if (t := string(delta.get(name)))), "")
         self._add_details(delta.get("reasoning_details"))

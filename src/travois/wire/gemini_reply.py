@@ -15,6 +15,7 @@ from travois.wire.chat_reply import decode
 from travois.wire.errors import streamed
 from travois.wire.frames import Event
 from travois.wire.gemini import BESIDE, MINE
+from travois.wire.hits import grounded, merged
 from travois.wire.jsontext import Members, joined, members
 from travois.wire.loose import number, rows, string, table
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply, StreamDelta
@@ -77,6 +78,7 @@ class GeminiReply:
         self._usage: dict[str, Any] = {}
         self._finish = ""
         self._detail = ""
+        self._grounds: dict[str, Any] = {}
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
         """Take one more chunk."""
@@ -98,8 +100,17 @@ class GeminiReply:
         if stop == "end" and calls(content):
             stop = "calls"
         usage = _usage(self._usage) or guess(content, size=self._size)
+        searches = len(rows(self._grounds.get("webSearchQueries")))
         detail = self._detail or ("" if self._finish in STOPS else self._finish)
-        return Reply(content, stop, usage, id=self._id, model=self._model, detail=detail)
+        return Reply(
+            content,
+            stop,
+            msgspec.structs.replace(usage, searches=searches),
+            id=self._id,
+            model=self._model,
+            detail=detail,
+            hits=merged(grounded(self._grounds)),
+        )
 
     def _take(self, data: bytes) -> Iterator[StreamDelta]:
         chunk = decode(data)
@@ -117,6 +128,7 @@ class GeminiReply:
     def _ends(self, chunk: dict[str, Any]) -> None:
         candidate = table(next(iter(rows(chunk.get("candidates"))), None))
         blocked = string(table(chunk.get("promptFeedback")).get("blockReason"))
+        self._grounds |= table(candidate.get("groundingMetadata"))
         self._finish = string(candidate.get("finishReason")) or self._finish
         self._detail = string(candidate.get("finishMessage")) or self._detail
         if blocked:

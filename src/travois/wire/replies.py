@@ -9,6 +9,7 @@ import msgspec
 from travois.kernel.blocks import AnyBlock
 from travois.kernel.facts import Stop
 from travois.kernel.models import Usage
+from travois.wire.hits import Hit
 
 
 class Began(msgspec.Struct, frozen=True):
@@ -62,6 +63,8 @@ class Reply(msgspec.Struct, frozen=True):
     """What the provider calls the request, for its own support."""
     left_out: int = 0
     """How many old results the provider says that it did not show to the model."""
+    hits: tuple[Hit, ...] = ()
+    """What the provider's own search of the web found, or the words cite."""
 
 
 ProblemKind = Literal[

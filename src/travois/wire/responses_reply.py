@@ -14,6 +14,7 @@ from travois.wire.chat_calls import arguments, made_id
 from travois.wire.chat_reply import decode
 from travois.wire.errors import streamed
 from travois.wire.frames import Event
+from travois.wire.hits import annotated, merged
 from travois.wire.jsontext import Members, joined, members
 from travois.wire.loose import number, rows, string, table
 from travois.wire.openai_responses import BESIDE, MINE
@@ -103,8 +104,10 @@ class ResponsesReply:
         elif stop == "end" and calls(content):
             stop = "calls"
         usage = _usage(table(whole.get("usage"))) or guess(content, size=self._size)
+        usage = msgspec.structs.replace(usage, searches=_searches(content))
         model, detail = string(whole.get("model")), refusal or ("" if reason in CUT else reason)
-        return Reply(content, stop, usage, id=id, model=model, detail=detail)
+        hits = merged(annotated(_message_parts(self._items)))
+        return Reply(content, stop, usage, id=id, model=model, detail=detail, hits=hits)
 
     def _end(self, body: bytes) -> None:
         """Items that came one by one are the better ones; else those of the whole."""
@@ -159,8 +162,15 @@ def _words(item: dict[str, Any]) -> Iterator[str]:
 
 
 def _refused(items: dict[int, bytes]) -> str:
-    parts = (table(p) for data in items.values() for p in rows(decode(data).get("content")))
-    return "".join(string(part.get("refusal")) for part in parts)
+    return "".join(string(table(part).get("refusal")) for part in _message_parts(items))
+
+
+def _message_parts(items: dict[int, bytes]) -> list[object]:
+    return [part for data in items.values() for part in rows(decode(data).get("content"))]
+
+
+def _searches(content: tuple[AnyBlock, ...]) -> int:
+    return sum(isinstance(b, Opaque) and b.kind == "web_search_call" for b in content)
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:

@@ -1,0 +1,49 @@
+"""Who searches the web in a session, as the user's settings say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from travois.app import serving
+from travois.engine.agent import Agent, Small
+from travois.engine.ports import Model
+from travois.engine.room import model
+from travois.engine.searching import Found, Searcher, Wanted, searched
+from travois.host.catalog import Catalog
+from travois.kernel.models import Model as Card
+from travois.store.settings import Loaded
+
+
+def offered(loaded: Loaded, card: Card) -> bool:
+    """Whether the model is told of a search at all."""
+    use = loaded.settings.web_search.use
+    known = serving.known(loaded).providers.get(card.provider)
+    return use == "endpoint" or (use == "provider" and known is not None and bool(known.search))
+
+
+def equip(agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model]) -> None:
+    """Let an agent search; raises `Fault` if what settings say makes no sense."""
+    asked = loaded.settings.web_search
+    if asked.use == "endpoint":
+        from travois.host.searching import EndpointSearch, endpoint
+
+        desk = EndpointSearch(endpoint(asked.kind, msgspec.structs.asdict(asked)), os.environ)
+        agent.search = lambda agent, wanted: desk.search(wanted)
+    elif asked.use == "provider":
+        among = serving.known(loaded)
+        agent.search = lambda agent, wanted: _asked(agent, wanted, serve, among)
+
+
+async def _asked(
+    agent: Agent, wanted: Wanted, serve: Callable[[Card], Model], among: Catalog
+) -> Found:
+    """Let the provider of the model search, by its cheapest model for small questions."""
+    card = model(agent)
+    known = among.providers.get(card.provider)
+    if known is None or not known.search:
+        raise OSError(f"whoever serves {card.name} has no search of the web")
+    small = serving.small(card, serve, among=among) or Small(card, agent.model)
+    return await searched(agent, wanted, Searcher(small, known.search, known.search_price))

@@ -1,0 +1,95 @@
+"""Searching the web: what is wanted, what was found, and how a provider is asked to do it.
+
+The provider searches in a request of its own, beside the conversation. So the conversation's head
+stays as it is, every call is judged like any other, and what was found is shown as a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.kernel.blocks import Opaque, Text
+from travois.kernel.facts import AnyFact, Assistant, Entry, Epoch, User
+from travois.kernel.view import project
+from travois.wire.hits import Hit, asking, merged
+from travois.wire.replies import Problem, Reply
+
+if TYPE_CHECKING:
+    from travois.engine.agent import Agent, Small
+
+PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "search.md"
+PAUSES = 5
+"""How often a provider may pause before it has answered."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What to look for, and on which hosts only or never."""
+
+    query: str
+    only: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The pages, and what a model says that it read there."""
+
+    hits: tuple[Hit, ...]
+    said: str = ""
+
+
+Search = Callable[[Wanted], Awaitable[Found]]
+"""Raises OSError, in words."""
+
+
+class Searcher(msgspec.Struct, frozen=True):
+    """A model that can be asked to search, by what its provider calls the tool for it."""
+
+    small: Small
+    tool: str
+    price: float = 0.0
+    """US dollars for a thousand searches."""
+
+
+async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
+    """What the provider's search brings; its cost is on record as a request beside."""
+    from travois.engine.fork import beside
+    from travois.engine.spending import Exhausted
+
+    card = by.small.card
+    params = asking(card.protocol, by.tool, only=wanted.only, never=wanted.never)
+    price = replace(card.price, search=by.price)
+    head = Epoch(replace(card, params=params, price=price), PROMPT.read_text("utf-8").strip())
+    facts: list[AnyFact] = [head, User((Text(_asked(wanted)),))]
+    said, hits = "", tuple[Hit, ...]()
+    for _ in range(PAUSES):
+        view = project([Entry(n, agent.clock(), fact) for n, fact in enumerate(facts, 1)])
+        try:
+            reply = await beside(replace(agent, model=by.small.model), view, what="search")
+        except (Problem, Exhausted) as problem:
+            raise OSError(f"{card.name} could not search: {problem}") from None
+        said, hits = f"{said}\n{_words(reply)}".strip(), merged((*hits, *reply.hits))
+        if reply.stop != "pause" or not reply.content:
+            return Found(hits, said)
+        facts.append(Assistant(reply.content, reply.stop))
+    raise OSError(f"{card.name} paused its search again and again")
+
+
+def _asked(wanted: Wanted) -> str:
+    """The query with its limits in words, for those who know no other way to say them."""
+    only = f"\nOnly pages of: {', '.join(wanted.only)}" if wanted.only else ""
+    never = f"\nNo pages of: {', '.join(wanted.never)}" if wanted.never else ""
+    return f"{wanted.query}{only}{never}"
+
+
+def _words(reply: Reply) -> str:
+    """All words, also those that cite and are therefore the provider's own blocks."""
+    return "".join(
+        block.text
+        for block in reply.content
+        if isinstance(block, Text) or (isinstance(block, Opaque) and block.kind == "text")
+    )

@@ -1,0 +1,86 @@
+"""A search of the web by whoever serves the model: how it is asked for, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from travois.kernel.blocks import AnyBlock, Opaque
+from travois.kernel.models import Protocol
+from travois.wire.loose import rows, string, table
+
+MOST = 5
+"""How often a model may search before it answers."""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One page that a search found."""
+
+    url: str
+    title: str = ""
+    text: str = ""
+    date: str = ""
+
+
+def asking(protocol: Protocol, tool: str, *, only: tuple[str, ...], never: tuple[str, ...]) -> str:
+    """The members of a request's body that let the model search, with a tool of that name."""
+    asked: dict[str, object]
+    match protocol:
+        case "anthropic":
+            limits = {"allowed_domains": only} if only else {"blocked_domains": never}
+            kept = {name: hosts for name, hosts in limits.items() if hosts}
+            asked = {"tools": [{"type": tool, "name": "web_search", "max_uses": MOST, **kept}]}
+        case "responses":
+            filters = {"filters": {"allowed_domains": only}} if only else {}
+            asked = {"tools": [{"type": tool, **filters}]}
+        case "gemini":
+            asked = {"tools": [{tool: {}}]}
+        case "chat" | "ollama":
+            asked = {"plugins": [{"id": tool}]}
+    return msgspec.json.encode(asked).decode()[1:-1]
+
+
+def merged(hits: Iterable[Hit]) -> tuple[Hit, ...]:
+    """Each page once, with all that was said of it."""
+    found: dict[str, Hit] = {}
+    for hit in hits:
+        known = found.get(hit.url, hit)
+        texts = dict.fromkeys(filter(None, (known.text, hit.text)))
+        title, date = known.title or hit.title, known.date or hit.date
+        found[hit.url] = Hit(hit.url, title, " … ".join(texts), date)
+    return tuple(hit for hit in found.values() if hit.url)
+
+
+def told(content: Iterable[AnyBlock]) -> Iterator[Hit]:
+    """What the blocks of Anthropic's own search name, and what words cite of it."""
+    for block in content:
+        if not isinstance(block, Opaque) or block.kind not in ("text", "web_search_tool_result"):
+            continue
+        said = table(msgspec.json.decode(block.raw))
+        for row in map(table, (*rows(said.get("content")), *rows(said.get("citations")))):
+            yield _hit(row, text=row.get("cited_text"), date=row.get("page_age"))
+
+
+def annotated(parts: Iterable[object]) -> Iterator[Hit]:
+    """What the annotations of messages cite, as OpenAI and those who follow it write them."""
+    for part in map(table, parts):
+        for note in map(table, rows(part.get("annotations"))):
+            inside = table(note.get("url_citation")) or note
+            yield _hit(inside, text=inside.get("content"))
+
+
+def grounded(metadata: dict[str, Any]) -> Iterator[Hit]:
+    """What Gemini says that its words rest on."""
+    chunks = [table(table(row).get("web")) for row in rows(metadata.get("groundingChunks"))]
+    yield from (_hit({**chunk, "url": chunk.get("uri")}) for chunk in chunks)
+    for support in map(table, rows(metadata.get("groundingSupports"))):
+        text = table(support.get("segment")).get("text")
+        for number in rows(support.get("groundingChunkIndices")):
+            if isinstance(number, int) and number < len(chunks):
+                yield Hit(string(chunks[number].get("uri")), text=string(text))
+
+
+def _hit(row: dict[str, Any], *, text: object = "", date: object = "") -> Hit:
+    return Hit(string(row.get("url")), string(row.get("title")), string(text), string(date))
