@@ -205,7 +205,7 @@ def test_a_night_on_command_shows_what_it_does_and_can_be_taken_back(program: Pr
 def test_without_a_model_a_night_says_that_rules_work_alone(program: Program) -> None:
     done = seeded(program).run("dream", "--now")
     assert (done.code, remembered(program)) == (0, KEPT)
-    assert "By rules alone, without a model: No model to talk to." in done.out
+    assert "By rules alone, without a model: local/smollm2 is too small for that." in done.out
 
 
 def test_a_night_runs_beside_a_conversation_and_the_next_one_tells_of_it(program: Program) -> None:

@@ -98,8 +98,15 @@ def test_a_server_on_this_machine_is_found_and_said(program: Program) -> None:
     assert line in done.err
 
 
-def test_with_no_server_and_no_key_there_is_nobody_to_talk_to(program: Program) -> None:
-    program.extra = dict(EMPTY)
-    done = program.run("-p", "hello")
+@pytest.mark.parametrize(
+    ("extra", "flags"),
+    [({"CI": "true"}, ()), ({}, ("--settings", '{"local":{"fallback":false}}'))],
+)
+def test_where_the_embedded_model_is_not_wanted_there_is_nobody_to_talk_to(
+    program: Program, extra: dict[str, str], flags: tuple[str, ...]
+) -> None:
+    program.extra = EMPTY | extra
+    done = program.run("-p", "hello", *flags)
     assert (done.code, done.out) == (2, "")
     assert "No model to talk to" in done.err
+    assert "--model local/smollm2" in done.err

@@ -26,6 +26,7 @@ from travois.app import (
     skilled,
 )
 from travois.app.lending import Loan
+from travois.app.local import Local
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
 from travois.app.posting import Office
@@ -160,7 +161,10 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         crew.recover(session, opened)
         dressed, unstyled = skilled.dressed(place, loaded, options)
         settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
-        answers, key_source = serving.served(card, loaded, stack, session=session, given=model)
+        local = Local(loaded, stack)
+        answers, key_source = serving.served(
+            card, loaded, stack, session=session, local=local, given=model
+        )
         hooks, unusable = hooking.known(loaded)
         agent = Agent(
             session=session,
@@ -187,14 +191,14 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         notices += (*serving.unpriced(loaded, card), *flaws, *unstyled)
         notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log), *loan.notices)
         kept = stack.pop_all()
-        serve = serving.serving(model, loaded, kept, session=session)
+        serve = serving.serving(model, loaded, kept, session=session, local=local)
         notices += serving.equip(agent, loaded, serve=serve, chain=options.fallback)
         remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
+        searching.equip(agent, loaded, serve=serve)
         lending.equip(agent, loan)
         crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
-        searching.equip(agent, loaded, serve=serve)
         return replace(done, plugins=loaded.plugins, style=asked.output_style or DEFAULT)
 
 
@@ -330,11 +334,11 @@ def _tools(loaded: Loaded, options: Options, guests: Guests, *, card: Card) -> d
     own = (tool for tool in TOOLS if options.tools is None or tool.name in options.tools)
     denied = set(loaded.settings.permissions.deny)
     denied |= set() if loaded.settings.memory.enabled else {"Remember"}
+    denied |= set() if searching.offered(loaded, card) else {"WebSearch"}
     return {tool.name: tool for tool in (*own, *guests.tools) if tool.name not in denied}
 
 
 def _remember(place: Place, root: str, rules: tuple[str, ...]) -> None:
-    denied |= set() if searching.offered(loaded, card) else {"WebSearch"}
     """Keep what a person answered, for the sessions to come."""
     for rule in rules:
         trust.remember(place.home, root, rule)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import fencing, worktree
+from travois.app import fencing, serving, worktree
 from travois.app.opening import Found, Place
 from travois.app.posting import slot
 from travois.context.kinds import FORK, Kind, listing, named, usable
@@ -117,7 +116,7 @@ class Yard(msgspec.Struct, frozen=True):
         if not kind.model:
             return usual
         try:
-            card = catalog.resolve(kind.model, os.environ, among=self.among)
+            card = serving.resolved(kind.model, self.among)
             child.model = self.serve(card)
         except Fault as fault:
             child.session.emit(Warned(f"agent {kind.name} runs on {usual.name}: {fault.what}"))

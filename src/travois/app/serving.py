@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
+from travois.app.local import EMBEDDED, PROVIDER, Local, notice
 from travois.engine.agent import Agent, Small
 from travois.engine.ports import Model
 from travois.engine.session import Session
@@ -43,12 +44,17 @@ async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Car
     chosen = loaded.settings.model
     if epoch and (not chosen or loaded.origin("model") != "command line"):
         return epoch.model, ""
-    found, line = await _found(chosen, known(loaded))
+    found, line = await _found(chosen, known(loaded), fallback=_fallback(loaded))
     longest = loaded.settings.max_output_tokens
     return replace(found, output=longest) if longest else found, line
 
 
-async def _found(chosen: str, among: Catalog) -> tuple[Card, str]:
+def _fallback(loaded: Loaded) -> bool:
+    """Whether the embedded model answers where no other can: not where nobody reads what it is."""
+    return loaded.settings.local.fallback and not os.environ.get("CI", "").strip()
+
+
+async def _found(chosen: str, among: Catalog, *, fallback: bool) -> tuple[Card, str]:
     """A server on this machine is asked what it has, and used where nothing else was chosen."""
     if not chosen.strip() and not catalog.configured(os.environ, among=among):
         from travois.host.local_servers import found
@@ -57,12 +63,24 @@ async def _found(chosen: str, among: Catalog) -> tuple[Card, str]:
             where = catalog.endpoint(model, os.environ, among=among).url
             size = f"with a window of {model.window:,} tokens"
             return model, f"no key is set: {model.name} answers, found at {where} {size}"
-    model = catalog.resolve(chosen, os.environ, among=among)
+        if fallback:
+            return catalog.resolve(f"{PROVIDER}/{EMBEDDED}", {}, among=among), notice()
+    model = resolved(chosen, among)
     if model.name not in among.models and "[" not in chosen:
         from travois.host.local_servers import fitted
 
         model = await fitted(model, os.environ, among=among)
     return model, ""
+
+
+def resolved(name: str, among: Catalog | None) -> Card:
+    """The model of that name; one in a file of this machine has what the file says of it."""
+    model = catalog.resolve(name, os.environ, among=among)
+    if model.provider != PROVIDER or model.id == EMBEDDED:
+        return model
+    from travois.host.local.engine import sized
+
+    return sized(model)
 
 
 def served(
@@ -71,11 +89,14 @@ def served(
     stack: AsyncExitStack,
     *,
     session: Session,
+    local: Local,
     given: Model | None = None,
 ) -> tuple[Model, str]:
     """Whoever answers for a model, and where its key comes from; one that is given does for all."""
     if given is not None:
         return given, "none"
+    if card.provider == PROVIDER:
+        return local.serve(card), "none"
     where = catalog.endpoint(card, os.environ, among=known(loaded))
     session.secrets = secrets((*where.headers, *os.environ.items()))
     travel = transport(where.url, os.environ, _patience(loaded, card))
@@ -84,10 +105,10 @@ def served(
 
 
 def serving(
-    given: Model | None, loaded: Loaded, stack: AsyncExitStack, *, session: Session
+    given: Model | None, loaded: Loaded, stack: AsyncExitStack, *, session: Session, local: Local
 ) -> Callable[[Card], Model]:
     """Whoever answers for any model."""
-    return lambda card: served(card, loaded, stack, session=session, given=given)[0]
+    return lambda card: served(card, loaded, stack, session=session, local=local, given=given)[0]
 
 
 def equip(
@@ -99,9 +120,7 @@ def equip(
     def other(model: str | Card) -> Small:
         name = model if isinstance(model, str) else model.name
         if name not in reached or (isinstance(model, Card) and reached[name].card != model):
-            found = (
-                catalog.resolve(name, os.environ, among=among) if isinstance(model, str) else model
-            )
+            found = resolved(name, among) if isinstance(model, str) else model
             reached[name] = Small(found, serve(found))
         return reached[name]
 

@@ -58,7 +58,8 @@ async def compact(
         return None
     fact = replace(fact, seconds=max(0.0, agent.clock() - began), limit=limit(agent))
     fact = await record(agent, fact)
-    agent.session.emit(Warned(receipt(fact)))
+    if trigger != "manual":  # whoever asked for it is given the fact
+        agent.session.emit(Warned(receipt(fact)))
     await reloaded(agent)
     await fire(agent, PostCompact(why, words(fact.summary)))
     await fire(agent, SessionStart("compact", model(agent).id))
@@ -67,6 +68,8 @@ async def compact(
 
 def prepare(agent: Agent) -> None:
     """Let the model write its part beforehand, so that nobody waits when the time has come."""
+    if model(agent).frail:
+        return
     if agent.layers.notes:
         keep_notes(agent)
     elif agent.background is not None and agent.layers.draft and not agent.session.drafted:
@@ -82,7 +85,8 @@ async def _drafted(agent: Agent) -> None:
 def receipt(fact: Compacted) -> str:
     """What a compaction did, in one line."""
     saved = f"{fact.before:,} to about {fact.after:,} tokens"
-    return f"compacted ({fact.trigger}): {saved}; {len(fact.files)} spans set aside, none lost"
+    spans = f"{len(fact.files)} span{'' if len(fact.files) == 1 else 's'}"
+    return f"compacted ({fact.trigger}): {saved}; {spans} set aside, none lost"
 
 
 def rungs(agent: Agent) -> Iterator[tuple[float, Cut]]:

@@ -117,6 +117,8 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
     head = parent.session.view.epoch
     if head is None:
         return "there is no model"
+    if head.model.frail:
+        return f"{head.model.name} is too small for that"
     if why := parent.purse.barren():
         return why
     agent = offspring(parent, session, Birth(id, "dream", log), root=parent.world.root)

@@ -136,7 +136,7 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
         window=window,
         output=min(about.output, MAX_OUTPUT, max(1, window // 4)),
         price=about.price,
-        quirks=served.quirks,
+        quirks=(*served.quirks, *about.quirks),
         betas=served.betas,
         images=about.images,
     )

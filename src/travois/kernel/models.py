@@ -20,6 +20,7 @@ Quirk = Literal[
     "no-cache-key",  # refuses prompt_cache_key
     "no-include",  # refuses include
     "usage-include",  # OpenRouter: ask for cost with usage:{include:true}
+    "frail",  # too small to summarise, to remember or to choose: rules do that
 ]
 
 
@@ -40,9 +41,9 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
     over: int = 0
     above: Price | None = None
     """What a request costs whose prompt has more than `over` tokens, where that is different."""
-
     search: float = 0.0
     """For a thousand searches of the web."""
+
 
 class Model(msgspec.Struct, frozen=True, omit_defaults=True):
     """One model behind one protocol: everything about it that shapes a request.
@@ -70,6 +71,11 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.provider}/{self.id}"
 
     @property
+    def frail(self) -> bool:
+        """Whether it is too small to be asked for more than the next step."""
+        return "frail" in self.quirks
+
+    @property
     def edits(self) -> bool:
         """Whether its provider leaves out old results at our word."""
         return self.protocol == "anthropic" and EDITS in self.betas
@@ -92,14 +98,14 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     estimated: bool = False
     beside: Usage | None = None
     """What the provider spent on the way to the reply, which is no part of its window."""
+    searches: int = 0
+    """How often the provider searched the web."""
 
     @property
     def prompt(self) -> int:
         """The size of the request: plain, read from cache, and written to it."""
         return self.input + self.read + self.write + self.write_1h
 
-    searches: int = 0
-    """How often the provider searched the web."""
     @property
     def context(self) -> int:
         """The window in use once the reply is part of it."""
@@ -113,13 +119,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             write_1h=self.write_1h + other.write_1h,
             output=self.output + other.output,
             reasoning=self.reasoning + other.reasoning,
+            searches=self.searches + other.searches,
             estimated=self.estimated or other.estimated,
             beside=self.beside + other.beside
             if self.beside and other.beside
             else self.beside or other.beside,
         )
 
-            searches=self.searches + other.searches,
 
 def rates(usage: Usage, price: Price) -> Price:
     """The prices that hold for a request of this size."""
@@ -129,13 +135,13 @@ def rates(usage: Usage, price: Price) -> Price:
 def cost(usage: Usage, price: Price) -> float:
     """What the tokens of one reply cost, in US dollars."""
     more = cost(usage.beside, price) if usage.beside else 0.0
+    more += usage.searches * price.search / 1_000
     price = rates(usage, price)
     millionths = (
         usage.input * price.input
         + usage.read * price.read
         + usage.write * price.write
         + usage.write_1h * (price.write_1h or price.write)
-    more += usage.searches * price.search / 1_000
         + usage.output * price.output
     )
     return more + millionths / 1_000_000

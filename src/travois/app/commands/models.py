@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack
 
 import anyio
 import msgspec
@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.app.commands.sessions import here
-from travois.app.serving import known
+from travois.app.local import HERE, PROVIDER, Local
+from travois.app.serving import known, resolved
+from travois.engine.ports import Model as Answers
 from travois.host import catalog
 from travois.host.catalog import Catalog
 from travois.kernel.blocks import Text, calls
@@ -82,7 +84,7 @@ def run(args: Namespace) -> int:
         warn(notice)
     if args.what == "list":
         return _list(known(loaded), form="json" if args.json else "table")
-    model = catalog.resolve(args.name or loaded.settings.model, os.environ, among=known(loaded))
+    model = resolved(args.name or loaded.settings.model, known(loaded))
     return _show(model, loaded) if args.what == "show" else anyio.run(_test, model, loaded)
 
 
@@ -163,7 +165,8 @@ def _reached(model: Model, among: Catalog) -> tuple[str, str]:
         there = catalog.endpoint(model, os.environ, among=among)
     except Fault as fault:
         return "not reached", f"{fault.what}: {fault.why}"
-    return there.url, there.key_source if there.key_source != "none" else "none is needed"
+    where = HERE if model.provider == PROVIDER else there.url
+    return where, there.key_source if there.key_source != "none" else "none is needed"
 
 
 def _said_by(model: Model, among: Catalog, loaded: Loaded) -> tuple[bool, str]:
@@ -206,23 +209,31 @@ async def _test(model: Model, loaded: Loaded) -> int:
 
 
 async def _tried(model: Model, loaded: Loaded) -> Trial:
-    from travois.host.providers import HttpModel
-    from travois.host.transport import transport
-
-    where = catalog.endpoint(model, os.environ, among=known(loaded))
     short = replace(model, output=min(model.output, LENGTH))
     facts = (Epoch(short, "You are being tested.", (PING,)), User((Text(ASKED),)))
     view = project([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
-    travel, pieces, began = transport(where.url, os.environ), 0, anyio.current_time()
+    pieces, began = 0, anyio.current_time()
     async with (
-        aclosing(travel),
-        HttpModel(short, where, travel).stream(Encoder(_nothing).request(view)) as events,
+        AsyncExitStack() as stack,
+        _answers(short, loaded, stack).stream(Encoder(_nothing).request(view)) as events,
     ):
         async for event in events:
             if isinstance(event, Reply):
                 return Trial(event, pieces, anyio.current_time() - began)
             pieces += isinstance(event, Grew)
     raise Problem("garbled", "the stream ended without a reply")
+
+
+def _answers(model: Model, loaded: Loaded, stack: AsyncExitStack) -> Answers:
+    from travois.host.providers import HttpModel
+    from travois.host.transport import transport
+
+    if model.provider == PROVIDER:
+        return Local(loaded, stack).serve(model)
+    where = catalog.endpoint(model, os.environ, among=known(loaded))
+    travel = transport(where.url, os.environ)
+    stack.push_async_callback(travel.aclose)
+    return HttpModel(model, where, travel)
 
 
 def _nothing(blob: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,22 +32,28 @@ class Tensor(msgspec.Struct):
 
 
 def folder() -> Path | None:
-    """Where the package has its files. It is never imported: it would want far more."""
-    spec = find_spec(PACKAGE)
+    """Where the package of the model has its files."""
+    return place / "model" if (place := package(PACKAGE)) else None
+
+
+def package(name: str) -> Path | None:
+    """Where a package of weights lies. It is never imported: it would want far more."""
+    spec = find_spec(name)
     places = list(spec.submodule_search_locations or ()) if spec else []
-    return Path(places[0], "model") if places else None
+    return Path(places[0]) if places else None
 
 
-def problem(folder: Path, *, stamp: Path) -> str:
-    """What is wrong with the files, if anything is.
+def problem(folder: Path, *, stamp: Path, known: Mapping[str, str] | None = None) -> str:
+    """What is wrong with the files, if anything is; `known` are the sums of others, by name.
 
     The stamp says which files were found to be right, so that they are read once and not always.
     """
+    known = known or KNOWN
     try:
-        seen = "\n".join(_identity(folder / name) for name in KNOWN)
+        seen = "\n".join(_identity(folder / name) for name in known)
         if stamp.exists() and stamp.read_text() == seen:
             return ""
-        wrong = [name for name, known in KNOWN.items() if _sum(folder / name) != known]
+        wrong = [name for name, right in known.items() if _sum(folder / name) != right]
     except OSError as error:
         return f"{error.filename}: {(error.strerror or str(error)).lower()}"
     if wrong:

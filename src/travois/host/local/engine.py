@@ -1,0 +1,134 @@
+"""llama.cpp on this machine: started when it is first needed, ended with the session."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from travois.engine.ports import Command
+from travois.host.catalog import Endpoint
+from travois.host.http import Transport
+from travois.host.local import gguf
+from travois.host.local.serve import Order, Ready
+from travois.host.process import LocalProcesses
+from travois.host.providers import HttpModel
+from travois.host.talk import Talk
+from travois.kernel.faults import Fault
+from travois.kernel.models import Model, Price
+from travois.wire.pieces import Request
+from travois.wire.replies import Problem, Reply, StreamDelta
+
+MODULE = "travois.host.local.serve"
+LOGGED = 200
+"""How many lines of its log are kept, to say why it failed."""
+REASONS = (
+    re.compile(r"error loading model: (.+)"),
+    re.compile(r"(GGML_ASSERT\(.+\) failed)"),
+    re.compile(r"\bE \S+ *(?:\S+:)? *(.+)"),
+    re.compile(r"(.*Error.*)"),
+)
+"""How llama.cpp says what is wrong, the plainest first."""
+QUIET = {"GGML_NO_BACKTRACE": "1"}
+"""Else it starts a debugger when it aborts."""
+
+
+def sized(model: Model) -> Model:
+    """The model of a file with the window that it has; raises `Fault` if there is none."""
+    path = Path(os.path.abspath(os.path.expanduser(model.id)))
+    about = gguf.head(path)
+    window = gguf.window(about, asked=model.window)
+    output = min(model.output, max(1, window // 4))
+    return replace(model, id=str(path), window=window, output=output, images=False, price=Price())
+
+
+def missing() -> str:
+    """Why llama.cpp cannot be run; empty if it can."""
+    if find_spec("xllamacpp") is None:
+        return "xllamacpp is not installed: pip install 'travois[local]'"
+    return ""
+
+
+class Engine:
+    """One file of weights in a process of its own; one that died is started again when asked."""
+
+    def __init__(self, path: Path, *, window: int, threads: int = 1) -> None:
+        self._order = Order(str(path), window, os.urandom(16).hex(), threads)
+        self._processes = LocalProcesses()
+        self._log = deque[bytes](maxlen=LOGGED)
+        self._starting = anyio.Lock()
+        self._talk: Talk | None = None
+        self._where: Endpoint | None = None
+
+    async def endpoint(self) -> Endpoint:
+        """Where it is reached; starts it if it does not run. Raises `Problem`."""
+        async with self._starting:
+            if self._talk is not None and self._talk.status is not None:
+                await self._end()
+            if self._where is None:
+                key = ("authorization", f"Bearer {self._order.key}")
+                self._where = Endpoint(await self._started(), (key,), "none")
+            return self._where
+
+    async def aclose(self) -> None:
+        """End it."""
+        await self._end()
+        await self._processes.aclose()
+
+    async def _started(self) -> str:
+        if why := missing():
+            raise self._failure(why)
+        argv = (sys.executable, "-P", "-m", MODULE)
+        self._log.clear()
+        command = Command(argv, cwd=os.path.dirname(self._order.path), env=QUIET)
+        self._talk, said = self._processes.talk(command, log=self._log.append), b""
+        try:
+            await self._talk.send(msgspec.json.encode(self._order) + b"\n")
+            while not said.endswith(b"\n") and (more := await self._talk.receive()):
+                said += more
+            url = msgspec.json.decode(said, type=Ready).url
+        except (OSError, msgspec.DecodeError):
+            await self._end()
+            raise self._failure(self._reason()) from None
+        except BaseException:
+            await self._end()
+            raise
+        return f"{url}/v1"
+
+    async def _end(self) -> None:
+        talk, self._talk, self._where = self._talk, None, None
+        if talk is not None:
+            await talk.aclose()
+
+    def _reason(self) -> str:
+        log = b"".join(self._log).decode(errors="replace")
+        hits = (hit for reason in REASONS if (hit := reason.search(log)))
+        return next((hit[1].strip() for hit in hits), "llama.cpp ended without a word")
+
+    def _failure(self, why: str) -> Problem:
+        what = f"{self._order.path} cannot be run here"
+        fix = "Choose another file, --model local/PATH, or another model."
+        return Problem("missing", str(Fault(what, why=why, fix=fix)), retry=False)
+
+
+class LocalModel:
+    """A model that this machine runs itself, behind the protocol of its card."""
+
+    def __init__(self, card: Model, engine: Engine, travel: Transport) -> None:
+        self._card, self._engine, self._travel = card, engine, travel
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
+        """Send the request; the last thing yielded is the reply. Raises `Problem`."""
+        served = HttpModel(self._card, await self._engine.endpoint(), self._travel)
+        async with served.stream(request) as events:
+            yield events

@@ -1,0 +1,191 @@
+"""The embedded default: simple one-step requests, with no key and no network.
+
+Examples and rules come first (`route`). Where they are not sure, SmolLM2 chooses under a grammar
+that lets it copy but not invent. What comes of a call is quoted, never summarised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from travois.host.local.examples import Example, Nearest
+from travois.host.local.grammar import Schema, rules
+from travois.host.local.mind import Mind
+from travois.host.local.router import Routed, route
+from travois.kernel.blocks import Call, Text
+from travois.kernel.models import Usage
+from travois.kernel.tokens import estimate
+from travois.wire.loose import rows, string, table
+from travois.wire.pieces import Request
+from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply, StreamDelta
+
+NOTE = re.compile(r"\s*<([\w-]+)[^>]*>.*</\1>\s*", re.DOTALL)
+"""What the harness tells: it stands between tags."""
+LIKELY = 0.5
+"""How near an example must be for SmolLM2 to be asked which call is meant."""
+LIKE = 5
+"""How many examples it is shown."""
+LINES, CHARACTERS = 40, 4_000
+"""How much of a result is quoted."""
+QUESTION = re.compile(r"(?i)(?:what|who|when|why|how|which|is|are|can|does|do|should)\b.*\?$")
+HELP = (
+    "I did not understand that as one simple step, and I cannot plan, write code or summarise: "
+    "I am the very small model that comes with Travois. I can, for example, show a file or a part "
+    "of it, list or find files, search for a word, show git's status, log or changes, run a "
+    "command that you name, and remember something.\n"
+    "For everything else add a real model: export ANTHROPIC_API_KEY=… (or another provider's "
+    "key), or run ollama, and start again."
+)
+UNCHECKED = "(SmolLM2, 135 million parameters, says; do not rely on it) "
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What there is to answer."""
+
+    text: str
+    tools: dict[str, Schema]
+    results: tuple[tuple[str, str], ...]
+    """The calls that just came back: the tool's name, and what came of it."""
+
+
+class Guided:
+    """A model for those who have none; `near` is made when it is first needed."""
+
+    def __init__(self, near: Callable[[], Nearest], mind: Mind | None) -> None:
+        self._make, self._mind = near, mind
+        self._near: Nearest | None = None
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
+        """The answer to a request in the chat protocol; the last thing yielded is the reply."""
+        block = await self.answer(asked(request.body))
+        yield _told(block, _usage(request, block))
+
+    async def answer(self, asked: Asked) -> Text | Call:
+        """A call, or words."""
+        if asked.results:
+            return Text(quoted(asked.results))
+        found = await anyio.to_thread.run_sync(self._routed, asked)
+        if found is None and self._mind is not None:
+            try:
+                found = await self._thought(asked, self._mind)
+            except Problem as problem:
+                return Text(f"{HELP}\n(SmolLM2 did not help: {problem})")
+        if found is None or not (found.tool or found.say):
+            return Text(HELP)
+        if not found.tool:
+            return Text(found.say)
+        return Call("call", found.tool, msgspec.json.encode(found.input).decode())
+
+    def _routed(self, asked: Asked) -> Routed | None:
+        return route(asked.text, near=self._nearest(), tools=frozenset(asked.tools))
+
+    def _nearest(self) -> Nearest:
+        self._near = self._near or self._make()
+        return self._near
+
+    async def _thought(self, asked: Asked, mind: Mind) -> Routed | None:
+        """What SmolLM2 makes of it: a call like those of near examples, or a few words."""
+        find = partial(self._nearest().find, asked.text, count=LIKE)
+        near = [(c, e) for c, e in await anyio.to_thread.run_sync(find) if c >= LIKELY]
+        like = [e for _, e in near if e.tool in asked.tools]
+        made = rules(_narrow(asked.tools, like), asked.text)
+        if made["root"]:
+            tool, _, args = (await mind.choose(asked.text, like[::-1], made)).partition(" ")
+            return _call(tool, args, sure=near[0][0])
+        if QUESTION.match(asked.text.strip()):
+            return Routed("", {}, 0.0, UNCHECKED + await mind.say(asked.text))
+        return None
+
+
+def asked(body: bytes) -> Asked:
+    """What a body of the chat protocol asks for."""
+    told = msgspec.json.decode(body, type=dict[str, Any])
+    messages = [table(row) for row in rows(told.get("messages"))]
+    human = [at for at, m in enumerate(messages) if m.get("role") == "user" and not _note(m)]
+    last = human[-1] if human else 0
+    names = dict(pair for message in messages for pair in _calls(message))
+    results = tuple(
+        (names.get(string(m.get("tool_call_id")), "the tool"), _words(m))
+        for m in messages[last + 1 :]
+        if m.get("role") == "tool"
+    )
+    functions = [table(table(row).get("function")) for row in rows(told.get("tools"))]
+    tools = {string(f.get("name")): table(f.get("parameters")) for f in functions}
+    return Asked(_words(messages[last]).strip() if human else "", tools, results)
+
+
+def quoted(results: tuple[tuple[str, str], ...]) -> str:
+    """What was done and what came of it, in the tools' own words."""
+    return "\n\n".join(f"{name}:\n{_short(text)}" for name, text in results)
+
+
+def _short(text: str) -> str:
+    lines = text[:CHARACTERS].splitlines()[:LINES]
+    shown = "\n".join(lines)
+    left = text.count("\n") + 1 - len(lines)
+    if len(shown) >= len(text.rstrip()):
+        return shown
+    return f"{shown}\n(… {max(left, 1):,} more lines stand in the result above)"
+
+
+def _narrow(tools: dict[str, Schema], like: list[Example]) -> dict[str, Schema]:
+    """The schemas of tools that examples call, with the arguments that those have."""
+    found: dict[str, Schema] = {}
+    for name in dict.fromkeys(e.tool for e in like):
+        schema = tools[name]
+        used = {
+            *schema.get("required", ()),
+            *(key for e in like if e.tool == name for key in e.input),
+        }
+        kept = {key: part for key, part in schema.get("properties", {}).items() if key in used}
+        found[name] = {**schema, "properties": kept}
+    return found
+
+
+def _call(tool: str, args: str, *, sure: float) -> Routed | None:
+    """The call that was said; none if it was cut off."""
+    try:
+        return Routed(tool, msgspec.json.decode(args, type=dict[str, Any]), sure)
+    except msgspec.DecodeError:
+        return None
+
+
+def _calls(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for row in rows(message.get("tool_calls")):
+        yield string(table(row).get("id")), string(table(table(row).get("function")).get("name"))
+
+
+def _note(message: dict[str, Any]) -> bool:
+    return NOTE.fullmatch(_words(message)) is not None
+
+
+def _words(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    parts = (string(table(part).get("text")) for part in rows(content))
+    return string(content) or "\n".join(filter(None, parts))
+
+
+def _usage(request: Request, block: Text | Call) -> Usage:
+    said = block.text if isinstance(block, Text) else block.name + block.args
+    whole = estimate(request.body.decode(errors="replace"))
+    return Usage(input=whole, output=estimate(said), estimated=True)
+
+
+async def _told(block: Text | Call, usage: Usage) -> AsyncGenerator[StreamDelta | Reply]:
+    yield Began("", "smollm2", usage)
+    if isinstance(block, Text):
+        yield BlockBegan(0, "text")
+        yield Grew(0, "text", block.text)
+    else:
+        yield BlockBegan(0, "call", block.id, block.name)
+        yield Grew(0, "call", block.args)
+    yield BlockEnded(0)
+    yield Reply((block,), "end" if isinstance(block, Text) else "calls", usage, model="smollm2")

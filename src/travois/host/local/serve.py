@@ -1,0 +1,83 @@
+"""llama.cpp as a process of its own: `python -P -m travois.host.local.serve`.
+
+A bad file can make it abort, which in our own process would end the session (decision 0014). It is
+told what to serve in one line on its standard input, says in one line where it listens, and ends
+when its standard input does: with whoever started it. What it logs goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from travois.host.local.gguf import template
+
+CHATML = Path(__file__).with_name("chatml.jinja")
+AT_ONCE = 256
+"""How many tokens of a prompt are read before it looks whether it is still wanted."""
+KEPT = 1_024
+"""How many MiB the prompts may take that it remembers besides the one at hand."""
+QUIET = 2
+"""Warnings and errors are logged, nothing else."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What to serve, and to whom."""
+
+    path: str
+    window: int
+    key: str
+    threads: int = 1
+    port: int = 0
+    """Where to listen; nought for a port that is free."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Where it listens."""
+
+    url: str
+
+
+def main() -> None:
+    """Serve until whoever wants it is gone."""
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    with os.fdopen(os.dup(1), "wb") as told:
+        os.dup2(2, 1)  # whatever llama.cpp prints is no word of ours
+        server, url = serve(order)
+        told.write(msgspec.json.encode(Ready(url)) + b"\n")
+    sys.stdin.buffer.read()
+    del server
+    os._exit(0)
+
+
+def serve(order: Order) -> tuple[object, str]:
+    """A running server, and where; raises RuntimeError if llama.cpp does not take the file."""
+    llama: Any = import_module("xllamacpp")
+    asked = llama.CommonParams()
+    asked.model.path = order.path
+    asked.hostnames, asked.port, asked.api_keys = ["127.0.0.1"], order.port, [order.key]
+    asked.n_ctx, asked.n_parallel, asked.fit_params = order.window, 1, False
+    asked.n_batch = asked.n_ubatch = AT_ONCE
+    asked.cpuparams.n_threads = asked.cpuparams_batch.n_threads = order.threads
+    asked.cache_ram_mib, asked.verbosity = KEPT, QUIET
+    asked.use_jinja, asked.ui, asked.warmup = True, False, False
+    asked.chat_template = suited(template(Path(order.path)))
+    server = llama.Server(asked)
+    return server, server.listening_address
+
+
+def suited(own: str) -> str:
+    """Our template for those that know nothing of tools; empty where theirs is to be used.
+
+    Marks of turns are learnt, so ours can only stand in for one that has the same marks, or none.
+    """
+    return "" if "tools" in own or (own and "<|im_start|>" not in own) else CHATML.read_text()
+
+
+if __name__ == "__main__":
+    main()
