@@ -15,7 +15,7 @@ from tests.tools.local import Local
 from travois.engine.tool import Refusal
 from travois.host.ripgrep import resolve
 from travois.policy.access import Access
-from travois.tools import globs, search
+from travois.tools import globs, ripgrep, search
 from travois.tools.search import GLOB, GREP
 
 
@@ -221,7 +221,7 @@ def test_no_answer_is_larger_than_its_bound(world: Local):
 
 
 def test_what_a_flood_leaves_out_is_said(world: Local, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(search, "KEEP", 1000)
+    monkeypatch.setattr(ripgrep, "KEEP", 1000)
     world.write("many.txt", "needle\n" * 5000)
     shown = world.say(GREP, pattern="needle", output_mode="content", head_limit=3)
     assert shown.startswith("many.txt\n1:needle\n2:needle\n3:needle\n(1-3 of ")
@@ -231,7 +231,7 @@ def test_what_a_flood_leaves_out_is_said(world: Local, monkeypatch: pytest.Monke
 
 
 def test_a_search_that_takes_too_long_says_so(world: Local, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(search, "SECONDS", 0.2)
+    monkeypatch.setattr(ripgrep, "SECONDS", 0.2)
     monkeypatch.setattr(search, "RG", ("sh", "-c", "printf 'a.txt\\0'; sleep 60"))
     assert world.say(GREP, pattern="x") == (
         "a.txt\n(stopped after 0.2 s, so this is not all; narrow path or glob)"

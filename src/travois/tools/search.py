@@ -6,27 +6,34 @@ the shell's folder. Grep orders by path, Glob by time of change, newest first.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from travois.engine.ports import Command, Completed, Env, Stat
+from travois.engine.ports import Env
 from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.tools import globs
-from travois.tools.place import absolute, plain, reads
+from travois.tools.place import plain, reads
+from travois.tools.ripgrep import (
+    KEPT_BACK,
+    RG,
+    Row,
+    answer,
+    ask,
+    paths,
+    seen,
+    spot,
+    unfinished,
+    where,
+)
 
-RG = ("rg", "--no-config", "--no-messages", "--hidden", "--glob=!.git", "--no-require-git")
-SECONDS = 30.0
-KEEP = 4 * 1024 * 1024
 WIDTH = 500
 BYTES = 20_000
 LINES = 250
 FILES = 100
 BINARY = re.compile(r"(.*?): (?:WARNING: stopped|binary file matches).* byte around offset \d+\)")
-KEPT_BACK = "\n(files that a rule keeps from being read are left out)"
 
 
 class GrepArgs(msgspec.Struct, frozen=True):
@@ -54,41 +61,34 @@ class GlobArgs(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One line of an answer, and the file that it is about."""
-
-    path: str
-    text: str = ""
-
-
 async def _grep(args: GrepArgs, env: Env, call: str) -> Outcome:
-    place, _ = await _place(env, args.path)
+    place, _ = await spot(env, args.path)
     argv = (*RG, *_options(args), "--regexp", args.pattern, "--", place)
-    done = await _search(env, argv)
-    found = _narrowed(_rows(args, _head(done)), args.glob, place)
-    rows = _seen(found, env)
+    done = await ask(env, argv)
+    found = _narrowed(_rows(args, answer(done)), args.glob, place)
+    rows = seen(found, env)
     rows.sort(key=lambda row: row.path)
     remark = KEPT_BACK if len(rows) < len(found) else ""
     if not rows and not done.timed_out:
-        return said(f"No match for {args.pattern!r}{_in(args.path)}.{remark}")
-    return said(_page(args, rows) + _unfinished(done) + remark)
+        return said(f"No match for {args.pattern!r}{where(args.path)}.{remark}")
+    return said(_page(args, rows) + unfinished(done) + remark)
 
 
 async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
     folder, pattern = _rooted(args)
-    place, stat = await _place(env, folder)
+    place, stat = await spot(env, folder)
     if stat.kind != "folder":
         raise Refusal(f"{folder} is not a folder; leave path out to search the working folder.")
-    done = await _search(env, (*RG, "--files", "--null", "--sortr=modified", "--", place))
-    every = _narrowed([Row(path) for path in _paths(_head(done))], pattern, place)
-    found = _seen(every, env)
+    done = await ask(env, (*RG, "--files", "--null", "--sortr=modified", "--", place))
+    every = _narrowed([Row(path) for path in paths(answer(done))], pattern, place)
+    found = seen(every, env)
     remark = KEPT_BACK if len(found) < len(every) else ""
     if not found and not done.timed_out:
-        return said(f"No file matches {args.pattern!r}{_in(args.path)}.{remark}")
+        return said(f"No file matches {args.pattern!r}{where(args.path)}.{remark}")
     lines = [plain(row.path) for row in found[:FILES]]
     if len(found) > FILES:
         lines.append(f"({FILES} of {len(found)}, newest first; narrow the pattern or path)")
-    return said("\n".join(lines) + _unfinished(done) + remark)
+    return said("\n".join(lines) + unfinished(done) + remark)
 
 
 def _options(args: GrepArgs) -> Iterable[str]:
@@ -131,20 +131,6 @@ def _kinds(args: GrepArgs) -> Iterable[str]:
         yield "--type=wanted"
 
 
-async def _place(env: Env, path: str) -> tuple[str, Stat]:
-    """A path as ripgrep and the model should see it (short inside the working folder).
-
-    Ripgrep follows no links but one that it is given by name, so it is given where that led.
-    """
-    full = absolute(path, env.cwd)
-    stat = await env.files.stat(full)
-    if stat is None:
-        raise Refusal(f"{full} does not exist; paths are relative to {env.cwd}.")
-    full = stat.link or full
-    inside = full == env.cwd or full.startswith(env.cwd.rstrip("/") + "/")
-    return (os.path.relpath(full, env.cwd) if inside else full), stat
-
-
 def _rooted(args: GlobArgs) -> tuple[str, str]:
     """Folder and pattern; an absolute pattern brings its own folder."""
     if not args.pattern.startswith("/"):
@@ -153,29 +139,9 @@ def _rooted(args: GlobArgs) -> tuple[str, str]:
     return head or "/", args.pattern[len(head) + 1 :]
 
 
-async def _search(env: Env, argv: Sequence[str]) -> Completed:
-    if any("\0" in word for word in argv):
-        raise Refusal("The arguments hold a NUL character; leave it out.")
-    command = Command(tuple(argv), cwd=env.cwd, keep=KEEP, stderr="apart")
-    done = await env.processes.run(command, timeout=SECONDS)
-    if done.status == 2 and done.errors.total:
-        raise Refusal(_complaint(done.errors.head.decode(errors="replace")))
-    return done
-
-
-def _complaint(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.startswith(("error:", "PCRE2:"))]
-    return "ripgrep: " + ("; ".join(lines) or text.strip().partition("\n")[0].removeprefix("rg: "))
-
-
-def _head(done: Completed) -> str:
-    whole = done.output.joined() if not done.output.missing else done.output.head
-    return whole.decode(errors="backslashreplace")
-
-
 def _rows(args: GrepArgs, text: str) -> list[Row]:
     if args.output_mode == "files_with_matches":
-        return [Row(path) for path in _paths(text)]
+        return [Row(path) for path in paths(text)]
     rows, name = list[Row](), ""
     for line in text.split("\n")[:-1]:
         path, found, rest = (name + line).partition("\0")
@@ -187,10 +153,6 @@ def _rows(args: GrepArgs, text: str) -> list[Row]:
         else:
             name += line + "\n"
     return rows
-
-
-def _paths(text: str) -> list[str]:
-    return [path.removeprefix("./") for path in text.split("\0")[:-1]]
 
 
 def _narrowed(rows: list[Row], patterns: str, place: str) -> list[Row]:
@@ -211,12 +173,6 @@ def _narrowed(rows: list[Row], patterns: str, place: str) -> list[Row]:
         )
 
     return [row for row in rows if fits(row.path)]
-
-
-def _seen(rows: list[Row], env: Env) -> list[Row]:
-    """The rows of files that no rule hides."""
-    hidden = {path: env.hidden(absolute(path, env.cwd)) for path in {row.path for row in rows}}
-    return [row for row in rows if not hidden[row.path]]
 
 
 def _page(args: GrepArgs, rows: list[Row]) -> str:
@@ -259,18 +215,6 @@ def _line(args: GrepArgs, row: Row, before: Row | None) -> str:
             return ("\n" if before else "") + (f"{name}\n{row.text}" if name else row.text)
 
 
-def _in(path: str) -> str:
-    return f" in {plain(path)}" if path else ""
-
-
-def _unfinished(done: Completed) -> str:
-    if done.timed_out:
-        return f"\n(stopped after {SECONDS:g} s, so this is not all; narrow path or glob)"
-    if done.output.missing:
-        return "\n(there was more than could be kept; narrow path, glob, type or pattern)"
-    return ""
-
-
 GREP = Tool(
     name="Grep",
     description=(
@@ -281,7 +225,7 @@ GREP = Tool(
     args=GrepArgs,
     access=lambda args, here: reads(args.path, here),
     run=_grep,
-    summary=lambda args: f"Search for {args.pattern!r}{_in(args.path)}",
+    summary=lambda args: f"Search for {args.pattern!r}{where(args.path)}",
 )
 
 GLOB = Tool(
@@ -290,5 +234,5 @@ GLOB = Tool(
     args=GlobArgs,
     access=lambda args, here: reads(_rooted(args)[0], here),
     run=_glob,
-    summary=lambda args: f"List {plain(args.pattern)}{_in(args.path)}",
+    summary=lambda args: f"List {plain(args.pattern)}{where(args.path)}",
 )

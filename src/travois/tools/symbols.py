@@ -1,0 +1,296 @@
+"""Symbols: definitions and uses of a name, and the outline of files, by syntax and not by text.
+
+There is no index to keep: ripgrep finds the files in which a name can be, and only these are
+parsed. What it cannot say is which of two things of the same name is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from travois.engine.ports import Env, Stat
+from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.tools import syntax
+from travois.tools.place import absolute, plain, reads
+from travois.tools.ripgrep import (
+    KEPT_BACK,
+    RG,
+    Row,
+    answer,
+    ask,
+    paths,
+    seen,
+    spot,
+    unfinished,
+    where,
+)
+
+SECONDS = 15.0
+LARGEST = 1_000_000
+WIDEST = 10_000
+"""A source with a longer line was not written by hand."""
+SAMPLE = 8_000
+"""How many bytes tell whether a file is text."""
+LINES, BYTES = 250, 20_000
+PARTED = re.compile(r"\.|::|#|->")
+MADE = re.compile(rb"(?i)@generated\b|\bdo not edit\b")
+Work = Callable[[bytes, str], Iterable[str]]
+
+
+class SymbolsArgs(msgspec.Struct, frozen=True):
+    """Which name, where, and whether its definitions or its uses are wanted."""
+
+    name: str = ""
+    path: str = ""
+    kind: str = ""
+    references: bool = False
+    offset: int = 0
+
+
+class Looked(msgspec.Struct):
+    """What was found, and what there is to say of the files that were looked at."""
+
+    place: str
+    """Whether they are a folder's, or the one that was asked about."""
+    files: list[str]
+    unfinished: str = ""
+    rows: list[Row] = []
+    done: int = 0
+    passed: int = 0
+    hidden: bool = False
+
+    def remarks(self) -> Iterator[str]:
+        """What the model should know besides."""
+        languages = {syntax.language_of(path) for path in self.files}
+        lacking = [name for name in sorted(languages) if not syntax.installed(name)]
+        yield self.unfinished
+        if self.passed:
+            yield f"\n({self.passed} generated, binary, large or unreadable files were left out)"
+        if self.done < len(self.files):
+            yield f"\n(only {self.done} of {len(self.files)} files in {SECONDS:g} s; narrow path)"
+        if lacking:
+            yield f"\n({_lacking(lacking)}; there any line with the word is shown)"
+        if self.hidden:
+            yield KEPT_BACK
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A name as it was asked for; loose, it is part of the name in whichever case."""
+
+    name: str
+    loose: bool = False
+
+    @property
+    def last(self) -> str:
+        """The name without those around it."""
+        return PARTED.split(self.name)[-1].lstrip("$@")
+
+    @property
+    def expression(self) -> str:
+        """The name as a regular expression, for ripgrep and for us."""
+        text = r"\w*".join(re.escape(part) for part in self.last.split("*"))
+        return rf"\w*{text}\w*" if self.loose else text
+
+    @property
+    def whole(self) -> re.Pattern[str]:
+        """Finds it among names that have those around them before them."""
+        outer = "".join(rf"{re.escape(part)}\." for part in PARTED.split(self.name)[:-1])
+        return re.compile(rf"(?:.*\.)?{outer}{self.expression}", re.IGNORECASE if self.loose else 0)
+
+    def near(self, data: bytes, language: str) -> bool:
+        """Whether there is a line that may define it, as far as the language shows that."""
+        flags = re.IGNORECASE if self.loose else 0
+        line = syntax.grammars()[language].near.replace("NAME", f"(?:{self.expression})")
+        defines, text = re.compile(line, flags), data.decode(errors="replace")
+        core = re.escape(max(self.last.split("*"), key=len))
+        for match in re.finditer(core, text, flags):
+            first, last = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+            if defines.search(text[first : last if last >= 0 else len(text)]):
+                return True
+        return False
+
+
+async def _symbols(args: SymbolsArgs, env: Env, call: str) -> Outcome:
+    place, stat = await spot(env, args.path)
+    kinds, wanted = _kinds(args.kind), Wanted(args.name)
+    _check(wanted, args, place, stat=stat)
+    if not args.name:
+        looked = await _sources(env, place, stat, "--files")
+        return _told(args, await _look(env, looked, partial(_outlined, kinds, stat.kind)))
+    looked = await _sources(env, place, stat, *_holding(wanted))
+    if args.references:
+        return _told(args, await _look(env, looked, partial(_used, wanted)))
+    looked = await _look(env, looked, partial(_defined, wanted, kinds))
+    if looked.rows or "*" in args.name:
+        return _told(args, looked)
+    loose = Wanted(args.name, loose=True)
+    looked = await _sources(env, place, stat, *_holding(loose))
+    looked = await _look(env, looked, partial(_defined, loose, kinds))
+    return _told(args, looked, note=f"Nothing is called {args.name!r}; names like it:\n")
+
+
+def _kinds(kind: str) -> tuple[str, ...]:
+    """The kinds that are meant: whoever says function or class need not know the language."""
+    wide = {"function": syntax.FUNCTIONS, "class": syntax.CLASSES, "": syntax.KINDS}
+    if kind not in (*wide, *syntax.KINDS):
+        raise Refusal(f"There is no kind {kind!r}; the kinds are: {', '.join(syntax.KINDS)}.")
+    return wide.get(kind, (kind,))
+
+
+def _check(wanted: Wanted, args: SymbolsArgs, place: str, *, stat: Stat) -> None:
+    if args.name and not re.search(r"\w", wanted.last):
+        raise Refusal("Say at least part of a name; without a name, the outline of path is shown.")
+    if args.references and (not args.name or "*" in args.name):
+        raise Refusal("references needs one whole name.")
+    if re.search(r"\s", args.name):
+        raise Refusal("A name has no blanks; Grep finds text of any kind.")
+    if stat.kind == "folder":
+        return
+    language = syntax.language_of(place)
+    if not language:
+        raise Refusal(f"{plain(place)} is in no language whose syntax is known; use Grep or Read.")
+    if not args.name and not syntax.installed(language):
+        raise Refusal(f"{_lacking((language,))}; use Grep or Read.")
+
+
+def _holding(wanted: Wanted) -> tuple[str, ...]:
+    """What ripgrep is asked so that it names each file that has the word."""
+    case = ("--ignore-case",) if wanted.loose else ()
+    word = rf"\b{{start-half}}(?:{wanted.expression})\b{{end-half}}"
+    return (*case, "--files-with-matches", "--regexp", word)
+
+
+async def _sources(env: Env, place: str, stat: Stat, *options: str) -> Looked:
+    """The files of known languages that ripgrep names, in order, but those that a rule hides."""
+    found, more = [place], ""
+    if stat.kind == "folder":
+        types = (f"--type-add=source:*.{ending}" for ending in syntax.endings())
+        done = await ask(env, (*RG, "--null", *types, "--type=source", *options, "--", place))
+        found, more = sorted(paths(answer(done))), unfinished(done)
+    shown = [row.path for row in seen([Row(path) for path in found], env)]
+    return Looked(stat.kind, shown, more, hidden=len(shown) < len(found))
+
+
+async def _look(env: Env, looked: Looked, work: Work) -> Looked:
+    """Do the work on each file, as far as time allows; bad files are passed over."""
+    with anyio.move_on_after(SECONDS):
+        for path in looked.files:
+            data = await _source(env, path, looked.place)
+            if data is None:
+                looked.passed += 1
+            else:
+                lines = await to_thread.run_sync(_lines, work, data, syntax.language_of(path))
+                looked.rows += (Row(path, line) for line in lines)
+            looked.done += 1
+            if looked.done % 100 == 0:
+                env.progress(f"{looked.done} of {len(looked.files)} files")
+    return looked
+
+
+def _lines(work: Work, data: bytes, language: str) -> list[str]:
+    return list(work(data, language))
+
+
+async def _source(env: Env, path: str, place: str) -> bytes | None:
+    """The text of a file; none if it is not one that people write, or cannot be read."""
+    try:
+        data = await env.files.read(absolute(path, env.cwd), limit=LARGEST + 1)
+    except OSError:
+        return None
+    if len(data) > LARGEST or b"\0" in data[:SAMPLE]:
+        return None
+    made = MADE.search(data[:1000]) or max(map(len, data.split(b"\n"))) > WIDEST
+    return None if made and place == "folder" else data
+
+
+def _lacking(languages: Sequence[str]) -> str:
+    return f"no grammar for {', '.join(languages)} (pip install 'travois[code]' brings it)"
+
+
+def _defined(wanted: Wanted, kinds: tuple[str, ...], data: bytes, language: str) -> Iterable[str]:
+    if not syntax.installed(language):
+        return _used(wanted, data, language)
+    if not wanted.near(data, language):
+        return []
+    whole = wanted.whole
+    found = (one for one in syntax.symbols(data, language) if one.kind in kinds)
+    return [_row(one) for one in found if whole.fullmatch(one.name)]
+
+
+def _outlined(kinds: tuple[str, ...], place: str, data: bytes, language: str) -> Iterable[str]:
+    """All of a file; of a folder's files what others can see."""
+    if not syntax.installed(language):
+        return []
+    found = [one for one in syntax.symbols(data, language) if one.kind in kinds]
+    if place == "folder" and kinds == syntax.KINDS:
+        found = [one for one in found if one.kind != "field"]
+    return [_row(one) for one in found]
+
+
+def _used(wanted: Wanted, data: bytes, language: str) -> Iterable[str]:
+    for one in syntax.mentions(data, language, wanted.last):
+        yield f"{one.line} in {one.within}: {one.text}" if one.within else f"{one.line}: {one.text}"
+
+
+def _row(one: syntax.Symbol) -> str:
+    return f"{one.line} {one.kind} {one.name} {one.text}"
+
+
+def _told(args: SymbolsArgs, looked: Looked, *, note: str = "") -> Outcome:
+    """A page of what was found; an outline names each file once."""
+    rows, first = looked.rows, max(args.offset, 0)
+    remarks = "".join(looked.remarks())
+    if not rows:
+        of = f" of {args.name!r}" if args.name else ""
+        what = "use" if args.references else "definition"
+        return said(f"No {what}{of}{where(args.path)}; Grep finds words in any file.{remarks}")
+    if first >= len(rows):
+        return said(f"There are only {len(rows)} results; offset {first} is past the last.")
+    lines = _fitting(rows[first : first + LINES], outline=not args.name)
+    last = first + len(lines)
+    if last < len(rows):
+        lines.append(f"({first + 1}-{last} of {len(rows)}; offset={last} shows more)")
+    return said(note + "\n".join(lines) + remarks)
+
+
+def _fitting(rows: Sequence[Row], *, outline: bool) -> list[str]:
+    lines, size = list[str](), 0
+    for row, before in zip(rows, (None, *rows), strict=False):
+        name = plain(row.path)
+        if not outline:
+            line = f"{name}:{row.text}"
+        elif before is not None and before.path == row.path:
+            line = row.text
+        else:
+            line = ("\n" if before else "") + f"{name}\n{row.text}"
+        size += len(line.encode()) + 1
+        if size > BYTES and lines:
+            break
+        lines.append(line)
+    return lines
+
+
+def _summary(args: SymbolsArgs) -> str:
+    if not args.name:
+        return f"Outline {plain(args.path) or 'the folder'}"
+    what = "uses" if args.references else "definitions"
+    return f"Find {what} of {plain(args.name)}{where(args.path)}"
+
+
+SYMBOLS = Tool(
+    name="Symbols",
+    description=(
+        "Find code by syntax: definitions of a name (also Class.method, part*), its references "
+        "(not in strings or comments), or without name the outline of path."
+    ),
+    args=SymbolsArgs,
+    access=lambda args, here: reads(args.path, here),
+    run=_symbols,
+    summary=_summary,
+)
