@@ -42,6 +42,7 @@ OBJECTS = {
     "WebSearch": ("Searching the web for", "query"),
     "Glob": ("Looking for files like", "pattern"),
     "GitBlame": ("Looking at who wrote", "path"),
+    "Symbols": ("Looking up in the code:", "name"),
     "Agent": ("Starting an agent:", "description"),
     "SendMessage": ("Writing to the agent", "to"),
 }

@@ -9,13 +9,13 @@ from travois.policy.rules import EDITS, READS, TOUCHING, Rule, idle
 
 TOOLS = listed(
     """
-    Agent AgentStop AskUserQuestion Bash BashOutput Cd CronCreate CronDelete CronList Edit
+    Agent AgentStop AskUserQuestion Bash BashOutput Browser Cd CronCreate CronDelete CronList Edit
     EnterPlanMode
     EnterWorktree ExitPlanMode ExitWorktree GitBlame GitDiff GitLog GitShow GitStatus Glob Grep
     KillBash KillShell ListMcpResources LS LSP Monitor MultiEdit NotebookEdit NotebookRead
     PowerShell Read ReadMcpResource Recall Remember SendMessage SendUserMessage Skill SlashCommand
-    StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate TeamCreate
-    TeamDelete TodoRead TodoWrite ToolSearch WebFetch WebSearch Workflow Write
+    StructuredOutput Symbols Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate
+    TeamCreate TeamDelete TodoRead TodoWrite ToolSearch WebFetch WebSearch Workflow Write
     """
 )
 """The tools that rules may speak of: ours, and those of other agents whose settings we read."""

@@ -16,7 +16,7 @@ from travois.policy.plan import Plan, Step
 Effect = Literal["allow", "ask", "deny"]
 EFFECTS: tuple[Effect, ...] = ("deny", "ask", "allow")
 EDITS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
-READS = ("Read", "Grep", "Glob", "LSP", "NotebookRead")
+READS = ("Read", "Grep", "Glob", "Symbols", "LSP", "NotebookRead")
 TOUCHING: dict[str, tuple[str, ...]] = {"Read": ("read", "write"), "Edit": ("write",)}
 """A path that may not be read or edited may not be so by any tool."""
 TWINS = {"Task": "Agent", "Agent": "Task"}

@@ -17,10 +17,11 @@ from travois.tools import (
     search,
     shell,
     skill,
+    symbols,
     todo,
     web,
-    write,
     websearch,
+    write,
 )
 
 TOOLS: tuple[AnyTool, ...] = (
@@ -30,6 +31,7 @@ TOOLS: tuple[AnyTool, ...] = (
     write.WRITE,
     search.GREP,
     search.GLOB,
+    symbols.SYMBOLS,
     edit.MULTI_EDIT,
     notebook.NOTEBOOK_EDIT,
     shell.BASH_OUTPUT,
@@ -41,9 +43,9 @@ TOOLS: tuple[AnyTool, ...] = (
     git.BLAME,
     todo.TODO,
     web.FETCH,
+    websearch.SEARCH,
     recall.RECALL,
     remember.REMEMBER,
-    websearch.SEARCH,
     agent.AGENT,
     agent.AGENT_STOP,
     message.SEND_MESSAGE,

@@ -27,6 +27,7 @@ READING = (
     "Read",
     "Grep",
     "Glob",
+    "Symbols",
     "Recall",
     "GitStatus",
     "GitDiff",
