@@ -23,7 +23,7 @@ from travois.engine.ports import Env, Unanswered
 from travois.engine.tool import Refusal
 from travois.host.mcp import link as links
 from travois.host.mcp.link import Link, Surroundings
-from travois.host.mcp.remote import Tokens
+from travois.host.mcp.tokens import Tokens
 from travois.host.process import LocalProcesses
 from travois.tools.foreign import Answered
 from travois.tools.lenders import Server, lent
@@ -67,7 +67,7 @@ async def linked(folder: Path, one: Server) -> AsyncGenerator[Link]:
     link = Link(one, around)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(link.run)
+            group.start_soon(link.keep)
             await link.settled()
             yield link
             group.cancel_scope.cancel()
@@ -104,9 +104,10 @@ def test_a_server_that_can_be_understood_is_used(fault: str, tmp_path: Path) -> 
 
 def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
     async def do(link: Link) -> tuple[str, str]:
+        state = link.state
         with pytest.raises(Refusal):
             await sum_of(link)
-        return link.state, link.why
+        return state, link.why
 
     told = asked(tmp_path, server("silent", start=1.0), do)
     assert told == ("failed", "it did not answer within 1 s")

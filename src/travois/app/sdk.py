@@ -107,7 +107,7 @@ class Session:
             self._group = await stack.enter_async_context(anyio.create_task_group())
             crew.agent.background = self._beside
             for link in crew.loan.links:
-                self._group.start_soon(link.run)
+                self._group.start_soon(link.keep)
             if crew.office is not None and crew.office.listens:
                 self._group.start_soon(crew.office.listen)
             if crew.nights is not None:

@@ -233,6 +233,10 @@ def _server(entry: Entry, where: Where, environ: Mapping[str, str], notices: lis
         cwd=os.path.join(base, text(tree["cwd"])) if tree.get("cwd") else where.cwd,
         url=url,
         headers=dict(_headers(tree, environ, text)),
+        helper=str(tree.get("headersHelper") or ""),
+        client=dict(_client(tree, text)),
+        port=_port(tree),
+        always=bool(tree.get("alwaysLoad")) or environ.get("ENABLE_TOOL_SEARCH") == "false",
         start=_seconds(tree, "startup_timeout_sec", 30.0),
         limit=_seconds(tree, "tool_timeout_sec", _milliseconds(tree)),
         only=_names(tree, "enabled_tools", "includeTools"),
@@ -261,6 +265,24 @@ def _headers(tree: Json, environ: Mapping[str, str], text: Filler) -> Iterator[t
         yield name, environ.get(str(variable), "")
     if bearer := tree.get("bearer_token_env_var"):
         yield "Authorization", f"Bearer {environ.get(str(bearer), '')}"
+
+
+def _client(tree: Json, text: Filler) -> Iterator[tuple[str, str]]:
+    """Who we are to a server, in the words of the protocol, where an entry says so."""
+    oauth = tree.get("oauth")
+    if not is_tree(oauth) or not oauth.get("clientId"):
+        return
+    secret = oauth.get("clientSecret")
+    yield "client_id", text(oauth["clientId"])
+    yield "token_endpoint_auth_method", "client_secret_post" if secret else "none"
+    if secret:
+        yield "client_secret", text(secret)
+
+
+def _port(tree: Json) -> int:
+    oauth = tree.get("oauth")
+    port = oauth.get("callbackPort") if is_tree(oauth) else 0
+    return port if isinstance(port, int) and 0 < port < 65536 else 0
 
 
 def _words(tree: Json, *keys: str) -> Iterator[tuple[str, object]]:

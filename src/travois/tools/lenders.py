@@ -33,6 +33,14 @@ class Server(msgspec.Struct, frozen=True):
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
+    helper: str = ""
+    """A command that prints more headers, each time that a connection is made."""
+    client: dict[str, str] = {}
+    """Who we are to it, where its owner said so beforehand."""
+    port: int = 0
+    """Where a login has to come back to; 0 if that does not matter."""
+    always: bool = False
+    """Whether its tools stand in the head of every request."""
     start: float = 30.0
     """How many seconds it may take to start."""
     limit: float = 300.0

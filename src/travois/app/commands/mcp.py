@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,7 @@ def register(commands: Commands) -> None:
     _named(_below(below, "remove", run_remove, what="forget one that was added here"))
     _below(below, "approve", run_approve, what="let the servers of this repository start")
     _named(_below(below, "login", run_login, what="let Travois into one, by your browser"))
+    _named(_below(below, "logout", run_logout, what="forget what a login gave"))
     _named(_below(below, "logs", run_logs, what="what one said on standard error"))
 
 
@@ -83,7 +85,7 @@ def run_show(args: Namespace) -> int:
     """Everything about one server."""
     server = _server(args.name)
     for key, value in msgspec.to_builtins(server).items():
-        shown = dict.fromkeys(value, "…") if key in ("env", "headers") else value
+        shown = dict.fromkeys(value, "…") if key in ("env", "headers", "client") else value
         if value:
             say(clean(f"{key}: {shown}", lines="show"))
     return 0
@@ -181,9 +183,25 @@ def run_login(args: Namespace) -> int:
     server, (place, _, _) = _server(args.name), _here()
     if not server.url:
         raise Fault(f"{server.name} is a program, which needs no login")
-    why = anyio.run(login, server, place.home.path / "mcp" / "tokens", say)
+    why = anyio.run(login, server, place.home.path / "mcp" / "tokens", _shown)
     say(why or f"Travois may use {server.name}.")
     return 1 if why else 0
+
+
+def _shown(text: str) -> None:
+    """Say it at once, also to a program that waits for it."""
+    say(text)
+    sys.stdout.flush()
+
+
+def run_logout(args: Namespace) -> int:
+    """Forget what a login gave; exit code 1 if there was none."""
+    from travois.host.mcp.tokens import Tokens
+
+    server, (place, _, _) = _server(args.name), _here()
+    there = Tokens(place.home.path / "mcp" / "tokens", server).forget()
+    say(f"Travois may no longer use {server.name}." if there else "There was no login.")
+    return 0 if there else 1
 
 
 def run_logs(args: Namespace) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -16,6 +15,19 @@ import msgspec
 from travois.engine.ports import Command, Env
 from travois.engine.tool import Refusal
 from travois.host.mcp.line import Journal, streams
+from travois.host.mcp.speech import (
+    MANY,
+    WORDS,
+    closed,
+    failures,
+    json,
+    loaded,
+    offers,
+    prompts,
+    unreached,
+    worded,
+)
+from travois.host.mcp.tokens import Tokens
 from travois.host.process import LocalProcesses
 from travois.policy.glyphs import visible
 from travois.policy.secrets import secrets
@@ -26,21 +38,17 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client._transport import TransportStreams
     from mcp.client.session import IncomingMessage
-    from pydantic import BaseModel
 
 T = TypeVar("T")
 ATTEMPTS = 5
 """How often a server is started that does not stay; then it is left alone."""
 STEADY = 60.0
 """After how many seconds a server counts as one that stays."""
-PAGES = 50
-"""How many pages of a list are asked for."""
-MANY = 2_000
-"""How many tools one server may lend."""
 PAUSE = 0.5
-WORDS = 300
-GONE = "it ended while the call ran, so what it had done is not known; it is started again"
-ABSENT = "the SDK is not installed; `pip install 'travois[mcp]'` brings it"
+LOOK = 2.0
+"""How often, in seconds, it is seen whether a person has logged in elsewhere."""
+GONE = "its connection ended while the call ran, so what it had done is not known"
+LOGIN = "travois mcp login"
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -62,6 +70,10 @@ class Running(msgspec.Struct):
     scope: anyio.CancelScope
 
 
+class Untaken(Refusal):
+    """A call that never reached its server, so that it may be made again."""
+
+
 class Link:
     """A server and our connection to it, whichever of the two ends first."""
 
@@ -72,38 +84,97 @@ class Link:
         self.about = ""
         self.offers: tuple[Offer, ...] = ()
         self.prompts: tuple[Prompt, ...] = ()
+        self.on = True
+        """Whether it may be used; the program that drives a session can switch it off."""
         self._around = around
         self._client: Client | None = None
-        self._settled = anyio.Event()
+        self._mode = ""
+        """How it was spoken to when that worked."""
+        self._resting = False
+        """Whether it is left alone until somebody wants it."""
+        self._wanted = anyio.Event()
+        self._news = anyio.Event()
         self._ended = anyio.Event()
         self._changed = anyio.Event()
+        self._over = anyio.Event()
+        self._untaken = False
         self._calls: list[Running] = []
 
-    async def run(self) -> None:
-        """Keep it running until the session ends; one that does not stay is left alone."""
+    async def keep(self) -> None:
+        """Keep it for a session: one that was left alone is tried again when it is wanted."""
+        attempts = ATTEMPTS
+        while True:
+            await self.run(attempts)
+            await self._wish()
+            attempts = 1
+
+    async def run(self, attempts: int = ATTEMPTS) -> None:
+        """Keep it running; one that does not stay is left alone."""
         if why := await anyio.to_thread.run_sync(loaded):
-            self._failed(why)
+            self._rest(why)
             return
-        failures = 0
-        while failures < ATTEMPTS:
+        failures = ATTEMPTS - attempts
+        while True:
             began = anyio.current_time()
-            why = await self._attempt("legacy" if failures % 2 else "auto")
+            why = await self._attempt(self._mode or ("legacy" if failures % 2 else "auto"))
             lasted = self._client is not None and anyio.current_time() - began > STEADY
             self._client = None
             failures = 1 if lasted else failures + 1
-            self._failed(why)
-            if _hopeless(why):
+            if _hopeless(why) or failures >= ATTEMPTS:
+                self._rest(why)
                 return
+            self._become("failed", why)
             await anyio.sleep(PAUSE * 2**failures)
-            self.state = "starting" if failures < ATTEMPTS else "failed"
+            self._become("starting", why)
 
     async def settled(self) -> None:
         """Wait until it has started, or has failed to."""
-        await self._settled.wait()
+        while self.state == "starting":
+            await self._news.wait()
+
+    async def again(self) -> None:
+        """Connect anew, whatever it does at the moment; afterwards `state` says how that went."""
+        self._ended.set()
+        with anyio.move_on_after(self.server.start):
+            await self._news.wait()
+            await self._up()
+
+    def _become(self, state: State, why: str) -> None:
+        self.state, self.why = state, why
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    def _rest(self, why: str) -> None:
+        self._resting, self._wanted = True, anyio.Event()
+        self._become("failed", why)
+
+    async def _wish(self) -> None:
+        """Wait until somebody wants it, or a person has logged in."""
+        granted = self._tokens.stamp
+        while not self._wanted.is_set() and granted == self._tokens.stamp:
+            with anyio.move_on_after(LOOK if LOGIN in self.why else float("inf")):
+                await self._wanted.wait()
+        self._resting = False
+        self._become("starting", self.why)
+
+    async def _up(self) -> None:
+        """Wait until it can be asked, or is left alone; one that is left alone is tried again."""
+        if self._resting:
+            self._resting = False
+            self._wanted.set()
+        while self._client is None and not self._resting:
+            await self._news.wait()
 
     async def call(self, tool: str, args: dict[str, Any], env: Env) -> Answered:
+        """Run a tool; one that a server never heard of, as it was not there, is run once more."""
+        try:
+            return await self._called(tool, args, env)
+        except Untaken:
+            return await self._called(tool, args, env)
+
+    async def _called(self, tool: str, args: dict[str, Any], env: Env) -> Answered:
         """Run a tool; it may take as long as it shows signs of life."""
-        client = self._connected()
+        client = await self._connected()
 
         async def shown(progress: float, total: float | None, message: str | None) -> None:
             scope.deadline = anyio.current_time() + self.server.limit
@@ -112,7 +183,7 @@ class Link:
 
         async def asked() -> Answered:
             result = await client.call_tool(tool, args, progress_callback=shown)
-            return msgspec.json.decode(_json(result), type=Answered)
+            return msgspec.json.decode(json(result), type=Answered)
 
         with anyio.move_on_after(self.server.limit) as scope:
             running = Running(env, scope)
@@ -127,27 +198,32 @@ class Link:
 
     async def resources(self) -> tuple[tuple[str, str], ...]:
         """What it has to read."""
-        found = await self._in_time(self._connected().list_resources())
+        found = await self._in_time((await self._connected()).list_resources())
         return tuple((one.uri, one.title or one.name) for one in found.resources[:MANY])
 
     async def read(self, uri: str) -> Answered:
         """Something that it has; only the server itself ever looks at the address."""
-        client = self._connected()
+        client = await self._connected()
 
         async def asked() -> Answered:
             found = await client.read_resource(uri)
-            held = (msgspec.json.decode(_json(one), type=Resource) for one in found.contents)
+            held = (msgspec.json.decode(json(one), type=Resource) for one in found.contents)
             return Answered(tuple(Item("resource", resource=one) for one in held))
 
         return await self._in_time(asked())
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> str:
         """A text that it has ready."""
-        found = await self._in_time(self._connected().get_prompt(name, dict(args)))
-        blocks = (msgspec.json.decode(_json(one.content), type=Item) for one in found.messages)
+        found = await self._in_time((await self._connected()).get_prompt(name, dict(args)))
+        blocks = (msgspec.json.decode(json(one.content), type=Item) for one in found.messages)
         return "\n\n".join(block.text for block in blocks if block.text)
 
-    def _connected(self) -> Client:
+    async def _connected(self) -> Client:
+        """The connection; one that is lost is waited for."""
+        if not self.on:
+            raise Refusal(f"The server {self.server.name} is switched off.")
+        with anyio.move_on_after(self.server.start):
+            await self._up()
         if self._client is None:
             raise Refusal(
                 f"The server {self.server.name} cannot be used: {self.why or self.state}."
@@ -161,26 +237,31 @@ class Link:
 
     async def _tried(self, asked: Awaitable[T]) -> T:
         """What it answers; whatever goes wrong with that is for the model to know."""
+        over = self._over
         try:
             return await asked
         except (ExceptionGroup, *failures()) as error:
-            if not self._ended.is_set():
+            if not (self._ended.is_set() or closed(error)):
                 raise Refusal(f"{self.server.name}: {worded(error)}") from None
-            raise Refusal(f"{self.server.name}: {GONE}.") from None
-
-    def _failed(self, why: str) -> None:
-        self.state, self.why = "failed", why
-        self._settled.set()
+        with anyio.move_on_after(LOOK):
+            await over.wait()
+        if self._untaken and len(self._calls) == 1:  # of several, it is not known which one
+            raise Untaken(f"{self.server.name}: {self.why}")
+        raise Refusal(f"{self.server.name}: {self.why if LOGIN in self.why else GONE}.")
 
     async def _attempt(self, mode: str) -> str:
         """Start it and stay with it until it ends; says why it did."""
-        self._ended, self._changed = anyio.Event(), anyio.Event()
+        self._ended, self._changed, self._over = anyio.Event(), anyio.Event(), anyio.Event()
+        self._untaken = False
         with anyio.CancelScope() as scope:
             scope.deadline = anyio.current_time() + self.server.start
             try:
                 await self._live(mode, scope)
             except (ExceptionGroup, *failures()) as error:
+                self._untaken = unreached(error)
                 return worded(error)
+            finally:
+                self._over.set()
         late = f"it did not answer within {self.server.start:g} s"
         return late if scope.cancelled_caught else self._last_words()
 
@@ -188,7 +269,7 @@ class Link:
         from mcp import Client
 
         client = Client(
-            self._transport(),
+            await self._transport(),
             mode=mode,
             list_roots_callback=self._roots,
             elicitation_callback=self._elicited,
@@ -197,8 +278,8 @@ class Link:
         async with client, anyio.create_task_group() as group:
             await self._learn(client)
             scope.deadline = float("inf")
-            self._client, self.state, self.why = client, "ready", ""
-            self._settled.set()
+            self._client, self._mode = client, mode
+            self._become("ready", "")
             group.start_soon(self._relearn, client)
             if client.protocol_version >= "2026-07-28":
                 group.start_soon(self._listen, client)
@@ -208,39 +289,36 @@ class Link:
     async def _learn(self, client: Client) -> None:
         has = client.server_capabilities
         self.about = client.instructions or ""
-        self.offers = await _offers(client) if has.tools is not None else ()
-        if has.prompts is not None:
-            listed = (await client.list_prompts()).prompts[:MANY]
-            self.prompts = tuple(
-                Prompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))
-                for one in listed
-            )
+        self.offers = await offers(client) if has.tools is not None else ()
+        self.prompts = await prompts(client) if has.prompts is not None else ()
 
     async def _relearn(self, client: Client) -> None:
-        """Ask again for what it lends when it says that this changed, however often it does."""
+        """Ask again for what it has when it says that this changed, however often it does."""
         while True:
             await self._changed.wait()
             await anyio.sleep(PAUSE)
             self._changed = anyio.Event()
             try:
                 with anyio.fail_after(self.server.start):
-                    self.offers = await _offers(client)
+                    await self._learn(client)
             except failures():
                 continue
 
     async def _listen(self, client: Client) -> None:
         """Hear of changes where a server has to be asked for that."""
         try:
-            async with client.listen(tools_list_changed=True) as events:
+            async with client.listen(
+                tools_list_changed=True, prompts_list_changed=True
+            ) as events:
                 async for _ in events:
                     self._changed.set()
         except failures():
             return
 
     async def _heard(self, message: IncomingMessage) -> None:
-        from mcp_types import ToolListChangedNotification
+        from mcp_types import PromptListChangedNotification, ToolListChangedNotification
 
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self._changed.set()
         await anyio.lowlevel.checkpoint()
 
@@ -266,74 +344,37 @@ class Link:
         finally:
             running.scope.deadline = anyio.current_time() + self.server.limit
 
-    def _transport(self) -> AbstractAsyncContextManager[TransportStreams]:
+    @property
+    def _tokens(self) -> Tokens:
+        return Tokens(self._around.tokens, self.server)
+
+    async def _transport(self) -> AbstractAsyncContextManager[TransportStreams]:
         server, around = self.server, self._around
         if server.kind == "stdio":
             log = Journal(around.logs / f"{server.key}.log", secrets(around.environ.items()))
             command = Command(server.argv, server.cwd or around.folders[0], server.env)
             return streams(lambda: around.processes.talk(command, log=log.add), ended=self._ended)
-        from travois.host.mcp.remote import remote
+        from travois.host.mcp.granted import Granted
+        from travois.host.mcp.remote import asked, remote
 
-        return remote(server, around.tokens)
+        auth = Granted(server, self._tokens) if self._tokens.path.exists() else None
+        headers = await asked(server, around.processes) if server.helper else {}
+        return remote(server, auth=auth, headers=headers, forgotten=self._forget)
+
+    def _forget(self) -> None:
+        """It knows nothing of us any more, so it did nothing of what was asked last."""
+        self._ended.set()
+        self._untaken = True
 
     def _last_words(self) -> str:
+        if self.server.url:
+            return "it knew nothing of the session any more"
         return f"it ended; `travois mcp logs {self.server.name}` shows what it said"
-
-
-async def _offers(client: Client) -> tuple[Offer, ...]:
-    """All tools, page by page, as the server tells of them."""
-    found: list[Offer] = []
-    cursor: str | None = None
-    for _ in range(PAGES):
-        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-        for tool in page.tools:
-            schema = msgspec.Raw(msgspec.json.encode(tool.input_schema))
-            found.append(Offer(tool.name, tool.description or "", schema))
-        cursor = page.next_cursor
-        if cursor is None or len(found) > MANY:
-            break
-    return tuple(found[:MANY])
-
-
-def _json(value: BaseModel) -> str:
-    return value.model_dump_json(by_alias=True, exclude_none=True)
-
-
-def loaded() -> str:
-    """Bring the SDK in, beside all else; says why that cannot be."""
-    try:
-        import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    except ImportError:
-        return ABSENT
-    logger = logging.getLogger("mcp")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return ""
-
-
-def failures() -> tuple[type[Exception], ...]:
-    """Whatever a server, or the way to it, can make the SDK raise."""
-    import httpx2
-    from mcp.client.auth import OAuthFlowError
-    from mcp.shared.exceptions import MCPError
-
-    ways = (OSError, RuntimeError, ValueError, RecursionError, TimeoutError)
-    streams = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
-    return (MCPError, OAuthFlowError, httpx2.HTTPError, *ways, *streams)
-
-
-def worded(error: BaseException) -> str:
-    """The first thing that went wrong, on one line."""
-    if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        return worded(group.exceptions[0])
-    text = str(error) or type(error).__name__
-    return visible(" ".join(text.split()))[:WORDS]
 
 
 def _hopeless(why: str) -> bool:
     """Whether to try again cannot help: nothing is there to be started, or a person must act."""
-    return "travois mcp login" in why or "no such program" in why
+    return LOGIN in why or "no such program" in why
 
 
 def links(servers: tuple[Server, ...], around: Surroundings) -> tuple[Link, ...]:

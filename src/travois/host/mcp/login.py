@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
-from anyio.abc import SocketStream
+import anyio.to_thread
+from anyio.abc import SocketAttribute, SocketStream
+from anyio.streams.stapled import MultiListener
 
-from travois.host.mcp.link import failures, loaded, worded
-from travois.host.mcp.remote import PORT, Tokens, provider
+from travois.host.mcp.speech import failures, loaded, worded
+from travois.host.mcp.tokens import PORT, Coming
 from travois.tools.lenders import Server
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult
 
 PATIENCE = 300.0
-PAGE = b"<!doctype html><title>Travois</title><p>You can close this page.\n"
+LATE = "nobody let Travois in for five minutes"
+PAGE = "<!doctype html><title>Travois</title><p>{}\n"
+HEAD = "HTTP/1.1 {}\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n"
+SCREENS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+"""Variables that tell of a browser which is not this terminal."""
+LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 async def login(server: Server, folder: Path, show: Callable[[str], None]) -> str:
@@ -26,46 +36,99 @@ async def login(server: Server, folder: Path, show: Callable[[str], None]) -> st
     if why := loaded():
         return why
     from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
 
-    async def shown(url: str) -> None:
-        show(f"Open this page to let Travois in:\n{url}")
+    from travois.host.mcp.granted import Granted
+    from travois.host.mcp.remote import remote
 
-    auth = provider(server, Tokens(folder, server), show=shown, code=returned)
     try:
         with anyio.fail_after(PATIENCE):
-            async with (
-                create_mcp_http_client(server.headers, None, auth) as http,
-                Client(streamable_http_client(server.url, http_client=http)),
-            ):
-                return ""
+            async with waiting(server, show) as door:
+                kept = Coming(folder, server)
+                auth = Granted(server, kept, port=door.port, show=door.open, code=door.returned)
+                async with Client(remote(server, auth=auth)):
+                    return ""
+    except TimeoutError:
+        return LATE
     except (ExceptionGroup, *failures()) as error:
         return worded(error)
 
 
-async def returned() -> AuthorizationCodeResult:
-    """What the browser brings back to this machine."""
-    from mcp.shared.auth import AuthorizationCodeResult
+class Door:
+    """Where the browser comes back to, and what it brings."""
 
-    brought: list[AuthorizationCodeResult] = []
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=PORT)
+    def __init__(self, port: int, show: Callable[[str], None]) -> None:
+        self.port = port
+        self._show = show
+        self._state = ""
+        self._came = anyio.Event()
+        self._brought: dict[str, str] = {}
 
-    async def answer(stream: SocketStream) -> None:
+    async def open(self, url: str) -> None:
+        """Send the person to a page, which must be one that nobody can listen in on."""
+        from mcp.client.auth import OAuthFlowError
+
+        there = urlsplit(url)
+        if there.scheme != "https" and there.hostname not in LOCAL:
+            raise OAuthFlowError(f"its page to log in is not safe: {there.scheme}://{there.netloc}")
+        self._state = parse_qs(there.query).get("state", [""])[0]
+        self._show(f"Open this page to let Travois in:\n{url}")
+        if sys.platform == "darwin" or any(os.environ.get(name) for name in SCREENS):
+            await anyio.to_thread.run_sync(_browse, url, abandon_on_cancel=True)
+
+    async def answer(self, stream: SocketStream) -> None:
+        """Take what a browser brings; whoever does not know the state is not ours."""
         async with stream:
             line = (await stream.receive(8192)).partition(b"\r\n")[0].decode(errors="replace")
-            asked = parse_qs(urlsplit(line.split(" ")[1] if " " in line else "").query)
-            head = f"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {len(PAGE)}\r\n"
-            await stream.send(f"{head}connection: close\r\n\r\n".encode() + PAGE)
-        if "code" in asked or "error" in asked:
-            first = {key: values[0] for key, values in asked.items()}
-            brought.append(
-                AuthorizationCodeResult(
-                    code=first.get("code", ""), state=first.get("state"), iss=first.get("iss")
-                )
+            asked = urlsplit(line.split(" ")[1] if " " in line else "")
+            brought = {key: values[0] for key, values in parse_qs(asked.query).items()}
+            ours = asked.path == "/callback" and brought.get("state") == self._state != ""
+            page = PAGE.format(
+                "You can close this page." if ours else "This is not what we wait for."
             )
-            group.cancel_scope.cancel()
+            head = HEAD.format("200 OK" if ours else "400 Bad Request", len(page))
+            await stream.send((head + page).encode())
+        if ours:
+            self._brought = brought
+            self._came.set()
 
-    async with listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, answer)
-    return brought[0]
+    async def returned(self) -> AuthorizationCodeResult:
+        """What the browser brings back to this machine."""
+        from mcp.client.auth import OAuthFlowError
+        from mcp.shared.auth import AuthorizationCodeResult
+
+        await self._came.wait()
+        brought = self._brought
+        if "code" not in brought:
+            why = brought.get("error_description") or brought.get("error", "it gave no reason")
+            raise OAuthFlowError(f"it did not let us in: {why}")
+        return AuthorizationCodeResult(
+            code=brought["code"], state=brought.get("state"), iss=brought.get("iss")
+        )
+
+
+@asynccontextmanager
+async def waiting(server: Server, show: Callable[[str], None]) -> AsyncGenerator[Door]:
+    """Listen on this machine for a browser, before anybody is sent anywhere."""
+    async with await _listener(server) as listener, anyio.create_task_group() as group:
+        door = Door(listener.extra(SocketAttribute.local_port), show)  # noqa: S610 - not Django's
+        group.start_soon(listener.serve, door.answer)
+        yield door
+        group.cancel_scope.cancel()
+
+
+async def _listener(server: Server) -> MultiListener[SocketStream]:
+    """At the usual port, or at any if that is taken and nothing says that it must be this one."""
+    try:
+        return await anyio.create_tcp_listener(
+            local_host="127.0.0.1", local_port=server.port or PORT
+        )
+    except OSError:
+        if server.port:
+            raise
+        return await anyio.create_tcp_listener(local_host="127.0.0.1")
+
+
+def _browse(url: str) -> None:
+    from webbrowser import open as show
+
+    show(url)

@@ -1,0 +1,107 @@
+"""What everything that speaks through the SDK needs: the SDK, its failures, and their words."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, cast
+
+import anyio
+import msgspec
+
+from travois.policy.glyphs import visible
+from travois.tools.foreign import Offer
+from travois.tools.lenders import Prompt
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from pydantic import BaseModel
+
+PAGES = 50
+"""How many pages of a list are asked for."""
+MANY = 2_000
+"""How many tools one server may lend."""
+WORDS = 300
+ABSENT = "the SDK is not installed; `pip install 'travois[mcp]'` brings it"
+
+
+def loaded() -> str:
+    """Bring the SDK in, beside all else; says why that cannot be."""
+    try:
+        import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError:
+        return ABSENT
+    logger = logging.getLogger("mcp")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return ""
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """Whatever a server, or the way to it, can make the SDK raise."""
+    import httpx2
+    from mcp.client.auth import OAuthFlowError
+    from mcp.shared.exceptions import MCPError
+
+    ways = (OSError, RuntimeError, ValueError, RecursionError, TimeoutError)
+    streams = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+    return (MCPError, OAuthFlowError, httpx2.HTTPError, *ways, *streams)
+
+
+def cause(error: BaseException) -> BaseException:
+    """The first thing that went wrong."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    return cause(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+
+
+def worded(error: BaseException) -> str:
+    """The first thing that went wrong, on one line."""
+    first = cause(error)
+    return visible(" ".join((str(first) or type(first).__name__).split()))[:WORDS]
+
+
+def closed(error: BaseException) -> bool:
+    """Whether the way to the server is gone, and not only one answer."""
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import CONNECTION_CLOSED
+
+    first = cause(error)
+    if isinstance(first, MCPError):
+        return first.error.code == CONNECTION_CLOSED
+    return isinstance(first, anyio.ClosedResourceError | anyio.BrokenResourceError)
+
+
+def unreached(error: BaseException) -> bool:
+    """Whether nobody was there to take the request."""
+    import httpx2
+
+    return isinstance(cause(error), httpx2.ConnectError | httpx2.ConnectTimeout)
+
+
+def json(value: BaseModel) -> str:
+    """A value of the SDK as it goes over the wire."""
+    return value.model_dump_json(by_alias=True, exclude_none=True)
+
+
+async def offers(client: Client) -> tuple[Offer, ...]:
+    """All tools, page by page, as the server tells of them."""
+    found: list[Offer] = []
+    cursor: str | None = None
+    for _ in range(PAGES):
+        page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+        for tool in page.tools:
+            schema = msgspec.Raw(msgspec.json.encode(tool.input_schema))
+            found.append(Offer(tool.name, tool.description or "", schema))
+        cursor = page.next_cursor
+        if cursor is None or len(found) > MANY:
+            break
+    return tuple(found[:MANY])
+
+
+async def prompts(client: Client) -> tuple[Prompt, ...]:
+    """The texts that a server has ready."""
+    listed = (await client.list_prompts()).prompts[:MANY]
+    return tuple(
+        Prompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))
+        for one in listed
+    )

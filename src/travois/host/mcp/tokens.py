@@ -1,0 +1,112 @@
+"""The files with what logins gave, for their owner only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from travois.tools.lenders import Server
+
+if TYPE_CHECKING:
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+
+PORT = 8976
+"""Where a login comes back to, on this machine only."""
+Show = Callable[[str], Awaitable[None]]
+Code = Callable[[], Awaitable["AuthorizationCodeResult"]]
+
+
+def wanted(server: Server) -> str:
+    """What a person has to do who is not let in."""
+    return f"it wants you to log in: run `travois mcp login {server.name}`"
+
+
+class Pair(msgspec.Struct):
+    """What a login leaves behind, as the SDK writes it."""
+
+    tokens: msgspec.Raw = msgspec.Raw(b"null")
+    client: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Tokens:
+    """What a login to one server gave."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        name = blake2b(server.url.encode(errors="replace"), digest_size=12).hexdigest()
+        self.path = folder / f"{name}.json"
+        self._known = server.client
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The tokens, if there are any."""
+        from mcp.shared.auth import OAuthToken
+
+        kept = bytes(self._read().tokens)
+        return None if kept == b"null" else OAuthToken.model_validate_json(kept)
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep tokens."""
+        self._write(msgspec.structs.replace(self._read(), tokens=_raw(tokens.model_dump_json())))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Who we are to the server: what its owner gave us, or what we became by asking."""
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        if self._known:
+            return OAuthClientInformationFull.model_validate(self._known)
+        kept = bytes(self._read().client)
+        return None if kept == b"null" else OAuthClientInformationFull.model_validate_json(kept)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep who we are."""
+        known = _raw(client_info.model_dump_json())
+        self._write(msgspec.structs.replace(self._read(), client=known))
+
+    @property
+    def stamp(self) -> int:
+        """When it was written last; nought if there is none."""
+        return self.path.stat().st_mtime_ns if self.path.exists() else 0
+
+    def forget(self) -> bool:
+        """Delete it; whether there was any."""
+        there = self.path.exists()
+        self.path.unlink(missing_ok=True)
+        return there
+
+    def _read(self) -> Pair:
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=Pair)
+        except (OSError, msgspec.DecodeError):
+            return Pair()
+
+    def _write(self, pair: Pair) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = self.path.with_suffix(f".{os.getpid()}.part")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(part, flags, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(pair))
+        part.replace(self.path)
+
+
+class Coming(Tokens):
+    """What a login under way will give: until it succeeds, the last one is kept as it is."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        super().__init__(folder, server)
+        self._pair = Pair()
+
+    def _read(self) -> Pair:
+        return self._pair
+
+    def _write(self, pair: Pair) -> None:
+        self._pair = pair
+        if bytes(pair.tokens) != b"null":
+            super()._write(pair)
+
+
+def _raw(text: str) -> msgspec.Raw:
+    return msgspec.Raw(text.encode())

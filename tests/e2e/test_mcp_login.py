@@ -1,0 +1,154 @@
+"""A server that wants a login: given by a browser, kept, renewed, lost and forgotten."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.e2e.program import Program
+from travois import lab
+
+pytest.importorskip("mcp")
+pytest.importorskip("uvicorn")
+GUARDED = str(Path(__file__).parents[1] / "ports" / "guarded.py")
+ADD = "mcp__far__add"
+BROWSER = f"""#!{sys.executable}
+import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1]).read().decode(), file=open(__file__ + ".seen", "w"))
+"""
+
+
+class Guarded:
+    """The two servers, and what they are told to do."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.port, grants = _free(), _free()
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        argv = [sys.executable, GUARDED, str(self.port), str(grants), str(folder)]
+        self.running = subprocess.Popen(argv)
+        for port in (self.port, grants):
+            _answers(port)
+
+    @property
+    def journal(self) -> list[str]:
+        path = self.folder / "journal"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def _free() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def _answers(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def guarded(program: Program) -> Iterator[Guarded]:
+    found = Guarded(program.folder / "guarded")
+    browser = program.home.parent / "browser"
+    browser.write_text(BROWSER)
+    browser.chmod(0o755)
+    program.extra["BROWSER"] = str(browser)
+    program.home.mkdir(exist_ok=True)
+    servers = {"far": {"type": "http", "url": found.url}}
+    (program.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    yield found
+    found.running.kill()
+    found.running.wait()
+
+
+def tokens(program: Program) -> list[Path]:
+    return list((program.home / "mcp/tokens").glob("*"))
+
+
+def call(name: str, **given: Any) -> dict[str, Any]:
+    return {"say": [{"tool_use": {"name": name, "input": given}}]}
+
+
+def used(program: Program, *calls: dict[str, Any]) -> list[str]:
+    """Let the model make calls; it always has the last word. What it was told of each."""
+    with lab.server([*calls, {"say": "Done."}]) as api:
+        program.url = api.url
+        done = program.ask("add", "--allowedTools", "mcp__far", "Bash(touch:*)")
+        assert (done.code, done.out.strip()) == (0, "Done.")
+        blocks = [block for said in api.bodies[-1]["messages"] for block in said["content"]]
+        return [str(block["content"]) for block in blocks if block["type"] == "tool_result"]
+
+
+def test_a_login_lets_us_in_is_renewed_lost_and_forgotten(
+    program: Program, guarded: Guarded
+) -> None:
+    done = program.run("mcp", "login", "far")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "Travois may use far.")
+    assert "You can close this page." in Path(f"{program.extra['BROWSER']}.seen").read_text()
+    (kept,) = tokens(program)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    registered, authorized, exchanged = guarded.journal
+    assert registered.startswith("register Travois [AnyUrl('http://127.0.0.1:")
+    assert (authorized, exchanged) == (f"authorize {guarded.url}", "code")
+    secrets = held(kept)
+
+    add = call(ADD, a=1, b=2)
+    expire = call("Bash", command="touch guarded/expired")
+    spoil = call("Bash", command="touch guarded/expired guarded/stubborn")
+    first, _, renewed, _, lost, again = used(program, add, expire, add, spoil, add, add)
+    assert "3" in first
+    assert "3" in renewed
+    assert "far: its login no longer holds; it wants you to log in: run" in lost
+    assert "`travois mcp login far`" in again
+    assert guarded.journal[3:] == ["refresh"] * len(guarded.journal[3:])
+    secrets |= held(kept)
+    assert len(secrets) == 4
+    files = [path for path in program.home.rglob("*") if path.is_file() and path != kept]
+    assert not [path for path in files if any(one in path.read_bytes() for one in secrets)]
+
+    assert program.run("mcp", "logout", "far").code == 0
+    assert tokens(program) == []
+    assert program.run("mcp", "logout", "far").code == 1
+
+
+def held(kept: Path) -> set[bytes]:
+    found = json.loads(kept.read_text())["tokens"]
+    return {found["access_token"].encode(), found["refresh_token"].encode()}
+
+
+def test_a_stranger_cannot_end_a_login_and_a_no_is_told(program: Program, guarded: Guarded) -> None:
+    (guarded.folder / "unkind").touch()
+    del program.extra["BROWSER"]
+    child = program.start("mcp", "login", "far")
+    assert child.stdout is not None
+    child.stdout.readline()
+    url = child.stdout.readline().decode().strip()
+    asked = {key: values[0] for key, values in parse_qs(urlsplit(url).query).items()}
+    assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
+    back = asked["redirect_uri"]
+    assert urlsplit(back).hostname == "127.0.0.1"
+    for strange in (f"{back}?code=x&state=guessed", f"{back}?code=x", back.replace("call", "fall")):
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(strange)
+    urllib.request.urlopen(url).read()
+    out, _ = child.communicate(timeout=30)
+    assert (child.returncode, out.decode().strip()) == (1, "it did not let us in: access_denied")
+    assert tokens(program) == []
