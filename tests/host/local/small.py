@@ -1,0 +1,31 @@
+"""SmolLM2 for tests: its file, and files that are like it but for what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from travois.host.embedder.weights import package
+from travois.host.local.engine import missing
+from travois.host.local.weights import FILE, PACKAGE
+
+HERE = Path(package(PACKAGE) or "/nowhere", FILE)
+needs_engine = pytest.mark.skipif(
+    bool(missing()) or not HERE.exists(), reason="xllamacpp or the weights are not installed"
+)
+
+
+def without_layers(path: Path) -> Path:
+    """A file that makes llama.cpp abort the process that it runs in."""
+    data, name = bytearray(HERE.read_bytes()), b"llama.block_count"
+    at = data.find(name) + len(name) + 4
+    data[at : at + 4] = bytes(4)
+    path.write_bytes(data)
+    return path
+
+
+def torn(path: Path) -> Path:
+    """A file of which only the beginning came."""
+    path.write_bytes(HERE.read_bytes()[:2_500_000])
+    return path

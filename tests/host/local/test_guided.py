@@ -1,0 +1,170 @@
+"""The embedded default: one step at a time, from real requests of the harness."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import anyio
+import pytest
+
+from travois.app.opening import specs
+from travois.host.catalog import resolve
+from travois.host.embedder.static import Static
+from travois.host.local.examples import Example, Nearest
+from travois.host.local.grammar import Rules
+from travois.host.local.guided import HELP, LINES, UNCHECKED, Guided, asked, quoted
+from travois.host.local.mind import Mind
+from travois.kernel.blocks import Call, Text
+from travois.kernel.facts import AnyFact, Assistant, Entry, Epoch, Result, User
+from travois.kernel.view import project
+from travois.tools.catalogue import TOOLS
+from travois.wire.encode import Encoder
+from travois.wire.pieces import Request
+from travois.wire.replies import Grew, Problem, Reply
+
+CARD = resolve("local/smollm2", {})
+HEAD = Epoch(CARD, "You are a coding agent.", specs(TOOLS))
+NOTE = User((Text("<environment>\nFolder: /w\n</environment>"),), origin="note")
+
+
+class Scripted(Mind):
+    """Says what it is told to, or fails."""
+
+    def __init__(self, *says: str | Problem) -> None:
+        self._says = list(says)
+        self.shown: list[tuple[Sequence[Example], Rules]] = []
+
+    async def choose(self, text: str, like: Sequence[Example], rules: Rules) -> str:
+        self.shown.append((like, rules))
+        return self._next()
+
+    async def say(self, text: str) -> str:
+        return self._next()
+
+    def _next(self) -> str:
+        said = self._says.pop(0)
+        if isinstance(said, Problem):
+            raise said
+        return said
+
+
+def request(*facts: AnyFact) -> Request:
+    entries = [Entry(n, 0.0, fact) for n, fact in enumerate((HEAD, *facts), 1)]
+    return Encoder(lambda blob: b"").request(project(entries))
+
+
+def human(text: str) -> tuple[AnyFact, ...]:
+    return NOTE, User((Text(text),))
+
+
+def reply(*facts: AnyFact, mind: Mind | None = None) -> Reply:
+    model = Guided(lambda: Nearest(Static()), mind)
+
+    async def main() -> Reply:
+        async with model.stream(request(*facts)) as stream:
+            *deltas, last = [event async for event in stream]
+        grown = "".join(d.text for d in deltas if isinstance(d, Grew))
+        assert isinstance(last, Reply)
+        (block,) = last.content
+        assert grown == (block.text if isinstance(block, Text) else getattr(block, "args", ""))
+        return last
+
+    return anyio.run(main)
+
+
+def test_a_simple_request_becomes_a_call_without_any_model() -> None:
+    said = reply(*human("show me the git status"))
+    assert (said.content, said.stop) == ((Call("call", "GitStatus", "{}"),), "calls")
+    assert said.usage.estimated and said.usage.prompt > 2_000
+    said = reply(*human("read the file src/app.py"))
+    assert said.content == (Call("call", "Read", '{"file_path":"src/app.py"}'),)
+
+
+def test_what_is_not_one_step_is_answered_with_what_can_be_done() -> None:
+    said = reply(*human("refactor the whole billing system into microservices"))
+    assert (said.content, said.stop) == ((Text(HELP),), "end")
+    assert "export ANTHROPIC_API_KEY=" in HELP and "ollama" in HELP
+
+
+def test_what_comes_of_a_call_is_quoted_and_never_summarised() -> None:
+    call = Call("c1", "Grep", '{"pattern":"x"}')
+    done = Assistant((call,), "calls"), Result("c1", (Text("src/a.py\nsrc/b.py"),))
+    said = reply(*human("grep x"), *done, NOTE)
+    assert said.content == (Text("Grep:\nsrc/a.py\nsrc/b.py"),)
+    failed = Assistant((call,), "calls"), Result("c1", (Text("no such folder"),), error=True)
+    assert reply(*human("grep x"), *failed).content == (Text("Grep:\nError: no such folder"),)
+
+
+def test_what_is_said_after_a_result_comes_before_it() -> None:
+    call = Call("c1", "Read", '{"file_path":"a"}')
+    done = Assistant((call,), "calls"), Result("c1", (Text("x"),))
+    said = reply(*human("read a"), *done, User((Text("git status"),)))
+    assert said.content == (Call("call", "GitStatus", "{}"),)
+
+
+def test_a_long_result_is_cut_where_it_says() -> None:
+    text = "\n".join(f"line {n}" for n in range(100))
+    *shown, last = quoted((("Read", text),)).splitlines()
+    assert shown == ["Read:", *(f"line {n}" for n in range(LINES))]
+    assert last == f"(… {100 - LINES} more lines stand in the result above)"
+    assert quoted((("Bash", "y" * 5_000),)).endswith("(… 1 more lines stand in the result above)")
+
+
+def test_the_body_of_a_request_tells_what_is_asked() -> None:
+    found = asked(request(*human("  hello there ")).body)
+    assert (found.text, found.results) == ("hello there", ())
+    schemas = {spec.name: json.loads(spec.schema) for spec in HEAD.tools}
+    assert found.tools == schemas
+    assert asked(b'{"messages":[]}').text == ""
+
+
+UNSURE = "please read the file readme for me"
+"""Nothing in it looks like a path, so rules copy none."""
+EXAMPLES = (Example("please read the file lib/x.py for me", "Read", {"file_path": "lib/x.py"}),)
+
+
+def thought(*says: str) -> tuple[Text | Call, Scripted]:
+    mind = Scripted(*says)
+
+    async def main() -> Text | Call:
+        guided = Guided(lambda: Nearest(Static(), EXAMPLES), mind)
+        return await guided.answer(asked(request(*human(UNSURE)).body))
+
+    return anyio.run(main), mind
+
+
+def test_where_rules_are_not_sure_the_small_model_chooses_among_calls_that_are_near() -> None:
+    made, mind = thought('Read {"file_path":"readme"}')
+    assert made == Call("call", "Read", '{"file_path":"readme"}')
+    ((like, rules),) = mind.shown
+    assert tuple(like) == EXAMPLES
+    assert [row[0] for row in rules["root"]] == ["Read "]
+    told = {part for rows in rules.values() for row in rows for part in row}
+    assert '"file_path":' in told and '"limit":' not in told
+
+
+@pytest.mark.parametrize("cut", ['Read {"file_path":"a', "", "Read"])
+def test_a_call_that_was_cut_off_is_none(cut: str) -> None:
+    assert thought(cut)[0] == Text(HELP)
+
+
+def test_a_question_that_is_like_no_call_gets_a_few_words_that_say_whose_they_are() -> None:
+    said = reply(*human("what is the capital of France?"), mind=Scripted("Paris."))
+    assert said.content == (Text(f"{UNCHECKED}Paris."),)
+
+
+def test_where_the_small_model_fails_the_answer_says_so() -> None:
+    broken = Scripted(Problem("missing", "it cannot be run here"))
+    said = reply(*human("what is the capital of France?"), mind=broken)
+    assert said.content == (Text(f"{HELP}\n(SmolLM2 did not help: it cannot be run here)"),)
+
+
+def test_leaving_early_leaves_nothing_open() -> None:
+    async def main() -> None:
+        model = Guided(lambda: Nearest(Static()), None)
+        async with model.stream(request(*human("git status"))) as stream, aclosing(stream):
+            await anext(stream)
+
+    anyio.run(main)
