@@ -175,6 +175,9 @@ def main() -> None:
             said = json.dumps(message.get("result"))
             result = {"content": [{"type": "text", "text": said}]}
             say({"id": state.get("asked"), "result": result})
+        elif message["method"] == "notifications/cancelled":
+            sys.stderr.write(f"cancelled {message['params']['requestId']}\n")
+            sys.stderr.flush()
         elif "id" in message:
             answer(message["method"], message["id"], message.get("params") or {})
 

@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -29,6 +28,10 @@ from travois.tools.foreign import Answered
 from travois.tools.lenders import Server, lent
 
 pytest.importorskip("mcp")
+pytest.importorskip("uvicorn")
+
+from tests.ports.elsewhere import elsewhere
+
 LENDER = str(Path(__file__).with_name("lender.py"))
 
 
@@ -59,12 +62,12 @@ def server(fault: str = "none", *more: str, **how: Any) -> Server:
 
 
 @asynccontextmanager
-async def linked(folder: Path, one: Server) -> AsyncGenerator[Link]:
+async def linked(folder: Path, one: Server, mode: str = "") -> AsyncGenerator[Link]:
     processes = LocalProcesses()
     around = Surroundings(
         processes, (str(folder),), logs=folder / "logs", tokens=folder / "tokens", environ={}
     )
-    link = Link(one, around)
+    link = Link(one, around, mode=mode)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(link.keep)
@@ -152,15 +155,21 @@ def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(tmp_path: Path)
     assert state == "ready"
 
 
-def test_a_call_that_hangs_ends_when_its_time_is_over(tmp_path: Path) -> None:
+def test_a_call_that_hangs_or_is_stopped_ends_and_its_server_is_told(tmp_path: Path) -> None:
     async def do(link: Link) -> str:
         env = someone()
         with pytest.raises(Refusal) as refusal:
             await sum_of(link, env)
         assert env.seen == ["1"]
+        with anyio.move_on_after(0.5):
+            await sum_of(link, env)
+        with anyio.fail_after(20):
+            while (tmp_path / "logs/s-hangs-in-call.log").read_text().count("cancelled") < 2:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
         return str(refusal.value)
 
-    assert "said nothing for 0.5 s" in asked(tmp_path, server("hangs-in-call", limit=0.5), do)
+    slow = server("hangs-in-call", limit=1.0)
+    assert "said nothing for 1 s; it was told to stop" in asked(tmp_path, slow, do)
 
 
 def test_a_message_without_an_end_takes_little_memory(tmp_path: Path) -> None:
@@ -335,50 +344,58 @@ def test_a_server_of_the_registry_looks_into_a_repository(tmp_path: Path) -> Non
     assert "fresh.txt" in asked(tmp_path, git, do)
 
 
-ELSEWHERE = """
-import sys
-import time
-from mcp.server.mcpserver import MCPServer
-
-server = MCPServer("elsewhere", log_level="ERROR")
-
-@server.tool()
-def add(a: int, b: int) -> int:
-    return a + b
-
-server.run(transport=sys.argv[1], port=int(sys.argv[2]))
-"""
-
-
-@pytest.mark.parametrize(
-    ("kind", "transport", "path"), [("http", "streamable-http", "mcp"), ("sse", "sse", "sse")]
-)
-def test_a_server_at_an_address_is_used(
-    kind: Any, transport: str, path: str, tmp_path: Path
-) -> None:
+@pytest.fixture
+def port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    running = subprocess.Popen([sys.executable, "-c", ELSEWHERE, transport, str(port)])
-    far = Server("far", kind, url=f"http://127.0.0.1:{port}/{path}")
+        return free.getsockname()[1]
 
+
+def far(port: int, path: str = "mcp", **how: Any) -> Server:
+    return Server("far", how.pop("kind", "http"), url=f"http://127.0.0.1:{port}/{path}", **how)
+
+
+@pytest.mark.parametrize(("kind", "path"), [("http", "mcp"), ("sse", "sse")])
+def test_a_server_at_an_address_is_used(kind: Any, path: str, port: int, tmp_path: Path) -> None:
+    with elsewhere(port, kind):
+        assert asked(tmp_path, far(port, path, kind=kind), sum_of) == "3"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_server_that_starts_anew_between_calls_is_found_again(
+    mode: str, port: int, tmp_path: Path
+) -> None:
+    """With either era: one has a session that is lost, the other has none to lose."""
+
+    async def main() -> list[str]:
+        one = far(port, start=1.0)
+        with elsewhere(port):
+            first = linked(tmp_path, one, mode=mode)
+            link = await first.__aenter__()
+            told = [await sum_of(link)]
+        with elsewhere(port):
+            told.append(await sum_of(link))
+        with pytest.raises(Refusal):
+            await sum_of(link)
+        with elsewhere(port):
+            told.append(await sum_of(link))
+            await first.__aexit__(None, None, None)
+        return told
+
+    assert anyio.run(main) == ["3", "3", "3"]
+
+
+def test_a_command_gives_headers_at_each_connection(port: int, tmp_path: Path) -> None:
     async def do(link: Link) -> str:
-        with anyio.fail_after(30):
-            while link.state != "ready":  # noqa: ASYNC110
-                await anyio.sleep(0.01)
-        return await sum_of(link)
+        return text(await link.call("header", {"name": "x-key"}, someone()))
 
-    try:
-        await_port(port)
-        assert asked(tmp_path, far, do) == "3"
-    finally:
-        running.kill()
-        running.wait()
+    helper = """printf '{"X-Key": "%s"}' "$MCP_SERVER_NAME" """
+    how = {"headers": {"X-Key": "none"}, "cwd": str(tmp_path)}
+    with elsewhere(port):
+        assert asked(tmp_path, far(port, helper=helper, **how), do) == "far"
 
+    async def why(link: Link) -> str:
+        return link.why
 
-def await_port(port: int) -> None:
-    for _ in range(600):
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
+    told = asked(tmp_path, far(port, helper="echo no; exit 3", **how), why)
+    assert told == "its headersHelper printed no JSON of headers (exit 3)"

@@ -77,7 +77,8 @@ class Untaken(Refusal):
 class Link:
     """A server and our connection to it, whichever of the two ends first."""
 
-    def __init__(self, server: Server, around: Surroundings) -> None:
+    def __init__(self, server: Server, around: Surroundings, *, mode: str = "") -> None:
+        """`mode` is the era of the protocol, where one is not to find that out."""
         self.server = server
         self.state: State = "starting"
         self.why = ""
@@ -88,7 +89,7 @@ class Link:
         """Whether it may be used; the program that drives a session can switch it off."""
         self._around = around
         self._client: Client | None = None
-        self._mode = ""
+        self._mode = mode
         """How it was spoken to when that worked."""
         self._resting = False
         """Whether it is left alone until somebody wants it."""
@@ -124,7 +125,9 @@ class Link:
                 self._rest(why)
                 return
             self._become("failed", why)
-            await anyio.sleep(PAUSE * 2**failures)
+            with anyio.move_on_after(PAUSE * 2**failures):
+                await self._wanted.wait()
+            self._wanted = anyio.Event()
             self._become("starting", why)
 
     async def settled(self) -> None:
@@ -145,7 +148,7 @@ class Link:
         news.set()
 
     def _rest(self, why: str) -> None:
-        self._resting, self._wanted = True, anyio.Event()
+        self._resting = True
         self._become("failed", why)
 
     async def _wish(self) -> None:
@@ -154,12 +157,12 @@ class Link:
         while not self._wanted.is_set() and granted == self._tokens.stamp:
             with anyio.move_on_after(LOOK if LOGIN in self.why else float("inf")):
                 await self._wanted.wait()
-        self._resting = False
+        self._resting, self._wanted = False, anyio.Event()
         self._become("starting", self.why)
 
     async def _up(self) -> None:
         """Wait until it can be asked, or is left alone; one that is left alone is tried again."""
-        if self._resting:
+        if self._client is None:
             self._resting = False
             self._wanted.set()
         while self._client is None and not self._resting:
@@ -307,9 +310,7 @@ class Link:
     async def _listen(self, client: Client) -> None:
         """Hear of changes where a server has to be asked for that."""
         try:
-            async with client.listen(
-                tools_list_changed=True, prompts_list_changed=True
-            ) as events:
+            async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
                 async for _ in events:
                     self._changed.set()
         except failures():

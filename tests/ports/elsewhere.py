@@ -1,0 +1,47 @@
+"""A server of tools at an address of this machine, as the SDK makes them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from threading import Thread
+
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+
+
+@contextmanager
+def elsewhere(port: int, kind: str = "http") -> Generator[MCPServer]:
+    """The server while it runs; when the block is left, it breaks off whatever it does."""
+    server = MCPServer("elsewhere", log_level="CRITICAL")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    def header(name: str, ctx: Context) -> str:
+        return (ctx.headers or {}).get(name, "")
+
+    app = server.streamable_http_app() if kind == "http" else server.sse_app()
+    running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical"))
+    running.force_exit = True
+    thread = Thread(target=running.run)
+    thread.start()
+    await_port(port)
+    try:
+        yield server
+    finally:
+        running.should_exit = True
+        thread.join()
+
+
+def await_port(port: int) -> None:
+    """Wait until somebody listens there."""
+    for _ in range(600):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
