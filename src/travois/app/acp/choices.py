@@ -49,8 +49,7 @@ class Choices:
         modes: list[Json] = [
             {"value": one, "name": name, "description": what} for one, name, what in self._offered()
         ]
-        names = dict.fromkeys((self.card.name, *self._reached))
-        models: list[Json] = [{"value": name, "name": name} for name in names]
+        models: list[Json] = [{"value": name, "name": name} for name in self._models()]
         return [
             _select("mode", "Mode", held, options=modes),
             _select("model", "Model", self.card.name, options=models),
@@ -66,10 +65,13 @@ class Choices:
         match what:
             case "mode":
                 self._session.enter(value)
-            case "model":
+            case "model" if value in self._models():
                 self._session.switch(value)
             case _:
-                raise Fault(f"There is no option {what!r}", fix="There are: mode, model.")
+                raise Fault(f"{value!r} is no choice for {what!r}", fix="Choose what is offered.")
+
+    def _models(self) -> dict[str, None]:
+        return dict.fromkeys((self.card.name, *self._reached))
 
     def _offered(self) -> list[tuple[Mode, str, str]]:
         """Bypass holds from the start or not at all."""
