@@ -50,9 +50,14 @@ async def _talk(args: Namespace) -> int:
     terminal, asked, first = Terminal(), chosen(args), args.prompt or ""
     picking = asked.resume == PICK
     options = await pick_up(partial(browse, terminal), asked) if picking else asked
+    await converse(options, terminal, first=first)
+    return 0
+
+
+async def converse(options: Options | None, terminal: Terminal, *, first: str = "") -> None:
+    """One conversation after another."""
     while options is not None:
         options, first = await _conversation(options, terminal, first=first), ""
-    return 0
 
 
 async def _conversation(options: Options, terminal: Terminal, *, first: str) -> Options | None:
@@ -69,7 +74,7 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
             await _converse(desk, terminal, first=first)
             group.cancel_scope.cancel()
         session.leaving = "typed"
-        terminal.line(f"Resume with: travois --resume {session.id}")
+        terminal.part(session.id)
     for notice in session.parting:
         terminal.line(f"· {notice}")
     return desk.next
@@ -130,7 +135,7 @@ async def _watch_interrupts(session: Session, terminal: Terminal) -> None:
             if session.running:
                 session.stop()
             else:
-                terminal.line("(Ctrl-D leaves)\n> ")
+                terminal.interrupt()
 
 
 async def _turn(session: Session, terminal: Terminal, *, said: tuple[Shown, ...]) -> None:
@@ -169,6 +174,14 @@ class Terminal:
         for text in dict.fromkeys(text for text in texts if text not in self._noticed):
             self.line(f"· {text}")
         self._noticed.update(texts)
+
+    def part(self, id: str) -> None:
+        """Say how to come back to a session that is left."""
+        self.line(f"Resume with: travois --resume {id}")
+
+    def interrupt(self) -> None:
+        """Ctrl-C while nothing runs."""
+        self.line("(Ctrl-D leaves)\n> ")
 
     def tell(self, event: Event) -> None:
         """Show what happens."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from contextlib import aclosing
 from time import monotonic
 
@@ -37,17 +38,35 @@ REPLAYED = 40
 CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
-def talk(first: str, options: Options, taste: Tui) -> int:
+class Guide:
+    """Somebody who leads through a conversation; this one leaves that to the person."""
+
+    def meet(self, desk: Desk) -> None:
+        """The screen is about to be there."""
+
+    async def lead(self, desk: Desk) -> None:
+        """It is the person's turn; this ends at the latest when they have typed something."""
+
+    def part(self, lines: Sequence[str]) -> None:
+        """The screen is gone; say so."""
+        for line in lines:
+            print(line)  # noqa: T201 - the screen is gone
+
+
+ALONE = Guide()
+
+
+def talk(first: str, options: Options, taste: Tui, *, guide: Guide = ALONE) -> int:
     """Talk on the screen until the user leaves; returns the exit code."""
     keys.teach()
     start.unpaint()
-    return anyio.run(_talk, first, options, taste)
+    return anyio.run(_talk, first, options, taste, guide)
 
 
-async def _talk(first: str, options: Options, taste: Tui) -> int:
+async def _talk(first: str, options: Options, taste: Tui, guide: Guide) -> int:
     place, loaded = prepare(options)
     history = str(place.home.path / "history" / place.project.key)
-    talking = Talking(Desk(options, taste, history=history))
+    talking = Talking(Desk(options, taste, history=history), guide)
     async with anyio.create_task_group() as group:
         group.start_soon(talking.watch_signals)
         group.start_soon(talking.be_there)
@@ -57,16 +76,16 @@ async def _talk(first: str, options: Options, taste: Tui) -> int:
         finally:
             talking.desk.screen.close()
             group.cancel_scope.cancel()
-    for line in talking.parting:
-        print(line)  # noqa: T201 - the screen is gone
+    guide.part(talking.parting)
     return talking.code
 
 
 class Talking:
     """All that goes on at the desk until it is left."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, desk: Desk, guide: Guide) -> None:
+        self.desk, self._guide = desk, guide
+        guide.meet(desk)
         self.code = 0
         self.parting: list[str] = []
         self._notes: list[User] = []
@@ -255,6 +274,7 @@ class Talking:
             desk.stirred = anyio.Event()
             async with anyio.create_task_group() as group:
                 group.start_soon(keep_warm, crew.agent)
+                group.start_soon(self._guide.lead, desk)
                 group.start_soon(self._wake, group.cancel_scope)
                 group.start_soon(self._heed, group.cancel_scope)
                 await desk.stirred.wait()
