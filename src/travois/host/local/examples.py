@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from math import log, sqrt
 from operator import mul
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +15,10 @@ from typing import Any, Protocol
 import msgspec
 
 from travois.host.local.reading import shape
+
+WORDS = 0.3
+"""How much it counts whether the words are the same; the rest is whether they mean the same."""
+WORD = re.compile(r"\w+")
 
 
 class Encoder(Protocol):
@@ -31,32 +38,68 @@ class Example(msgspec.Struct, frozen=True):
     text: str
     """What a person might ask."""
     tool: str = ""
-    """The tool's name as a model sees it; empty where words are the answer."""
+    """The tool's name as a model sees it; empty where no call is the answer."""
     input: dict[str, Any] = {}
     """Its arguments; what is copied from the text stands there as it is."""
     say: str = ""
+    """The words that answer; empty where it takes more than a call."""
 
 
 class Nearest:
-    """Examples by how near they are to a request. What they name does not count, what they ask does."""
+    """Examples by how near they are to a request: in what they ask, whatever they ask it of."""
 
     def __init__(self, encoder: Encoder, examples: Sequence[Example] | None = None) -> None:
         self.examples = tuple(known() if examples is None else examples)
         self._encoder = encoder
         self._rows: list[array[float]] = []
+        shapes = [shape(one.text) for one in self.examples]
+        often = Counter(word for text in shapes for word in set(_words(text)))
+        self._rarity = {word: log(1 + len(shapes) / count) for word, count in often.items()}
+        self._bags = [self._bag(text) for text in shapes]
+        self._idle = _vocabulary(self.examples, calls=False) - _vocabulary(
+            self.examples, calls=True
+        )
 
     def find(self, text: str, *, count: int) -> list[tuple[float, Example]]:
-        """The examples most like a text, the nearest first, each with its cosine."""
+        """The examples most like a text, the nearest first, each with its nearness."""
         self._rows = self._rows or self._encode([one.text for one in self.examples])
         (asked,) = self._encode([text])
-        cosines = [sum(map(mul, asked, row)) for row in self._rows]
-        order = sorted(range(len(cosines)), key=lambda at: -cosines[at])
-        return [(cosines[at], self.examples[at]) for at in order[:count]]
+        bag = self._bag(shape(text))
+        near = [
+            (1 - WORDS) * sum(map(mul, asked, row)) + WORDS * _shared(bag, other)
+            for row, other in zip(self._rows, self._bags, strict=True)
+        ]
+        order = sorted(range(len(near)), key=lambda at: -near[at])
+        return [(near[at], self.examples[at]) for at in order[:count]]
+
+    def doubts(self, text: str) -> int:
+        """How many of its words stand in examples that no call answers, and in no others."""
+        return len(self._idle.intersection(_words(shape(text))))
 
     def _encode(self, texts: Sequence[str]) -> list[array[float]]:
         values = array("f", self._encoder.encode([shape(text) for text in texts]))
         size = self._encoder.size
         return [values[at : at + size] for at in range(0, len(values), size)]
+
+    def _bag(self, text: str) -> dict[str, float]:
+        """The weights of a text's words, as a vector of unit length."""
+        rarest = log(1 + len(self.examples))
+        weights = {word: self._rarity.get(word, rarest) for word in _words(text)}
+        length = sqrt(sum(weight * weight for weight in weights.values())) or 1.0
+        return {word: weight / length for word, weight in weights.items()}
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.casefold())
+
+
+def _vocabulary(examples: Sequence[Example], *, calls: bool) -> set[str]:
+    texts = (shape(one.text) for one in examples if bool(one.tool) == calls)
+    return {word for text in texts for word in _words(text)}
+
+
+def _shared(one: dict[str, float], other: dict[str, float]) -> float:
+    return sum(weight * other[word] for word, weight in one.items() if word in other)
 
 
 @cache

@@ -11,13 +11,17 @@ from typing import Any
 
 import msgspec
 
-from travois.host.local import arguments
+from travois.host.local.arguments import reader
 from travois.host.local.examples import Example, Nearest
+from travois.host.local.reading import NAMED, spans
 
 COUNT = 16
 """How many of the nearest examples are looked at."""
-SURE = 0.6
+SURE = 0.45
 """How near an example must be."""
+DOUBT = 0.15
+"""What speaks against a call for each thing that the request names and the call does not, and for
+each word that one uses to ask for more than a call."""
 
 
 class Routed(msgspec.Struct, frozen=True):
@@ -40,10 +44,22 @@ def _fitting(text: str, *, near: Nearest, tools: frozenset[str]) -> Iterator[Rou
         if not example.tool:
             yield Routed("", {}, cosine, example.say)
         elif example.tool in tools and (call := _call(text, example)) is not None:
-            yield Routed(example.tool, call, cosine)
+            doubts = near.doubts(text) + _ignored(text, call)
+            yield Routed(example.tool, call, cosine - DOUBT * doubts)
 
 
 def _call(text: str, example: Example) -> dict[str, Any] | None:
-    """The example's arguments with those of the request in their place."""
-    found = arguments.fill(text, example.tool, example.input)
-    return None if found is None else {**example.input, **found}
+    """The example's arguments; those that it copied from its text are copied from this one."""
+    call: dict[str, Any] = {}
+    for name, value in example.input.items():
+        read = reader(example.tool, name)
+        call[name] = read(text) if read(example.text) == value else value
+    return None if None in call.values() else call
+
+
+def _ignored(text: str, call: dict[str, Any]) -> int:
+    """How many things the request names that are not in the call."""
+    said = repr(call).replace("\\", "")
+    return sum(
+        span.text.removesuffix("()") not in said for span in spans(text) if span.kind in NAMED
+    )
