@@ -92,7 +92,7 @@ RISK = [
 
 def main() -> None:
     OUT.mkdir(exist_ok=True)
-    for scene in (work, keep, ask, pick):
+    for scene in (work, keep, ask, pick, tour):
         with tempfile.TemporaryDirectory(prefix="ada-") as folder:
             scene(place(Path(folder)))
 
@@ -167,6 +167,20 @@ def pick(program: Program) -> None:
         glass.still()
         draw(glass, "picker.svg")
         glass.child.terminate(force=True)
+
+
+def tour(program: Program) -> None:
+    """The guided tour, at its question."""
+    program.extra["TMPDIR"] = str(program.home.parent)
+    glass = Glass(program, "demo", columns=COLUMNS, rows=34)
+    for step in ("Remember", "/clear", "Some orders", "Mend it"):
+        glass.until(f"❯ {step}")
+        glass.still()
+        glass.type("\r")
+    glass.until("yes, this once")
+    glass.still()
+    draw(glass, "demo.svg")
+    glass.child.terminate(force=True)
 
 
 def draw(glass: Glass, name: str) -> None:
