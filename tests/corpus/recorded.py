@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
 from travois.kernel.facts import AnyFact, Assistant, Epoch, Result, ToolSpec, User
 from travois.kernel.models import Model, Protocol, Usage
+from travois.store.recorded import traj
 
 FOLDER = Path(__file__).parents[3] / "shared" / "lab" / "trajectories"
 needed = pytest.mark.skipif(
@@ -32,12 +32,11 @@ def facts(name: str, protocol: Protocol) -> Iterator[AnyFact]:
         (ToolSpec("Bash", "Run", '{"type":"object"}'),),
     )
     used: dict[str, int] = {}
-    with gzip.open(FOLDER / name, "rt", encoding="utf-8") as file:
-        for line in file:
-            record = json.loads(line)
-            if record["type"] == "message":
-                _rename(record["content"], used)
-                yield from _message(record)
+    rows: list[dict[str, Any]] = traj.rows(FOLDER / name)
+    for record in rows:
+        if record["type"] == "message":
+            _rename(record["content"], used)
+            yield from _message(record)
 
 
 def _rename(blocks: list[dict[str, Any]], used: dict[str, int]) -> None:

@@ -27,6 +27,7 @@ COMMANDS = {
     "config": "settings, and which file decided them",
     "plugins": "the plugins that count here, and what they bring",
     "mcp": "servers that lend tools: list, test, add, approve, log in",
+    "import": "take along what another agent keeps: settings, memories, sessions",
     "trust": "let a folder's own settings hold, or no longer",
     "try": "run a command in a copy, see what it changes, keep that or not",
     "acp": "serve an editor that speaks the Agent Client Protocol",
@@ -41,7 +42,7 @@ IDLE = (
     *("resume-session-at", "task-budget", "thinking", "thinking-display"),
 )
 """Flags of other agents that mean nothing here."""
-MODULES = {"try": "attempt"}
+MODULES = {"import": "importing", "try": "attempt"}
 
 ABOUT = """\
 A coding agent in your terminal, with any model.

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.kernel.facts import (
+    IMPORTED,
     AnyFact,
     Assistant,
     Cleared,
@@ -169,6 +170,8 @@ class Cache(msgspec.Struct, frozen=True):
             case Sent() | Spawned(kind="fork"):
                 pause = max(self.pause, entry.at - self.used if self.used else 0.0)
                 return replace(self, used=entry.at, pause=pause)
+            case Assistant() as fact if fact.detail == IMPORTED:
+                return replace(self, used=entry.at)
             case Assistant() as fact:
                 return self._replied(fact, entry.seq)
             case Opened():

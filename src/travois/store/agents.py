@@ -22,7 +22,7 @@ from travois.kernel.faults import Fault
 from travois.policy.judge import ALIASES, MODES, Mode
 from travois.policy.paths import inside
 from travois.policy.rules import split
-from travois.store import foreign
+from travois.store import foreign, opencode_agents
 from travois.store.home import Home
 from travois.store.instructions import ETC, chain, exactly, markdown, plain_text
 from travois.store.reading import nearest
@@ -64,6 +64,8 @@ class Shelf(msgspec.Struct, frozen=True):
     trusted: bool = True
     prefix: str = ""
     """What stands before its names: that of the plugin."""
+    opencode: bool = False
+    """Whether its files were written for opencode, whose words are others."""
 
 
 def kinds(
@@ -97,7 +99,13 @@ def kinds(
         for one in plugins
         for folder in one.agents
     ]
-    for shelf in (*shelves, *(own if "user" in levels else ()), *plugged, Shelf(str(BUILT_IN))):
+    for shelf in (*shelves, *(own if "user" in levels else ())):
+        _take(found, _shelved(shelf, notices))
+    theirs = {"project": root, "user": opencode_agents.user(environ)}
+    for level in (level for level in theirs if level in levels):
+        own_word = trusted or level == "user"
+        _take(found, _tabled(theirs[level], notices, trusted=own_word))
+    for shelf in (*plugged, Shelf(str(BUILT_IN))):
         _take(found, _shelved(shelf, notices))
     return tuple(sorted(found.values(), key=lambda kind: kind.name.casefold())), tuple(notices)
 
@@ -115,6 +123,8 @@ def _user(home: Home, environ: Mapping[str, str]) -> Iterator[Shelf]:
         yield Shelf(str(theirs.parent / "agents"))
     if person := environ.get("HOME"):
         yield Shelf(os.path.join(person, ".agents", "agents"))
+    for path in opencode_agents.folders(opencode_agents.user(environ)):
+        yield Shelf(path, opencode=True)
 
 
 def _project(root: str, cwd: str, *, trusted: bool) -> Iterator[Shelf]:
@@ -122,6 +132,8 @@ def _project(root: str, cwd: str, *, trusted: bool) -> Iterator[Shelf]:
         for name in (".travois", ".claude", ".agents"):
             path = os.path.join(folder, name, "agents")
             yield Shelf(path, held="" if trusted else root, trusted=trusted)
+        for path in opencode_agents.folders(os.path.join(folder, ".opencode")):
+            yield Shelf(path, held="" if trusted else root, trusted=trusted, opencode=True)
 
 
 def _take(found: dict[str, Kind], more: Iterator[Kind]) -> None:
@@ -141,6 +153,11 @@ def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
             notices.append(f"{path}:1: it is not read: {error.strerror or error}")
             continue
         told = front.read(text)
+        if shelf.opencode and told.lines:
+            name = os.path.relpath(path, shelf.folder).removesuffix(".md").replace("/", "-")
+            told = opencode_agents.adapted(told, name)
+        if told is None:
+            continue
         if not told.lines and os.path.basename(path).casefold() == "readme.md":
             continue
         kind = _described(told, path, notices, trusted=shelf.trusted)
@@ -149,6 +166,13 @@ def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
             notices.append(f"{_at(path, told, 'name')}: {also} has the same name; rename one")
         elif kind is not None:
             yield replace(kind, name=f"{shelf.prefix}{kind.name}")
+
+
+def _tabled(folder: str, notices: list[str], *, trusted: bool) -> Iterator[Kind]:
+    """The kinds that opencode's settings in a folder hold."""
+    for path, told in opencode_agents.tabled(folder):
+        if told.body.strip() and (kind := _described(told, path, notices, trusted=trusted)):
+            yield kind
 
 
 def _text(path: str, held: str) -> str:

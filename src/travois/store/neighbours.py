@@ -39,22 +39,38 @@ CODEX_KEYS = {
 
 def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[Layer]:
     """The layers of a project, or of a person: Codex first, which opencode wins over."""
-    codex, opencode = os.path.join(folder, CODEX), [os.path.join(folder, n) for n in OPENCODE]
+    config_toml, tables = os.path.join(folder, CODEX), [os.path.join(folder, n) for n in OPENCODE]
     if level == "user":
-        codex = os.path.join(environ.get("CODEX_HOME") or f"{folder}/.codex", "config.toml")
+        config_toml = os.path.join(environ.get("CODEX_HOME") or f"{folder}/.codex", "config.toml")
         config = environ.get("XDG_CONFIG_HOME") or f"{folder}/.config"
-        opencode = [os.path.join(config, "opencode", name) for name in OPENCODE[:2]]
-    for path in filter(os.path.isfile, (codex, *opencode)):
+        tables = [os.path.join(config, "opencode", name) for name in OPENCODE[:2]]
+    rules = _rules(os.path.join(os.path.dirname(config_toml), "rules"))
+    for path in filter(os.path.isfile, (config_toml, *rules, *tables)):
         try:
-            text = plain_text(path)
-            if path.endswith(".toml"):
-                from tomllib import loads
-
-                yield _codex(loads(text), path, level=level)
-            else:
-                yield _opencode(loose(text), path, level=level, base=folder)
+            yield _layer(plain_text(path), path, level=level, base=folder)
         except (OSError, ValueError, RecursionError) as error:
             yield Layer(path, {}, level=level, notices=(f"{path} is not read: {error}",))
+
+
+def _rules(folder: str) -> list[str]:
+    """Codex's rules about commands."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
+    return [os.path.join(folder, name) for name in names if name.endswith(".rules")]
+
+
+def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
+    if path.endswith(".toml"):
+        from tomllib import loads
+
+        return codex(loads(text), path, level=level)
+    if path.endswith(".rules"):
+        from travois.store.prefixes import prefixes
+
+        found, odd = prefixes(text)
+        values: Json = {f"permissions.{effect}": rules for effect, rules in found.items()}
+        told = tuple(f"{path}: {one}" for one in odd)
+        return Layer(path, values, level=level, foreign=True, base=base, notices=told)
+    return opencode(loose(text), path, level=level, base=base)
 
 
 def loose(text: str) -> Json:
@@ -66,7 +82,8 @@ def loose(text: str) -> Json:
     return tree
 
 
-def _codex(tree: Json, path: str, *, level: Level) -> Layer:
+def codex(tree: Json, path: str, *, level: Level) -> Layer:
+    """What Codex's settings mean here."""
     values, notices = Json(), list[str]()
     if isinstance(model := tree.get("model"), str):
         values["model"] = f"{tree.get('model_provider') or 'openai'}/{model}"
@@ -97,7 +114,8 @@ def _mode(sandbox: object, asking: object) -> str:
     return "dont-ask" if asking == "never" else ""
 
 
-def _opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
+def opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
+    """What opencode's settings mean here."""
     values = Json()
     if isinstance(model := tree.get("model"), str) and "{" not in model:
         values["model"] = model
@@ -105,12 +123,20 @@ def _opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
         values["instructions"] = [str(one) for one in listed if "://" not in str(one)]
     if is_tree(compaction := tree.get("compaction")) and compaction.get("auto") is False:
         values["context.autoCompact"] = False
-    said = tree.get("permission")
+    layer = Layer(path, values, level=level, foreign=True, base=base)
+    return ordered(layer, tree.get("permission"))
+
+
+def ordered(layer: Layer, said: object) -> Layer:
+    """The same layer with what a table of permissions says, of which the last that fits counts."""
+    path, base = layer.where, layer.base
     table = list(_entries(said if is_tree(said) else {"*": said}, path, base=base))
     free = [rule.text for rule in table if rule.effect == "allow" and _held(rule)]
-    values |= {"permissions.allow": free} if free else {}
+    held = layer.values.get("permissions.allow")
+    allow = [*(held if is_list(held) else ()), *free]
+    values = {**layer.values, "permissions.allow": allow} if free else layer.values
     rules = _tight([*_entries(ENV_FILES, path, base=base), *table])
-    return Layer(path, values, level=level, foreign=True, base=base, rules=rules)
+    return msgspec.structs.replace(layer, values=values, rules=rules)
 
 
 def _held(rule: Rule) -> bool:

@@ -15,6 +15,8 @@ from travois.store.plugins import within
 from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parsed
 
 PREFIX = "TRAVOIS_"
+THEIRS = {"MAX_MCP_OUTPUT_TOKENS": "maxMcpOutputTokens"}
+"""Variables of other agents that mean a setting of ours."""
 SPOKEN_FOR = frozenset(("TRAVOIS_HOME", "TRAVOIS_JOB"))
 """Variables of ours that are no settings."""
 SOURCES: tuple[Level, ...] = ("user", "project", "local")
@@ -94,7 +96,9 @@ def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Itera
         data = path.read_bytes()
     except OSError as error:
         raise Fault(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
-    yield parsed(data, where=str(path), level=level, foreign=not own, base=base)
+    layer = parsed(data, where=str(path), level=level, foreign=not own, base=base)
+    table = layer.values.pop("permission", None) if own else None
+    yield layer if table is None else neighbours.ordered(layer, table)
 
 
 def run(
@@ -121,7 +125,7 @@ def _given(path: Path, text: str) -> Layer:
 
 def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Layer]:
     """Variables such as TRAVOIS_TIMEOUTS_IDLE, one for each setting that is a single value."""
-    names = {_variable(key): key for key in DEFAULTS if key not in UNITED}
+    names = {_variable(key): key for key in DEFAULTS if key not in UNITED} | THEIRS
     for name, text in environ.items():
         if (switch := SWITCHES.get(name)) and text.lower() not in ("", "0", "false", "no"):
             yield Layer(name, {switch: False})

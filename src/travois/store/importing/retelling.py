@@ -66,10 +66,13 @@ def retell(recorded: Recorded, session: Session, *, keep: Keep, tell: Tell) -> N
 def _compact(session: Session, compaction: Compaction, *, last: int) -> bool:
     """Show what that agent's model went on with; what it no longer saw stays in the log."""
     gone = [item.seq for item in session.view.items if item.seq <= last]
-    if not gone or not compaction.summary.strip():
-        return False
     summary = (Text(compaction.summary),)
-    session.append(Compacted(gone[0], gone[-1], summary, "model", IMPORTED, compaction.tokens))
+    if not compaction.summary.strip():
+        return False
+    if gone:
+        session.append(Compacted(gone[0], gone[-1], summary, "model", IMPORTED, compaction.tokens))
+    else:
+        session.append(User(summary, origin="note"))
     return True
 
 

@@ -1,0 +1,296 @@
+"""`travois import`: take along what another agent keeps, after seeing what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from travois.app.commands.plain import Commands, clean, command, say, styled, table, warn
+from travois.app.commands.sessions import here
+from travois.app.remembering import open_here
+from travois.kernel.faults import Fault
+from travois.store.home import Home
+from travois.store.importing import claude, codex, gemini, opencode
+from travois.store.importing.plan import PARTS, Draft, Line, Part, carry_out
+from travois.store.importing.sessions import Candidate, aside, bring, candidates, recognised
+from travois.store.layers import load
+from travois.store.memory import foreign
+from travois.store.project import Project, identify
+from travois.store.recorded import AGENTS
+from travois.store.recorded.spoken import Found
+from travois.store.trust import root
+
+MORE = """\
+examples:
+  travois import                        the agents that were found here, and what they keep
+  travois import claude --dry-run       what would become of each thing; nothing is written
+  travois import claude                 the same, and then one question
+  travois import codex --only sessions,mcp --yes
+  travois import opencode --here        of the sessions, only those of this project
+  travois import talk.jsonl             one recorded session
+
+What the other agent keeps is only read. What is yours stays as it is, secrets are not copied, and a
+session that was imported is not imported again. docs/import.md says what carries over.
+"""
+PLANS: Mapping[str, Callable[[Draft, Mapping[str, str]], None]] = {
+    "claude": claude.plan,
+    "codex": codex.plan,
+    "opencode": opencode.plan,
+    "gemini": gemini.plan,
+}
+SHOWN = 8
+"""How many things of one kind are listed that simply come along."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What an import is about: an agent and the sessions of it, and what of all that is wanted."""
+
+    agent: str
+    found: tuple[Found, ...]
+    only: tuple[Part, ...]
+    session: str = ""
+    project: Project | None = None
+    """The one whose sessions are wanted; none for all."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """All that an import would do."""
+
+    wish: Wish
+    draft: Draft
+    lines: tuple[Line, ...]
+    sessions: tuple[Candidate, ...]
+    memories: int
+
+    @property
+    def fresh(self) -> list[Candidate]:
+        """The sessions that are not here yet, the oldest first."""
+        return sorted((one for one in self.sessions if not one.known), key=lambda one: one.at)
+
+    @property
+    def work(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.draft.copies or self.fresh or self.memories)
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "import", what="take along what another agent keeps", more=MORE)
+    add = top.add_argument
+    add("sources", nargs="*", metavar="AGENT|FILE", help=", ".join(PLANS))
+    add("--dry-run", action="store_true", help="show what would become of each thing")
+    add("--only", default="", metavar="LIST", help=f"of {', '.join(PARTS)}")
+    add("--session", default="", metavar="ID", help="only this session of theirs")
+    add("--here", action="store_true", help="only sessions of this project")
+    add("--yes", action="store_true", help="do not ask")
+    add("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run_import)
+
+
+def run_import(args: Namespace) -> int:
+    """Import, or list what could be; exit code 1 if some session could not be read."""
+    home, project = here()
+    if not args.sources:
+        return _list(home, args)
+    failed = 0
+    for wish in _wishes(args, project):
+        outlook = _look(home, project, wish)
+        if args.json:
+            say(_json(outlook))
+        else:
+            _show(outlook, every=args.dry_run)
+        if not args.dry_run and outlook.work and _sure(args, outlook):
+            failed += _carry_out(home.prepare(), project, outlook, quiet=args.json)
+    return 1 if failed else 0
+
+
+def _list(home: Home, args: Namespace) -> int:
+    """The agents that have anything here."""
+    rows = [("AGENT", "SESSIONS", "SETTINGS AND FILES", "NEXT")]
+    for agent, plan in PLANS.items():
+        draft, count = Draft(home), sum(1 for _ in AGENTS[agent].find(os.environ))
+        plan(draft, os.environ)
+        if count or draft.lines:
+            rows.append((agent, str(count), str(len(draft.lines)), f"travois import {agent}"))
+    if args.json:
+        found = [dict(zip(("agent", "sessions", "things"), row, strict=False)) for row in rows[1:]]
+        say(msgspec.json.encode(found).decode())
+    else:
+        say(table(rows, right=(1, 2)) if rows[1:] else "No other agent keeps anything here.")
+    return 0
+
+
+def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
+    strange = [one for one in filter(None, args.only.split(",")) if one.strip() not in PARTS]
+    if strange:
+        raise Fault(f"There is nothing called {strange[0]}", fix=f"--only: {', '.join(PARTS)}")
+    named = ["sessions"] if args.session else [one.strip() for one in args.only.split(",")]
+    only: tuple[Part, ...] = tuple(
+        part for part in PARTS if part in named or not (args.only or args.session)
+    )
+    for source in args.sources:
+        where = project if args.here else None
+        if source in PLANS:
+            found = tuple(AGENTS[source].find(os.environ)) if "sessions" in only else ()
+            yield Wish(source, found, only, args.session, where)
+        elif os.path.exists(source):
+            yield Wish("", (recognised(Path(source)),), ("sessions",))
+        else:
+            fix = f"Name one of {', '.join(PLANS)}, or the file of a session."
+            raise Fault(f"{source} is neither an agent nor a file", fix=fix)
+
+
+def _look(home: Home, project: Project, wish: Wish) -> Outlook:
+    """All that is there, and what would become of it."""
+    draft = Draft(home, only=wish.only)
+    if wish.agent:
+        PLANS[wish.agent](draft, os.environ)
+    memories = _memories(project, wish) if "memory" in wish.only else []
+    told = tuple(_wanted(home, wish))
+    lines = (*draft.lines, *memories, *_talks(told))
+    count = sum(1 for one in memories if one.fate != "left out")
+    return Outlook(wish, draft, lines, told, count)
+
+
+def _wanted(home: Home, wish: Wish) -> Iterator[Candidate]:
+    keys = wish.project.keys if wish.project else ()
+    for number, one in enumerate(candidates(home, wish.found)):
+        _progress(f"reading sessions … {number:,} of {len(wish.found):,}")
+        theirs = one.found.path.stem
+        if wish.session and wish.session not in theirs:
+            continue
+        if not keys or (os.path.isdir(one.cwd) and identify(home, one.cwd).key in keys):
+            yield one
+    _progress("")
+
+
+def _talks(told: tuple[Candidate, ...]) -> Iterator[Line]:
+    fresh = sum(1 for one in told if not one.known)
+    if fresh:
+        yield Line("sessions", _many(fresh), "translated", "sessions")
+    if known := len(told) - fresh:
+        yield Line("sessions", _many(known), "left out", why="imported before")
+
+
+def _many(number: int) -> str:
+    return f"{number:,} session{'' if number == 1 else 's'}"
+
+
+def _memories(project: Project, wish: Wish) -> list[Line]:
+    """What that agent remembers of this project; of others it is imported there."""
+    if wish.agent == "claude":
+        place = foreign.claude(os.environ, root(project.root))
+    else:
+        place = foreign.codex(os.environ) if wish.agent == "codex" else None
+    if place is None or not place.exists():
+        return []
+    try:
+        found = list(foreign.memories(place, scope="project", label=wish.agent))
+    except OSError as error:
+        return [Line("memory", str(place), "left out", why=str(error))]
+    return [Line("memory", one.name, "kept", "memory", one.description) for one in found]
+
+
+def _show(outlook: Outlook, *, every: bool) -> None:
+    """The plan as a table; what is translated or left out is always told."""
+    rows = [("WHAT", "NAME", "HOW", "WHERE, OR WHY NOT")]
+    plain = Counter[Part]()
+    for line in sorted(outlook.lines, key=lambda line: PARTS.index(line.part)):
+        plain[line.part] += line.fate == "kept"
+        if every or line.fate != "kept" or plain[line.part] <= SHOWN:
+            told = " - ".join(filter(None, (line.where, line.why)))
+            rows.append((line.part, _plain(line.name), line.fate, _plain(told)))
+    rows += [
+        (p, f"{n - SHOWN} more", "kept", "") for p, n in plain.items() if n > SHOWN > 0 == every
+    ]
+    say(table(rows) if rows[1:] else "There is nothing to import.")
+    if rows[1:] and not outlook.work:
+        say("\nAll of it is here already.")
+
+
+def _plain(text: str) -> str:
+    return clean(text, lines="show")
+
+
+def _sure(args: Namespace, outlook: Outlook) -> bool:
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise Fault("Nobody is there to ask", fix="Say --yes, or see --dry-run first.")
+    things = [_many(len(outlook.fresh))] if outlook.fresh else []
+    things += [f"{outlook.memories:,} memories"] if outlook.memories else []
+    things += [f"{len(outlook.draft.copies):,} files"] if outlook.draft.copies else []
+    sys.stdout.write(f"\nImport {', '.join(things)}? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _carry_out(home: Home, project: Project, outlook: Outlook, *, quiet: bool) -> int:
+    """Do all that was shown; returns how many sessions could not be read."""
+    tell = _silently if quiet else say
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{outlook.wish.agent}"
+    kept = carry_out(home, outlook.draft, stamp=stamp)
+    if kept is not None:
+        tell(f"{len(outlook.draft.copies)} files are written; {kept} lists them and keeps the old.")
+    if outlook.memories:
+        loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
+        done = open_here(home, project, loaded).import_from(outlook.wish.agent)
+        tell(f"Memories are read in. Undo: travois memory undo {done.id}")
+    ids, failed = _bring(home, outlook.fresh)
+    if ids:
+        go_on = styled(f"travois --resume {ids[-1]}", "bold")
+        tell(f"Imported: {_many(len(ids))}. The last one goes on with {go_on}")
+    return failed
+
+
+def _silently(text: str) -> None:
+    """Where only JSON is wanted, nothing is told."""
+
+
+def _bring(home: Home, wanted: Iterable[Candidate]) -> tuple[list[str], int]:
+    """Import sessions one by one; one that cannot be read does not keep the others from it."""
+    ids: list[str] = []
+    wanted = list(wanted)
+    if not wanted:
+        return [], 0
+    with aside(home) as folder:
+        for number, one in enumerate(wanted):
+            _progress(f"importing sessions … {number:,} of {len(wanted):,}")
+            try:
+                ids.append(bring(home, one.found, folder, environ=os.environ))
+            except Fault as fault:
+                warn(_plain(str(fault)))
+    _progress("")
+    return ids, len(wanted) - len(ids)
+
+
+def _progress(text: str) -> None:
+    """How far it is, on a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{text}\x1b[K")
+
+
+def _json(outlook: Outlook) -> str:
+    told = {
+        "agent": outlook.wish.agent,
+        "things": outlook.lines,
+        "sessions": [
+            {
+                "id": one.id,
+                "path": str(one.found.path),
+                "title": one.title,
+                "cwd": one.cwd,
+                "turns": one.turns,
+                "known": one.known,
+            }
+            for one in outlook.sessions
+        ],
+    }
+    return msgspec.json.encode(told).decode()

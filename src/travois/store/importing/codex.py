@@ -1,0 +1,115 @@
+"""What Codex keeps for a person, as a plan for our home."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.store import neighbours, prefixes
+from travois.store.importing import shelves
+from travois.store.importing.plan import Draft, tree_of
+from travois.store.instructions import plain_text
+from travois.store.reading import Layer, is_list, nested
+from travois.store.recorded.spoken import inner
+from travois.store.settings import Json
+
+TAKEN = (
+    *neighbours.CODEX_KEYS,
+    "model",
+    "model_provider",
+    "model_providers",
+    "mcp_servers",
+    "profiles",
+    "hooks",
+    "approval_policy",
+    "sandbox_mode",
+    "sandbox_workspace_write",
+)
+WHY = {
+    "projects": "trust is given to what a folder says: `travois trust` there",
+    "agents": "write them as files: docs/agents.md",
+    "notify": "a hook on Stop or Notification does this",
+    "model_reasoning_effort": "put it into `models` as params: docs/models.md",
+}
+PROTOCOLS = {"responses": "responses", "chat": "chat"}
+
+
+def plan(draft: Draft, environ: Mapping[str, str]) -> None:
+    """All of it but memories and sessions."""
+    folder = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", ""), ".codex"))
+    if (folder / "config.toml").is_file():
+        _settings(draft, folder / "config.toml")
+    _hooks(draft, tree_of(folder / "hooks.json"))
+    for path in sorted((folder / "rules").glob("*.rules")):
+        _rules(draft, path)
+    shelves.files(draft, "commands", folder / "prompts", where="commands")
+    shelves.skills(draft, folder / "skills")
+    shelves.instructions(draft, "codex", folder / "AGENTS.md")
+    if (folder / "auth.json").exists():
+        draft.leave("settings", "auth.json", "logins are not copied; set a key of your own")
+
+
+def _settings(draft: Draft, path: Path) -> None:
+    from tomllib import TOMLDecodeError, loads
+
+    try:
+        tree: Json = loads(plain_text(str(path)))
+    except (OSError, TOMLDecodeError) as error:
+        raise Fault(f"{path} cannot be understood", why=str(error)) from None
+    _said(draft, neighbours.codex(tree, str(path), level="user"))
+    shelves.servers(draft, tree, "mcp_servers")
+    for name in inner(tree, "model_providers"):
+        _provider(draft, name, inner(tree, "model_providers", name))
+    for name in inner(tree, "profiles"):
+        profile = {**tree, **inner(tree, "profiles", name)}
+        layer = neighbours.codex(profile, str(path), level="user")
+        data = msgspec.json.format(msgspec.json.encode(nested(layer.values)), indent=2)
+        draft.file("settings", f"profiles/{name}.json", data + b"\n", fate="translated")
+    _hooks(draft, tree)
+    for key in (key for key in tree if key not in TAKEN):
+        draft.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
+
+
+def _said(draft: Draft, layer: Layer) -> None:
+    for key, value in layer.values.items():
+        part = "permissions" if key.startswith(("permissions.", "sandbox.")) else "settings"
+        draft.setting(part, key, value, fate="translated")
+    for notice in layer.notices:
+        _, _, why = notice.partition(": ")
+        draft.leave("permissions", "sandbox_mode", why)
+
+
+def _provider(draft: Draft, name: str, tree: Json) -> None:
+    url, key, wire = tree.get("base_url"), tree.get("env_key"), tree.get("wire_api", "chat")
+    if not isinstance(url, str) or wire not in PROTOCOLS:
+        draft.leave(
+            "settings", f"model_providers.{name}", "it has no address, or no known protocol"
+        )
+        return
+    ours: Json = {"protocol": PROTOCOLS[str(wire)], "url": url}
+    ours |= {"key_env": [key]} if isinstance(key, str) else {}
+    more = [word for word in ("http_headers", "env_http_headers", "query_params") if word in tree]
+    why = f"without its {', '.join(more)}" if more else ""
+    draft.setting("settings", f"providers.{name}", ours, fate="translated", why=why)
+
+
+def _rules(draft: Draft, path: Path) -> None:
+    try:
+        found, odd = prefixes.prefixes(plain_text(str(path)))
+    except (OSError, ValueError) as error:
+        draft.leave("permissions", path.name, str(error))
+        return
+    for effect, listed in found.items():
+        value: list[object] = [*listed]
+        draft.setting("permissions", f"permissions.{effect}", value, fate="translated")
+    for one in odd:
+        draft.leave("permissions", path.name, one)
+
+
+def _hooks(draft: Draft, tree: Json) -> None:
+    for event, groups in inner(tree, "hooks").items():
+        if is_list(groups):
+            draft.hooks(event, groups)

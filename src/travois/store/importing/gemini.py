@@ -1,0 +1,93 @@
+"""What Gemini CLI keeps for a person, as a plan for our home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from travois.kernel.faults import Fault
+from travois.store.importing import shelves
+from travois.store.importing.names import TOOLS
+from travois.store.importing.plan import Draft
+from travois.store.instructions import plain_text
+from travois.store.neighbours import loose
+from travois.store.reading import is_list, is_tree
+from travois.store.recorded.spoken import inner
+from travois.store.settings import Json
+
+LISTS = {
+    ("tools", "allowed"): "allow",
+    ("allowedTools",): "allow",
+    ("tools", "exclude"): "deny",
+    ("excludeTools",): "deny",
+}
+TAKEN = ("mcpServers", "model", "allowedTools", "excludeTools", "tools", "hooks", "$schema")
+WRITES = {"Write": "Edit"}
+"""Rules call all changes of files by one name."""
+
+
+def plan(draft: Draft, environ: Mapping[str, str]) -> None:
+    """All of it but sessions."""
+    folder = Path(environ.get("GEMINI_CLI_HOME") or environ.get("HOME", "")) / ".gemini"
+    if (folder / "settings.json").is_file():
+        _settings(draft, folder / "settings.json")
+    shelves.files(draft, "commands", folder / "commands", where="commands", ends=".toml")
+    shelves.skills(draft, folder / "skills")
+    shelves.instructions(draft, "gemini", folder / "GEMINI.md")
+    if (folder / "oauth_creds.json").exists():
+        draft.leave("settings", "oauth_creds.json", "logins are not copied; set GEMINI_API_KEY")
+
+
+def _settings(draft: Draft, path: Path) -> None:
+    try:
+        tree = loose(plain_text(str(path)))
+    except (OSError, ValueError, RecursionError) as error:
+        raise Fault(f"{path} cannot be understood", why=str(error)) from None
+    model = tree.get("model")
+    name = model.get("name") if is_tree(model) else model
+    if isinstance(name, str):
+        draft.setting("settings", "model", f"gemini/{name}", fate="translated")
+    for name, server in inner(tree, "mcpServers").items():
+        if is_tree(server):
+            _server(draft, name, server)
+    for keys, effect in LISTS.items():
+        _rules(draft, tree, keys, effect)
+    for event in inner(tree, "hooks"):
+        draft.leave("hooks", event, "its programs expect Gemini's own names of tools")
+    for key in (key for key in tree if key not in TAKEN):
+        draft.leave("settings", key)
+    for key in inner(tree, "tools"):
+        if ("tools", key) not in LISTS:
+            draft.leave("settings", f"tools.{key}")
+
+
+def _server(draft: Draft, name: str, tree: Json) -> None:
+    """A server; an address without more is one that speaks in events."""
+    events = "url" in tree and "httpUrl" not in tree and "type" not in tree
+    trusted = tree.get("trust") is True
+    kept = {key: value for key, value in tree.items() if key != "trust"}
+    told = {**kept, "type": "sse"} if events else kept
+    draft.server(name, told, fate="translated" if events or trusted else "kept")
+
+
+def _rules(draft: Draft, tree: Json, keys: tuple[str, ...], effect: str) -> None:
+    listed = inner(tree, *keys[:-1]).get(keys[-1])
+    texts = [str(one) for one in listed] if is_list(listed) else []
+    kept: list[object] = []
+    for text in texts:
+        spelt = list(_rule(text))
+        kept += spelt
+        if not spelt:
+            draft.leave("permissions", f"{'.'.join(keys)}: {text}")
+    draft.setting("permissions", f"permissions.{effect}", kept, fate="translated")
+
+
+def _rule(text: str) -> Iterator[str]:
+    """Our rule for one of theirs, as in `run_shell_command(git status)`."""
+    name, _, what = text.partition("(")
+    ours = TOOLS.get(name.strip(), ("", ()))[0]
+    what = what.removesuffix(")").strip()
+    if ours and not what:
+        yield WRITES.get(ours, ours)
+    elif ours == "Bash":
+        yield f"Bash({what}:*)"

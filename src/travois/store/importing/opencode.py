@@ -1,0 +1,114 @@
+"""What opencode keeps for a person, as a plan for our home."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from travois.context import front
+from travois.context.front import Front
+from travois.kernel.faults import Fault
+from travois.store import neighbours, opencode_agents
+from travois.store.importing import shelves
+from travois.store.importing.plan import Draft
+from travois.store.instructions import plain_text
+from travois.store.recorded.spoken import inner
+from travois.store.settings import Json
+
+TAKEN = (
+    *("$schema", "model", "instructions", "compaction", "permission", "mcp", "agent"),
+    *("command", "provider"),
+)
+WHY = {
+    "small_model": "Travois chooses one of the same provider",
+    "plugin": "its plugins are programs for opencode",
+    "theme": "`tui.theme` is dark or light",
+}
+ENV = re.compile(r"\{env:(\w+)\}")
+
+
+def plan(draft: Draft, environ: Mapping[str, str]) -> None:
+    """All of it but sessions."""
+    folder = Path(opencode_agents.user(environ) or "/nonexistent")
+    for name in neighbours.OPENCODE[:2]:
+        if (folder / name).is_file():
+            _settings(draft, folder / name)
+    for place in opencode_agents.folders(str(folder)):
+        for path in sorted(Path(place).rglob("*.md")):
+            name = str(path.relative_to(place)).removesuffix(".md").replace("/", "-")
+            _agent(draft, opencode_agents.adapted(front.read(plain_text(str(path))), name), name)
+    for _, told in opencode_agents.tabled(str(folder)):
+        _agent(draft, told, str(told.values["name"]))
+    for name in ("command", "commands"):
+        shelves.files(draft, "commands", folder / name, where="commands")
+    shelves.skills(draft, folder / "skills")
+    shelves.instructions(draft, "opencode", folder / "AGENTS.md")
+
+
+def _settings(draft: Draft, path: Path) -> None:
+    try:
+        tree = neighbours.loose(plain_text(str(path)))
+    except (OSError, ValueError, RecursionError) as error:
+        raise Fault(f"{path} cannot be understood", why=str(error)) from None
+    layer = neighbours.opencode(
+        {key: value for key, value in tree.items() if key != "permission"},
+        str(path),
+        level="user",
+        base=str(path.parent),
+    )
+    for key, value in layer.values.items():
+        draft.setting("settings", key, value, fate="translated")
+    if "permission" in tree:
+        draft.setting("permissions", "permission", tree["permission"])
+    shelves.servers(draft, tree, "mcp")
+    for name in inner(tree, "provider"):
+        _provider(draft, name, inner(tree, "provider", name))
+    for name in inner(tree, "agent"):
+        if inner(tree, "agent", name).get("disable") is True:
+            _agent(draft, None, name)
+    for name in inner(tree, "command"):
+        _command(draft, name, inner(tree, "command", name))
+    for key in (key for key in tree if key not in TAKEN):
+        draft.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
+
+
+def _provider(draft: Draft, name: str, tree: Json) -> None:
+    options = inner(tree, "options")
+    url, key = options.get("baseURL"), ENV.fullmatch(str(options.get("apiKey") or ""))
+    if not isinstance(url, str):
+        draft.leave(
+            "settings", f"provider.{name}", "it has no address; a known provider needs none"
+        )
+        return
+    ours: Json = {"protocol": "chat", "url": url}
+    ours |= {"key_env": [key[1]]} if key else {}
+    why = ""
+    if options.get("apiKey") and not key:
+        why = "its key is not copied: name its variable as key_env"
+    draft.setting("settings", f"providers.{name}", ours, fate="translated", why=why)
+
+
+def _command(draft: Draft, name: str, said: Json) -> None:
+    body, about = said.get("template"), str(said.get("description") or "")
+    if isinstance(body, str):
+        head = f"---\ndescription: {about}\n---\n" if about and "\n" not in about else ""
+        data = f"{head}{body}\n".encode()
+        draft.file("commands", f"commands/{name}.md", data, fate="translated")
+
+
+def _agent(draft: Draft, told: Front | None, name: str) -> None:
+    if told is None:
+        draft.leave("agents", name, "it is switched off there")
+        return
+    if not told.body.strip() or "description" not in told.values:
+        draft.leave("agents", name, "it has no prompt or no description of its own")
+        return
+    lines = [f"{key}: {_spelt(value)}" for key, value in told.values.items()]
+    data = "\n".join(("---", *lines, "---", told.body, "")).encode()
+    draft.file("agents", f"agents/{name}.md", data, fate="translated")
+
+
+def _spelt(value: front.Value) -> str:
+    """A value as front matter has it, in one line."""
+    return " ".join((value if isinstance(value, str) else ", ".join(value)).split())

@@ -1,0 +1,309 @@
+"""What an import would do, thing by thing: kept as it is, translated, or left out and why.
+
+Nothing is written before the whole plan is known. What is ours already stays ours, and a secret is
+never copied: where one stood, the name of a variable stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.policy import secrets
+from travois.policy.leaks import leak
+from travois.store import disk, mcp
+from travois.store.home import Home
+from travois.store.reading import UNITED, flat, is_list, is_tree, nested
+from travois.store.settings import Json
+
+Fate = Literal["kept", "translated", "left out"]
+Part = Literal[
+    "settings",
+    "permissions",
+    "hooks",
+    "mcp",
+    "agents",
+    "commands",
+    "skills",
+    "styles",
+    "instructions",
+    "memory",
+    "sessions",
+]
+PARTS: tuple[Part, ...] = Part.__args__
+NOWHERE = "there is nothing like it here"
+REFERENCE = re.compile(r"\$\{\w+(:-[^}]*)?\}|\{env:\w+\}|\$\w+")
+LARGEST, MOST = 4 << 20, 500
+"""How many bytes one file may have, and how many files one folder, to be copied."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One thing of the other agent, and what becomes of it."""
+
+    part: Part
+    name: str
+    fate: Fate
+    where: str = ""
+    """The place in our home that it goes to."""
+    why: str = ""
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A file to be made: its place in our home, its bytes, and who may do what with it."""
+
+    where: str
+    data: bytes
+    mode: int = 0o600
+
+
+class Draft:
+    """A plan in the making."""
+
+    def __init__(self, home: Home, *, only: Collection[str] = PARTS) -> None:
+        self.lines: list[Line] = []
+        self.copies: dict[str, Copy] = {}
+        self._home, self._only = home, only
+        self._settings = tree_of(home.settings)
+        self._servers = _inner(tree_of(mcp.own(home)), "mcpServers")
+
+    def leave(self, part: Part, name: str, why: str = NOWHERE) -> None:
+        """Say that something does not come along."""
+        self._tell(Line(part, name, "left out", why=why))
+
+    def setting(
+        self, part: Part, key: str, value: object, *, fate: Fate = "kept", why: str = ""
+    ) -> None:
+        """A setting; of a list, what is not there yet is added."""
+        held = flat(self._settings).get(key)
+        where = self._home.settings.name
+        if is_list(value) and key in UNITED:
+            mine = held if is_list(held) else []
+            fresh = [one for one in value if one not in mine]
+            if not value:
+                return
+            name = f"{key} ({len(value)})"
+            value, same = [*mine, *fresh], not fresh
+        else:
+            name, same = key, held == value
+        if same:
+            self._tell(Line(part, name, fate, where, "it is there already"))
+        elif held is not None and not is_list(value):
+            self.leave(part, name, f"yours stays: {msgspec.json.encode(held).decode()}")
+        elif part in self._only:
+            _lay(self._settings, nested({key: value}))
+            self._write(self._home.settings, self._settings)
+            self._tell(Line(part, name, fate, where, why))
+
+    def hooks(self, event: str, groups: list[object], *, why: str = "") -> None:
+        """What runs on an occasion; a secret in a command keeps it from being copied."""
+        if secrets.find(msgspec.json.encode(groups).decode()):
+            self.leave("hooks", event, "it seems to hold a secret; write it again without")
+            return
+        held = _inner(self._settings, "hooks").get(event)
+        mine = held if is_list(held) else []
+        fresh = [group for group in groups if group not in mine]
+        where = self._home.settings.name
+        name = f"{event} ({len(groups)})"
+        if fresh and "hooks" in self._only:
+            _inner(self._settings, "hooks")[event] = [*mine, *fresh]
+            self._write(self._home.settings, self._settings)
+        self._tell(Line("hooks", name, "kept", where, why if fresh else "it is there already"))
+
+    def server(self, name: str, tree: Json, *, fate: Fate = "kept") -> None:
+        """A server of tools; what it is told in secret must be set where Travois starts."""
+        clean, needed = _unsecret(name, tree)
+        where = mcp.own(self._home).name
+        if "{file:" in msgspec.json.encode(tree).decode():
+            self.leave("mcp", name, "it takes a value out of a file")
+        elif name in self._servers and self._servers[name] != clean:
+            self.leave("mcp", name, f"yours of that name stays, in {where}")
+        else:
+            why = f"secrets are not copied: set {', '.join(needed)}" if needed else ""
+            if name in self._servers:
+                why = "it is there already"
+            elif "mcp" in self._only:
+                self._servers[name] = clean
+                self._write(mcp.own(self._home), {"mcpServers": self._servers})
+            self._tell(Line("mcp", name, "translated" if needed else fate, where, why))
+
+    def variable(self, name: str, value: str) -> None:
+        """A variable for the programs that tools start; a secret one is let through, not kept."""
+        if not secret(name, value):
+            self.setting("settings", f"env.{name}", value)
+            return
+        why = f"secrets are not copied: set {name} where you start Travois"
+        self.setting("settings", "envPassthrough", [name], fate="translated", why=why)
+
+    def file(self, part: Part, where: str, data: bytes, *, fate: Fate = "kept") -> None:
+        """A file of its own; one of yours is never overwritten."""
+        self._copy(Copy(where, data), Line(part, Path(where).name, fate, where))
+
+    def folder(self, part: Part, source: Path, where: str) -> None:
+        """A folder with all that is in it."""
+        found = [path for path in sorted(source.rglob("*")) if path.is_file()]
+        if len(found) > MOST or any(path.stat().st_size > LARGEST for path in found):
+            self.leave(part, source.name, f"it is too large; copy {source} yourself")
+            return
+        taken = (self._home.path / where).is_dir()
+        for path in found:
+            place = f"{where}/{path.relative_to(source)}"
+            held = self._home.path / place
+            if taken and (not held.is_file() or held.read_bytes() != path.read_bytes()):
+                self.leave(part, source.name, f"yours of that name stays, in {where}")
+                return
+        if part in self._only and not taken:
+            for path in found:
+                place = f"{where}/{path.relative_to(source)}"
+                mode = 0o600 | (path.stat().st_mode & 0o100)
+                self.copies[place] = Copy(place, path.read_bytes(), mode)
+        why = "it is there already" if taken else ""
+        self._tell(Line(part, source.name, "kept", where, why))
+
+    def instructions(self, agent: str, name: str, text: str, *, base: Path) -> None:
+        """A text that says how to work, which our own file of such texts then imports."""
+        place, own = f"instructions/{agent}/{name}", "AGENTS.md"
+        data = _rooted(text, base).encode()
+        self._copy(Copy(place, data), Line("instructions", name, "kept", place))
+        if place not in self.copies:
+            return
+        held = self.copies[own].data if own in self.copies else _bytes(self._home.path / own)
+        line = f"@{place}\n".encode()
+        gap = b"" if held.endswith(b"\n") or not held else b"\n"
+        self.copies[own] = Copy(own, held if line in held else held + gap + line)
+
+    def _copy(self, copy: Copy, line: Line) -> None:
+        held = self._home.path / copy.where
+        if held.is_file() and held.read_bytes() == copy.data:
+            self._tell(msgspec.structs.replace(line, why="it is there already"))
+        elif held.exists() or copy.where in self.copies:
+            self.leave(line.part, line.name, f"yours stays, in {copy.where}")
+        else:
+            if line.part in self._only:
+                self.copies[copy.where] = copy
+            self._tell(line)
+
+    def _write(self, path: Path, tree: Json) -> None:
+        data = msgspec.json.format(msgspec.json.encode(tree), indent=2) + b"\n"
+        self.copies[path.name] = Copy(path.name, data)
+
+    def _tell(self, line: Line) -> None:
+        if line.part in self._only:
+            self.lines.append(line)
+
+
+def carry_out(home: Home, draft: Draft, *, stamp: str) -> Path | None:
+    """Write all that the plan says, each file at once; returns where the old ones are kept.
+
+    If it is stopped in between, the same import goes on where it stopped.
+    """
+    kept = home.path / "imports" / stamp
+    try:
+        for copy in draft.copies.values():
+            path = home.path / copy.where
+            if path.exists():
+                (kept / copy.where).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                disk.replace(kept / copy.where, path.read_bytes())
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk.replace(path, copy.data)
+            path.chmod(copy.mode)
+    except OSError as error:
+        raise disk.fault("The import stopped", error, path=home.path) from error
+    if draft.copies:
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = "".join(f"{where}\n" for where in draft.copies)
+        disk.replace(kept / "made.txt", made.encode())
+    return kept if draft.copies else None
+
+
+def secret(name: str, value: str) -> bool:
+    """Whether a value must not be copied: by its name, or by how it looks."""
+    if REFERENCE.search(value):
+        return False
+    return secrets.named(name) or bool(secrets.find(value)) or bool(leak(f"{name}: {value}"))
+
+
+def tree_of(path: Path) -> Json:
+    """A JSON object on disk; an empty one if there is no file."""
+    try:
+        found: object = msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
+    except (OSError, msgspec.DecodeError) as error:
+        why, fix = str(error), "Mend it; nothing was imported."
+        raise Fault(f"{path} cannot be understood", why=why, fix=fix) from None
+    if not is_tree(found):
+        raise Fault(f"{path} is no JSON object", fix="Mend it; nothing was imported.")
+    return found
+
+
+def _inner(tree: Json, key: str) -> Json:
+    """An object inside, which is made if it is not there."""
+    found = tree.setdefault(key, {})
+    if not is_tree(found):
+        raise Fault(f"{key} is no JSON object", fix="Mend it; nothing was imported.")
+    return found
+
+
+def _lay(tree: Json, more: Json) -> None:
+    for key, value in more.items():
+        if is_tree(value) and is_tree(held := tree.setdefault(key, {})):
+            _lay(held, value)
+        else:
+            tree[key] = value
+
+
+def _unsecret(server: str, tree: Json) -> tuple[Json, list[str]]:
+    """The same with names of variables in the place of secrets; and these names."""
+    clean, needed = dict(tree), list[str]()
+    for key in ("env", "environment", "headers", "http_headers"):
+        if is_tree(inner := tree.get(key)):
+            clean[key] = dict(_references(server, inner, key, needed))
+    for key in ("args", "command", "url", "httpUrl"):
+        words = clean.get(key)
+        name = _variable(server, "secret")
+        if is_list(words):
+            clean[key] = [_masked(str(word), name, needed) for word in words]
+        elif isinstance(words, str):
+            clean[key] = _masked(words, name, needed)
+    return clean, list(dict.fromkeys(needed))
+
+
+def _references(
+    server: str, values: Json, key: str, needed: list[str]
+) -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if not isinstance(value, str) or not secret(name, value):
+            yield name, value
+            continue
+        variable = name if key.startswith("env") else _variable(server, name)
+        bearer = "Bearer " if value.startswith("Bearer ") else ""
+        needed.append(variable)
+        yield name, f"{bearer}${{{variable}}}"
+
+
+def _masked(text: str, variable: str, needed: list[str]) -> str:
+    for found in reversed(secrets.find(text)):
+        needed.append(variable)
+        text = f"{text[: found.start]}${{{variable}}}{text[found.end :]}"
+    return text
+
+
+def _variable(*words: str) -> str:
+    return re.sub(r"\W+", "_", "_".join(words)).strip("_").upper()
+
+
+def _rooted(text: str, base: Path) -> str:
+    """The text with imports that count from the folder where it lay."""
+
+    def put(found: re.Match[str]) -> str:
+        path = base / found[1]
+        return f"@{path}" if path.is_file() else found[0]
+
+    return re.sub(r"(?<!\S)@((?![/~])[\w./-]*\w)", put, text)
+
+
+def _bytes(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""

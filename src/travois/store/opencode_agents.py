@@ -1,0 +1,107 @@
+"""Agents that were written for opencode, in the words of our own agent files.
+
+What an agent may not do there, it may not do here: a tool that is denied in part is denied whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.context.front import Front, Value
+from travois.policy.rules import EDITS
+from travois.store.instructions import plain_text
+from travois.store.neighbours import OPENCODE, TOOLS, loose
+from travois.store.reading import is_tree
+from travois.store.settings import Json
+
+FOLDERS = ("agent", "agents")
+KEPT = {"description": "description", "model": "model", "steps": "maxTurns"}
+MEANT: dict[str, tuple[str, ...]] = {
+    **{name: (tool,) for name, tool in TOOLS.items()},
+    **dict.fromkeys(("edit", "write", "patch"), EDITS),
+}
+"""Their names of tools, and all of ours that do the same."""
+NAMED = re.compile(rf"(?<![\w*])[\"']?({'|'.join(map(re.escape, MEANT))})[\"']?\s*:")
+"""Where a table, in JSON or in YAML, begins to speak of a tool."""
+FORBIDDEN = re.compile(r"\b(?:deny|false)\b")
+FILE = re.compile(r"\{file:([^}]+)\}")
+
+
+def adapted(told: Front, name: str) -> Front | None:
+    """The front matter of a file as ours would say it; None for an agent that is switched off."""
+    if told.values.get("disable") == "true":
+        return None
+    values: dict[str, Value] = {"name": name}
+    values |= {ours: told.values[key] for key, ours in KEPT.items() if key in told.values}
+    tables = (_text(told.values.get(key, "")) for key in ("tools", "permission"))
+    if denied := tuple(dict.fromkeys(tool for table in tables for tool in _denied(table))):
+        values["disallowedTools"] = denied
+    return replace(told, values=values)
+
+
+def _denied(table: str) -> Iterator[str]:
+    """The tools that are forbidden, wholly or in part; a star in front means all the others."""
+    said: dict[str, bool] = {}
+    about = ""
+    for part in NAMED.split(table)[1:]:
+        if part in MEANT:
+            about = part if part != "*" or not about else about
+        else:
+            said[about] = said.get(about, False) or bool(FORBIDDEN.search(part))
+    for name, tools in MEANT.items():
+        if name != "*" and said.get(name, said.get("*", False)):
+            yield from tools
+
+
+def tabled(folder: str) -> Iterator[tuple[str, Front]]:
+    """The agents that opencode's settings in a folder hold themselves, each with its file."""
+    for path in filter(os.path.isfile, (os.path.join(folder, name) for name in OPENCODE)):
+        try:
+            table = loose(plain_text(path)).get("agent")
+        except (OSError, ValueError, RecursionError):
+            continue  # whoever reads settings tells of it
+        for name, said in table.items() if is_tree(table) else ():
+            if is_tree(said) and (told := adapted(_front(said, path), name)) is not None:
+                yield path, told
+
+
+def _front(said: Json, path: str) -> Front:
+    values: dict[str, Value] = {k: _value(value) for k, value in said.items() if k != "prompt"}
+    return Front(values, body=_prompt(str(said.get("prompt") or ""), os.path.dirname(path)))
+
+
+def _prompt(text: str, folder: str) -> str:
+    """What an agent is told; it may stand in a file."""
+    if not (found := FILE.fullmatch(text.strip())):
+        return text
+    try:
+        return plain_text(os.path.join(folder, os.path.expanduser(found[1].strip())))
+    except OSError:
+        return ""
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else " ".join(value)
+
+
+def folders(config: str) -> tuple[str, ...]:
+    """Where agent files lie below a folder of settings."""
+    return tuple(os.path.join(config, name) for name in FOLDERS)
+
+
+def user(environ: Mapping[str, str]) -> str:
+    """The folder of the user's settings for opencode; empty if there is no place for them."""
+    person = environ.get("HOME", "")
+    config = environ.get("XDG_CONFIG_HOME") or (person and os.path.join(person, ".config"))
+    return os.path.join(config, "opencode") if config else ""

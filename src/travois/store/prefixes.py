@@ -1,0 +1,65 @@
+"""Codex's own rules about commands: `prefix_rule(pattern = [...], decision = "...")` in a file."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Iterator
+from itertools import product
+
+from travois.policy.rules import Effect
+from travois.store.reading import is_list
+
+DECISIONS: dict[object, Effect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
+MOST = 64
+"""How many commands one pattern may stand for."""
+
+
+def prefixes(text: str) -> tuple[dict[Effect, list[str]], list[str]]:
+    """Our rules for theirs, by what follows; and what of theirs has none.
+
+    The strictest that fits counts there as here. Raises ValueError if the text is none of theirs.
+    """
+    found: dict[Effect, list[str]] = {}
+    notices: list[str] = []
+    for call in _calls(text):
+        said = {word.arg: _literal(word.value) for word in call.keywords}
+        effect = DECISIONS.get(said.get("decision", "allow"))
+        commands = list(_commands(said.get("pattern")))
+        exact = effect != "allow" or not any("*" in command for command in commands)
+        if effect is None or not commands or not exact:
+            notices.append(f"line {call.lineno}: prefix_rule says nothing that can be kept here")
+            continue
+        found.setdefault(effect, []).extend(f"Bash({command}:*)" for command in commands)
+    return found, notices
+
+
+def _calls(text: str) -> Iterator[ast.Call]:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise ValueError(f"line {error.lineno}: {error.msg}") from None
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="prefix_rule")):
+                yield node
+            case _:
+                pass
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def _commands(pattern: object) -> Iterator[str]:
+    """The beginnings of commands that a pattern means; a list in it has words to choose from."""
+    if not is_list(pattern) or not pattern:
+        return
+    words = [one if is_list(one) else [one] for one in pattern]
+    for number, chosen in enumerate(product(*words)):
+        if number >= MOST or not all(isinstance(word, str) and word for word in chosen):
+            return
+        yield shlex.join(str(word) for word in chosen)
