@@ -291,6 +291,65 @@ def test_three_hundred_tools_cost_little_and_are_found(ground: Path) -> None:
     assert '"tool":"mcp__server7__part7_tool_23"' in told.results[0][1].splitlines()[1]
 
 
+def test_tools_of_a_server_stand_in_the_head_where_its_entry_says_so(ground: Path) -> None:
+    entry = config()
+    entry["mcpServers"]["s"]["alwaysLoad"] = True
+    use, how = call(ADD, a=1, b=2), {"mcp": (json.dumps(entry),), "allowed": ("mcp__s",)}
+    told = play(ground, use, use, say("3"), wait=False, **how)
+    assert told.results == [(False, "3")] * 2
+    (spec,) = [tool for tool in told.bodies[0]["tools"] if tool["name"] == ADD]
+    assert (spec["description"], spec["input_schema"]["required"]) == (
+        "Add two numbers",
+        ["a", "b"],
+    )
+    assert not any(ADD in note for note in told.notes)
+    assert len({json.dumps((body["system"], body["tools"])) for body in told.bodies}) == 1
+
+    entry["mcpServers"]["s"]["args"][1] = "changes"
+    again = play(ground, use, say("3"), resume=told.id, **how)
+    assert again.bodies[0]["tools"] == told.bodies[0]["tools"]
+
+
+def test_a_server_that_is_not_there_in_time_stands_in_no_head(
+    ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("travois.host.mcp.standing.FIRST", 0.2)
+    entry = config("silent")
+    entry["mcpServers"]["s"] |= {"alwaysLoad": True, "startup_timeout_sec": 1}
+    told = play(ground, say("on"), mcp=(json.dumps(entry),))
+    assert "server s lent nothing in time" in " ".join(told.notices)
+    assert ADD not in {tool["name"] for tool in told.bodies[0]["tools"]}
+
+
+def test_how_much_a_tool_may_bring_is_a_setting(
+    ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAX_MCP_OUTPUT_TOKENS", "100")
+    use = call(ADD, a=1, b=2)
+    told = play(ground, use, say("on"), allowed=("mcp__s",), **given("huge"))
+    ((_, text),) = told.results
+    assert text.startswith(f"{'x' * 400}\n[3,000,000 characters in all: ")
+    assert Path(text.split(": ")[1].rstrip("]")).stat().st_size == 3_000_000
+
+
+def test_what_a_server_has_comes_with_a_prompt_that_mentions_it(ground: Path) -> None:
+    def asked(*rules: str) -> str:
+        async def main() -> str:
+            model = Scripted(say("on"))
+            options = Options(cwd=str(ground), disallowed=rules, **given())
+            async with Session(options, model=model) as session:
+                await session.ask("See @s:file:///etc/passwd, not @s:, @t:x or me@s:y.")
+            return model.requests[0].body.decode()
+
+        return anyio.run(main)
+
+    told = asked()
+    assert '<mentioned file=\\"s:file:///etc/passwd\\"' in told
+    assert "not the file" in told
+    assert told.count("<mentioned") == 1
+    assert "<mentioned" not in asked("ReadMcpResource")
+
+
 class Fixed:
     """A server that is as it is told to be."""
 

@@ -155,7 +155,9 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         own = _tools(loaded, options, guests, card=card)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan = lending.opened(place, loaded, options, processes=world.processes, session=session)
+        loan = await lending.opened(
+            place, loaded, options, processes=world.processes, session=session
+        )
         tools |= loan.tools(loaded)
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from travois.host.mcp.link import Link
 
 SEARCH = "ToolSearch"
+CHARS, TOKENS = 4, 25_000
 FRESH = "servers of tools were added since this session began; the next one can use them"
 
 
@@ -46,7 +47,7 @@ class Loan(msgspec.Struct, frozen=True):
     def tools(self, loaded: Loaded) -> dict[str, AnyTool]:
         """What stands in the head for all servers together."""
         denied = set(loaded.settings.permissions.deny)
-        head = self.lending.head if self.lending else ()
+        head = (*self.lending.head, *self.lending.standing) if self.lending else ()
         return {tool.name: tool for tool in head if tool.name not in denied}
 
 
@@ -63,7 +64,7 @@ def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
     )
 
 
-def opened(
+async def opened(
     place: Place, loaded: Loaded, options: Options, *, processes: Processes, session: Session
 ) -> Loan:
     """The servers of a session; none of them is started yet."""
@@ -72,6 +73,7 @@ def opened(
     if not listed.servers and not _promised(session):
         return Loan(waiting=left, notices=listed.notices)
     from travois.host.mcp.link import Surroundings, links
+    from travois.host.mcp.standing import stand
     from travois.host.process import LocalProcesses
 
     assert isinstance(processes, LocalProcesses)
@@ -88,8 +90,11 @@ def opened(
     if session.view.epoch is not None and not _promised(session):
         return Loan(waiting=left, notices=(*notices, FRESH))
     denied = [rule.tool for rule in loaded.rules if rule.effect == "deny" and not rule.what]
-    lending = Lending(made, hidden=lambda name: any(names(rule, name) for rule in denied))
-    return Loan(lending, made, left, notices)
+    room = (loaded.settings.max_mcp_output_tokens or TOKENS) * CHARS
+    lending = Lending(
+        made, hidden=lambda name: any(names(rule, name) for rule in denied), room=room
+    )
+    return Loan(lending, made, left, (*notices, *await stand(made, around)))
 
 
 def _promised(session: Session) -> bool:
@@ -103,9 +108,21 @@ def equip(agent: Agent, loan: Loan) -> None:
     if loan.lending is None:
         return
     lending, post, baseline = loan.lending, agent.post, agent.baseline
+    _pin(agent.session, lending)
     agent.lent = lending.tool
     agent.post = lambda: (*_news(agent, lending), *post())
     agent.baseline = lambda: (*baseline(), *_again(lending))
+
+
+def _pin(session: Session, lending: Lending) -> None:
+    """Hold servers to the definitions that the head has of their tools."""
+    head = {spec.name for spec in session.view.epoch.tools} if session.view.epoch else set[str]()
+    shown = [tool for name, tool in lending.all().items() if name in head]
+    for server in sorted({tool.server for tool in shown}):
+        pins = {tool.name: tool.digest for tool in shown if tool.server == server}
+        if PINS + server not in session.state:
+            kept = msgspec.json.encode(Told(tools=pins)).decode()
+            session.append(Changed(PINS + server, kept))
 
 
 def _news(agent: Agent, lending: Lending) -> Iterable[User]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from travois.policy.rules import Use, parse
 
 INSIDE = "the settings let no command run outside the sandbox"
 AUTO = "mode auto: what stays in the workspace, offline and behind walls, runs unasked"
+Word = Literal["rules", "person"]
 TRYING = "not all that it does is known, so it runs read-only and without network first"
 
 
@@ -78,10 +80,14 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
     return Ruling(decided, walls(agent, wanted))
 
 
-def granted(agent: Agent, ready: Ready) -> Ruling | None:
-    """The leave for a call that rules and mode let run; none for one that a person must see."""
+def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
+    """The leave for a call that rules and mode let run; none for one that a person must see.
+
+    What a person themselves asked for needs no leave of the mode.
+    """
     wanted = use(agent, ready)
-    verdict = judge(agent.guard, wanted)
+    guard = agent.guard if by == "rules" else replace(agent.guard, mode="bypass")
+    verdict = judge(guard, wanted)
     if verdict.effect != "allow" or _unwalled(agent, wanted):
         return None
     decided = Decided(ready.call.id, "allow", verdict.because, by=verdict.by)

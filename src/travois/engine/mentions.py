@@ -1,4 +1,7 @@
-"""Files that a person mentions with an @: the model sees them with the prompt."""
+"""What a person mentions with an @, a file or what a server has: the model sees it with the prompt.
+
+What a server has is read since the person wants it: only a rule stands against that.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator
 
 from travois.context.sources import plain
 from travois.engine.agent import Agent
+from travois.engine.consent import Word
 from travois.engine.ports import digest
 from travois.engine.tool import Outcome, Refusal
 from travois.engine.unasked import unasked
@@ -14,7 +18,9 @@ from travois.kernel.blocks import Text, words
 from travois.kernel.facts import User
 from travois.kernel.tokens import estimate
 
-MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|([\w./~+-]*\w))')
+MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
+RESOURCE = re.compile(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")
+WORD: dict[str, Word] = {"Read": "rules", "ReadMcpResource": "person"}
 MOST, TOKENS = 10, 8_000
 """How many files of one prompt are shown, and how much of each."""
 
@@ -22,26 +28,34 @@ MOST, TOKENS = 10, 8_000
 async def mentioned(agent: Agent, prompt: str) -> tuple[User, ...]:
     """A note for each file that a prompt mentions and that may be read; others are just words."""
     notes: list[User] = []
-    for path in dict.fromkeys(_paths(prompt)):
+    for name, tool, args in _wanted(prompt):
         if len(notes) == MOST:
             break
         try:
-            outcome = await unasked(agent, "Read", {"file_path": path})
+            outcome = await unasked(agent, tool, args, by=WORD[tool])
         except Refusal:
             continue
-        notes.append(note(path, outcome))
+        notes.append(note(name, outcome, tool=tool))
     return tuple(notes)
+
+
+def _wanted(prompt: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """What is mentioned, with the call that brings it."""
+    for path in dict.fromkeys(_paths(prompt)):
+        yield path, "Read", {"file_path": path}
+    for server, uri in dict.fromkeys(found.groups() for found in RESOURCE.finditer(prompt)):
+        yield f"{server}:{uri}", "ReadMcpResource", {"server": server, "uri": uri}
 
 
 def _paths(prompt: str) -> Iterator[str]:
     return (found[1] or found[2] for found in MENTION.finditer(prompt))
 
 
-def note(path: str, outcome: Outcome) -> User:
+def note(path: str, outcome: Outcome, *, tool: str = "Read") -> User:
     """The file with its name; a long one only by its beginning. It cannot hold its own end."""
     text = words(outcome.content)
     shown = text[: TOKENS * 3] if estimate(text) > TOKENS else text
-    rest = "" if shown == text else "\n[There is more: Read shows it.]"
+    rest = "" if shown == text else f"\n[There is more: {tool} shows it.]"
     media = (block for block in outcome.content if not isinstance(block, Text))
     name, mark = plain(path).replace('"', ""), digest(text.encode(errors="replace"))[:16]
     opening, closing = f'<mentioned file="{name}" digest="{mark}">', f"</mentioned {mark}>"

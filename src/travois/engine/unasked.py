@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from travois.engine.agent import Agent
-from travois.engine.consent import granted
+from travois.engine.consent import Word, granted
 from travois.engine.dispatch import Unfit, carry_out, understand
 from travois.engine.tool import Outcome, Refusal
 from travois.kernel.blocks import Call, words
@@ -14,16 +14,16 @@ from travois.kernel.facts import Noted
 RAN = "ran"
 
 
-async def unasked(agent: Agent, name: str, args: dict[str, str]) -> Outcome:
+async def unasked(agent: Agent, name: str, args: dict[str, str], *, by: Word = "rules") -> Outcome:
     """What a call brings that may run without a question; raises `Refusal` if it may not.
 
-    It is on record, and no part of the conversation.
+    It is on record, and no part of the conversation. `by` is whose word lets it run.
     """
     call = Call(f"unasked-{len(agent.session.record())}", name, msgspec.json.encode(args).decode())
     ready = understand(agent, call)
     if isinstance(ready, Unfit):
         raise Refusal(ready.why)
-    ruling = granted(agent, ready)
+    ruling = granted(agent, ready, by=by)
     if ruling is None:
         raise Refusal(f"{ready.tool.summary(ready.args)} may not run without a question.")
     agent.session.append(Noted(RAN, f"{name} {call.args}"))

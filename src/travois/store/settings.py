@@ -295,6 +295,8 @@ class Settings(Part, frozen=True):
     """How many levels of agents there may be below the first."""
     max_agents: Count = 0
     max_output_tokens: Count = 0
+    max_mcp_output_tokens: Count = 25_000
+    """Of what a tool of a server brings; the rest is in a file."""
     permissions: Permissions = Permissions()
     env: dict[str, str] = {}
     """Variables for the programs that tools start."""

@@ -126,11 +126,11 @@ def _brief(args: dict[str, Any]) -> str:
     return text if len(text) <= 120 else f"{text[:119]}…"
 
 
-def outcome(answered: Answered, env: Env, id: str) -> Outcome:
+def outcome(answered: Answered, env: Env, id: str, *, room: int = KEPT) -> Outcome:
     """A server's answer as the model sees it; what is too long is kept in a file."""
     detail = bytes(answered.structured_content).decode().removeprefix("null")
     shown = [_shown(item, env, f"{id}-{n}") for n, item in enumerate(answered.content)]
-    room, bounded = KEPT, list[Shown]()
+    bounded: list[Shown] = []
     for number, block in enumerate(shown or [Text(detail or EMPTY)]):
         fitting = _bounded(block, env, f"{id}-{number}", room=room)
         room -= len(fitting.text) if isinstance(fitting, Text) else 0

@@ -20,7 +20,7 @@ from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.policy.glyphs import visible
 from travois.tools.fitting import misfit
-from travois.tools.foreign import TOLD, described, outcome
+from travois.tools.foreign import KEPT, TOLD, described, outcome
 from travois.tools.lenders import PINS, Lender, lent, told
 
 MOST = 5
@@ -65,10 +65,16 @@ class Lending:
     """All servers of a session, as tools."""
 
     def __init__(
-        self, lenders: Sequence[Lender], *, hidden: Callable[[str], bool] = lambda name: False
+        self,
+        lenders: Sequence[Lender],
+        *,
+        hidden: Callable[[str], bool] = lambda name: False,
+        room: int = KEPT,
     ) -> None:
+        """`room` is how many characters of a result the model is shown."""
         self.lenders = {one.server.name: one for one in lenders}
         self._hidden = hidden
+        self._room = room
 
     def all(self) -> dict[str, Lent]:
         """Every tool that is lent at the moment and no rule denies, by name."""
@@ -86,6 +92,15 @@ class Lending:
     def head(self) -> tuple[AnyTool, ...]:
         """The tools that stand in the head: the same ones whatever the servers do."""
         return (self._search, self._call, self._list, self._read)
+
+    @property
+    def standing(self) -> tuple[AnyTool, ...]:
+        """The tools of servers that the user wants in the head, as these define them so far."""
+        return tuple(
+            replace(self._lent(name, one.server), description=one.description, schema=one.schema)
+            for name, one in self.all().items()
+            if self.lenders[one.server].server.always
+        )
 
     @property
     def _search(self) -> AnyTool:
@@ -179,9 +194,8 @@ class Lending:
                 raise Refusal(f"{name} is not there: {lender.why or 'ToolSearch tells what is'}.")
             _fits(tool, args)
             changes = await _agreed(tool, env)
-            return replace(
-                outcome(await lender.call(tool.tool, args, env), env, id), changes=changes
-            )
+            answered = await lender.call(tool.tool, args, env)
+            return replace(outcome(answered, env, id, room=self._room), changes=changes)
 
         return Tool[Any](
             name=name,
@@ -209,7 +223,7 @@ class Lending:
         return said("\n".join(lines) or "The servers have nothing to read.")
 
     async def _resource(self, args: ReadArgs, env: Env, id: str) -> Outcome:
-        return outcome(await self._lender(args.server).read(args.uri), env, id)
+        return outcome(await self._lender(args.server).read(args.uri), env, id, room=self._room)
 
     def _lender(self, name: str) -> Lender:
         if name not in self.lenders:

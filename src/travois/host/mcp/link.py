@@ -14,6 +14,7 @@ import msgspec
 
 from travois.engine.ports import Command, Env
 from travois.engine.tool import Refusal
+from travois.host.mcp.kept import keep
 from travois.host.mcp.line import Journal, streams
 from travois.host.mcp.speech import (
     MANY,
@@ -60,7 +61,11 @@ class Surroundings(msgspec.Struct, frozen=True):
     logs: Path
     tokens: Path
     environ: Mapping[str, str]
-    version: str = ""
+
+    @property
+    def lent(self) -> Path:
+        """Where it is kept what servers lent last."""
+        return self.tokens.parent / "lent"
 
 
 class Running(msgspec.Struct):
@@ -294,6 +299,8 @@ class Link:
         self.about = client.instructions or ""
         self.offers = await offers(client) if has.tools is not None else ()
         self.prompts = await prompts(client) if has.prompts is not None else ()
+        if self.server.always:
+            keep(self.server, self._around.lent, self.offers)
 
     async def _relearn(self, client: Client) -> None:
         """Ask again for what it has when it says that this changed, however often it does."""

@@ -1,0 +1,30 @@
+"""What servers said last of their tools, for the heads of sessions that cannot wait for them."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from travois.tools.foreign import Offer
+from travois.tools.lenders import Server
+
+
+def keep(server: Server, folder: Path, offers: tuple[Offer, ...]) -> None:
+    """Remember what a server lends."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _path(server, folder).write_bytes(msgspec.json.encode(offers))
+
+
+def kept(server: Server, folder: Path) -> tuple[Offer, ...]:
+    """What it lent last; nothing if it was never heard of."""
+    try:
+        return msgspec.json.decode(_path(server, folder).read_bytes(), type=tuple[Offer, ...])
+    except (OSError, msgspec.DecodeError):
+        return ()
+
+
+def _path(server: Server, folder: Path) -> Path:
+    said = msgspec.json.encode((server.name, server.argv, server.url))
+    return folder / f"{blake2b(said, digest_size=12).hexdigest()}.json"
