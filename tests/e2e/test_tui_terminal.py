@@ -305,3 +305,18 @@ def test_it_works_in_tmux(program: Program, tmp_path: Path) -> None:
             assert shown.count("Words.") == 3
         finally:
             tmux("kill-server")
+
+
+def test_colours_that_were_chosen_are_there_the_next_time(program: Program) -> None:
+    with lab.server("lab-echo") as api:
+        program.url = api.url
+        glass = Glass(program, *program.model)
+        glass.ready()
+        assert "\x1b[0;36m" in glass.raw
+        glass.type("/theme light\r")
+        glass.until("also in the sessions to come")
+        assert glass.leave() == 0
+        again = Glass(program, *program.model)
+        again.ready()
+        assert ("\x1b[0;34m" in again.raw, "\x1b[0;36m" in again.raw) == (True, False)
+        assert again.leave() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 import anyio
@@ -14,6 +15,8 @@ from travois.app.slash.command import Command, Desk
 from travois.context.styles import DEFAULT
 from travois.kernel.faults import Fault
 from travois.policy.judge import MODES
+from travois.store import home as homes
+from travois.store.chosen import keep
 from travois.store.snapshot.timeline import Turn, turns
 from travois.store.snapshots import Snapshots
 from travois.tools.todo import TodoArgs
@@ -100,9 +103,11 @@ async def _theme(desk: Desk, name: str) -> str:
     if not name:
         picked = await desk.pick("Which colours?", [(one, "") for one in THEMES])
         name = "" if picked is None else THEMES[picked]
-    if name:
-        desk.dress(name)
-    return ""
+    if not name:
+        return ""
+    desk.dress(name)
+    keep(homes.locate(os.environ), "tui.theme", name)
+    return f"The colours are {name}, also in the sessions to come."
 
 
 async def _style(desk: Desk, name: str) -> str:
