@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from travois import Options, Session
-from travois.app.tui.statusline import standing, tame
+from travois.app.tui.statusline import Work, standing, tame
 from travois.app.tui.themes import theme
+from travois.kernel.facts import Assistant, Entry, Result, Sent
 from travois.kernel.models import Usage
 from travois.store import trust
 from travois.store.home import Home
@@ -53,7 +54,7 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
     async def main() -> None:
         reply = say("ok", usage=Usage(input=100, read=900, output=50))
         async with Session(options, model=Scripted(reply)) as session:
-            fresh = standing(session, seconds=0.0)["context_window"]
+            fresh = standing(session, Work(), seconds=0.0)["context_window"]
             assert fresh == {
                 "total_input_tokens": 0,
                 "total_output_tokens": 0,
@@ -63,7 +64,8 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
                 "current_usage": None,
             }
             await session.ask("hello")
-            told = msgspec.to_builtins(standing(session, seconds=1.5))
+            work = Work(waited=0.25, added=3, removed=1)
+            told = msgspec.to_builtins(standing(session, work, seconds=1.5))
             assert Path(told.pop("transcript_path")).read_text().count("hello") == 1
             assert told.pop("context_window")["current_usage"] == {
                 "input_tokens": 100,
@@ -82,11 +84,34 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
                     "added_dirs": [str(tmp_path)],
                 },
                 "output_style": {"name": "default"},
-                "cost": {"total_duration_ms": 1500},
+                "cost": {
+                    "total_duration_ms": 1500,
+                    "total_api_duration_ms": 250,
+                    "total_lines_added": 3,
+                    "total_lines_removed": 1,
+                },
                 "exceeds_200k_tokens": False,
+                "fast_mode": False,
             }
 
     anyio.run(main)
+
+
+def test_lines_that_change_and_seconds_that_the_model_takes_are_counted() -> None:
+    work = Work()
+    change = '{"type":"update","filePath":"a","added":2,"removed":1,"structuredPatch":[]}'
+    said = Assistant((), stop="calls")
+    for at, fact in (
+        (1.0, Sent(1, "chain", "digest", 9)),
+        (3.5, said),
+        (4.0, Result("one", (), detail=change)),
+        (5.0, Result("two", (), detail='{"exitCode":0}')),
+        (6.0, Sent(1, "chain", "digest", 9)),
+        (6.5, said),
+        (7.0, Result("three", (), detail=change)),
+    ):
+        work.hear(Entry(1, at, fact))
+    assert (work.waited, work.added, work.removed) == (3.0, 4, 2)
 
 
 def loaded(tmp_path: Path, environ: Mapping[str, str] | None = None) -> Loaded:

@@ -12,10 +12,11 @@ import msgspec
 
 from travois.app.sdk import Session
 from travois.app.tui.cells import OURS, clean, folded
+from travois.app.tui.diffs import patch
 from travois.app.tui.screen import Screen
 from travois.app.tui.themes import RESET, Theme
 from travois.engine.ports import Command, Processes
-from travois.kernel.facts import Assistant
+from travois.kernel.facts import Assistant, Entry, Result, Sent
 from travois.kernel.models import Usage
 from travois.store.log import NAME
 from travois.store.settings import Json, StatusLine
@@ -32,6 +33,31 @@ CODES = re.compile(
 """All that a terminal would obey."""
 
 
+class Work(msgspec.Struct):
+    """What was done since the session was opened here."""
+
+    began: float = msgspec.field(default_factory=monotonic)
+    waited: float = 0.0
+    """How many seconds the model took for its replies."""
+    added: int = 0
+    removed: int = 0
+    """Lines of files."""
+    _sent: float = 0.0
+
+    def hear(self, entry: Entry) -> None:
+        """Take one more entry into account."""
+        match entry.fact:
+            case Sent():
+                self._sent = entry.at
+            case Assistant():
+                self.waited += max(0.0, entry.at - self._sent)
+            case Result(detail=detail) if change := patch(detail):
+                self.added += change.added
+                self.removed += change.removed
+            case _:
+                pass
+
+
 class Asking:
     """Asks the program whenever something has changed, and keeps what it said."""
 
@@ -40,7 +66,7 @@ class Asking:
     ) -> None:
         self._chosen, self._processes, self._tell = chosen, processes, tell
         self._stirred = anyio.Event()
-        self._began = monotonic()
+        self.work = Work()
         self._said: list[str] = []
         self._failed = False
 
@@ -64,12 +90,12 @@ class Asking:
             screen.refresh()
 
     async def _ask(self, session: Session, columns: int, rows: int) -> None:
-        seconds = monotonic() - self._began
+        told = standing(session, self.work, seconds=monotonic() - self.work.began)
         command = Command(
             ("bash", "-c", self._chosen.command),
             session.crew.agent.world.root,
             env={"COLUMNS": str(columns), "LINES": str(rows)},
-            stdin=msgspec.json.encode(standing(session, seconds=seconds)),
+            stdin=msgspec.json.encode(told),
             keep=KEPT,
             stderr="apart",
         )
@@ -103,7 +129,7 @@ def tame(line: str, theme: Theme) -> str:
     return "".join(part for part in kept if coloured or not OURS.fullmatch(part))
 
 
-def standing(session: Session, *, seconds: float) -> Json:
+def standing(session: Session, work: Work, *, seconds: float) -> Json:
     """What programs written for this purpose expect to be told, as far as it is known."""
     agent, model = session.crew.agent, session.crew.model
     root, state = agent.world.root, agent.session.state
@@ -121,13 +147,17 @@ def standing(session: Session, *, seconds: float) -> Json:
             "project_dir": root,
             "added_dirs": list(agent.guard.folders[1:]),
         },
-        "output_style": {"name": "default"},
+        "output_style": {"name": session.crew.style},
         "cost": {
             "total_cost_usd": agent.session.dollars,
             "total_duration_ms": round(1000 * seconds),
+            "total_api_duration_ms": round(1000 * work.waited),
+            "total_lines_added": work.added,
+            "total_lines_removed": work.removed,
         },
         "context_window": _window(agent.session.usage, last, model.window),
         "exceeds_200k_tokens": last is not None and last.context > LARGE,
+        "fast_mode": False,
     }
 
 

@@ -160,6 +160,8 @@ class Talking:
                 desk.page.tell(event)
                 if not isinstance(event, Entry):
                     continue
+                if desk.program is not None:
+                    desk.program.work.hear(event)
                 desk.look()
                 if isinstance(event.fact, Ended):
                     self._stopped = event.fact.why == "aborted"
