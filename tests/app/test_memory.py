@@ -230,7 +230,7 @@ def test_the_doctor_names_what_is_wrong_and_the_command_that_mends_it(known: Ins
         ("secret", "leak"): "travois memory forget leak --scope project",
         ("stale", "port"): "travois memory edit port   or   "
         "travois memory forget port --scope project",
-        ("conflict", "project/german"): "travois memory forget german",
+        ("conflict", "german"): "travois memory forget german --scope project",
         ("unused", "old"): "travois memory forget old --scope project",
     }
     assert "hunter2" not in run(known, "doctor").out
