@@ -182,19 +182,20 @@ async def _look(env: Env, looked: Looked, work: Work) -> Looked:
     with anyio.move_on_after(SECONDS):
         for path in looked.files:
             data = await _source(env, path, looked.place)
-            if data is None:
-                looked.passed += 1
-            else:
-                lines = await to_thread.run_sync(_lines, work, data, syntax.language_of(path))
-                looked.rows += (Row(path, line) for line in lines)
+            lines = await to_thread.run_sync(_lines, work, data, syntax.language_of(path))
+            looked.rows += (Row(path, line) for line in lines or ())
+            looked.passed += lines is None
             looked.done += 1
             if looked.done % 100 == 0:
                 env.progress(f"{looked.done} of {len(looked.files)} files")
     return looked
 
 
-def _lines(work: Work, data: bytes, language: str) -> list[str]:
-    return list(work(data, language))
+def _lines(work: Work, data: bytes | None, language: str) -> list[str] | None:
+    try:
+        return list(work(data, language)) if data is not None else None
+    except syntax.Unparsed:
+        return None
 
 
 async def _source(env: Env, path: str, place: str) -> bytes | None:

@@ -11,6 +11,7 @@ from bisect import bisect
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
+from time import thread_time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,8 +32,14 @@ NAMES = re.compile(r"identifier|name|constant|variable|symbol|^word$|^preproc_ar
 SMALL, MANY = 64 * 1024, 512
 """What is remembered of files: how large one may be, and how many."""
 SIGNATURE = 160
+PATIENCE, PIECE, UNRULY = 1.0, 16 * 1024, 10_000
+"""How many seconds one file may take, how it is fed, and how much may stand in one error."""
 ASCII = bytes(byte if byte < 128 else ord("_") for byte in range(256))
 """For grammars whose scanners read beyond their tables at other characters."""
+
+
+class Unparsed(Exception):
+    """A source is of a kind that takes too long to be understood."""
 
 
 class Grammar(msgspec.Struct, frozen=True):
@@ -57,6 +64,9 @@ class Symbol(msgspec.Struct, frozen=True):
     text: str
     start: int
     end: int
+
+
+NOWHERE = Symbol(0, "", "", "", 0, 0)
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -127,38 +137,41 @@ def _query(found: Grammar) -> str:
 
 def symbols(data: bytes, language: str) -> tuple[Symbol, ...]:
     """All that a source defines, in order; local variables are nobody else's business."""
-    return _remembered(data, language) if len(data) <= SMALL else _symbols(data, language)
+    if len(data) <= SMALL:
+        return remembered(data, language)
+    return _symbols(data, _root(data, language), language)
 
 
 @lru_cache(MANY)
-def _remembered(data: bytes, language: str) -> tuple[Symbol, ...]:
-    return _symbols(data, language)
+def remembered(data: bytes, language: str) -> tuple[Symbol, ...]:
+    """The same for a small file, which may be asked about again."""
+    return _symbols(data, _root(data, language), language)
 
 
-def _symbols(data: bytes, language: str) -> tuple[Symbol, ...]:
+def _symbols(data: bytes, root: Node, language: str) -> tuple[Symbol, ...]:
     around: list[tuple[int, str, str]] = []
     named, made, lines = set[int](), list[Symbol](), _starts(data)
-    for found in _definitions(_root(data, language), language):
+    for found in _definitions(data, root, language):
         node, at = found.node, found.name.start_byte if found.name else -1
         while around and around[-1][0] <= node.start_byte:
             around.pop()
         _, outer, inside = around[-1] if around else (0, "", "")
         if at in named:
             continue
-        own = _plain(found.name) if found.name else ""
+        own = _plain(data, found.name) if found.name else ""
         name = ".".join(filter(None, (outer, found.owner, own)))
         if found.kind in AROUND:
             around.append((node.end_byte, name, found.kind))
         kind = _kind(found.kind, inside)
-        if found.name and kind in KINDS:
+        if found.name and own and kind in KINDS:
             named.add(at)
             text = _signature(data, node, found.name, kind=kind)
             line = bisect(lines, at)
             made.append(Symbol(line, kind, name, text, node.start_byte, node.end_byte))
-    return tuple(made)
+    return tuple(sorted(made, key=lambda one: one.line))
 
 
-def _definitions(root: Node, language: str) -> list[Found]:
+def _definitions(data: bytes, root: Node, language: str) -> list[Found]:
     """What the query finds, outer before inner."""
     from tree_sitter import QueryCursor
 
@@ -168,7 +181,7 @@ def _definitions(root: Node, language: str) -> list[Found]:
         for kind, nodes in marked.items():
             if kind in ("name", "owner") or kind[0] == "_":
                 continue
-            found = Found(kind, nodes[0], name, _plain(owner[0]) if owner else "")
+            found = Found(kind, nodes[0], name, _plain(data, owner[0]) if owner else "")
             rows.append((nodes[0].start_byte, -nodes[0].end_byte, pattern, found))
     rows.sort(key=lambda row: row[:3])
     return [row[3] for row in rows]
@@ -183,9 +196,9 @@ def _kind(kind: str, inside: str) -> str:
     return kind
 
 
-def _plain(name: Node) -> str:
-    text = (name.text or b"").decode(errors="replace").strip("@$:#\"'")
-    return ".".join(re.sub(r"<.*?>|\s", "", text).replace("\\", "::").split("::"))
+def _plain(data: bytes, name: Node) -> str:
+    text = data[name.start_byte : name.end_byte].decode(errors="replace").strip("@$:#\"'")
+    return re.sub(r"(?<=\w)<[^<>]*>|\s", "", text).replace("\\", ".").replace("::", ".")
 
 
 def _signature(data: bytes, node: Node, name: Node, *, kind: str) -> str:
@@ -196,29 +209,52 @@ def _signature(data: bytes, node: Node, name: Node, *, kind: str) -> str:
     text = data[first : min(last, first + 4 * SIGNATURE)].decode(errors="replace")
     if kind in LOCALS or kind in CLASSES:
         text = text.partition("\n" if kind in LOCALS else "{")[0]
-    text = " ".join(text.split()).rstrip(" {:;=")
+    text = re.sub(r"(?<=[(\[]) |,? (?=[)\]])", "", " ".join(text.split()).rstrip(" {:;="))
     return text if len(text) <= SIGNATURE else text[: SIGNATURE - 1] + "…"
 
 
 def _body(node: Node) -> Node | None:
-    value = node.child_by_field_name("value")
+    value = node.child_by_field_name("value") or node.child_by_field_name("right")
     return node.child_by_field_name("body") or (value and value.child_by_field_name("body"))
 
 
 def _root(data: bytes, language: str) -> Node:
+    """The syntax tree; raises `Unparsed` for what would hold up the program.
+
+    The parser is fed piece by piece: this is the only way to stop it, and others run meanwhile.
+    """
     from tree_sitter import Parser
 
-    text = data.translate(ASCII) if language == "bash" else data
-    return Parser(_loaded(language)[0]).parse(text).root_node
+    text, end = data.translate(ASCII) if language == "bash" else data, thread_time() + PATIENCE
+
+    def piece(at: int, point: object) -> bytes:
+        return text[at : at + PIECE] if thread_time() < end else b""
+
+    root = Parser(_loaded(language)[0]).parse(piece).root_node
+    if thread_time() >= end or _unruly(root):
+        raise Unparsed
+    return root
+
+
+def _unruly(root: Node) -> bool:
+    """Whether an error holds so much that each look into it would go through all of that."""
+    waiting = [root] if root.has_error else []
+    while waiting:
+        node = waiting.pop()
+        if node.is_error and node.child_count > UNRULY:
+            return True
+        waiting += (child for child in node.children if child.has_error)
+    return False
 
 
 def mentions(data: bytes, language: str, word: str) -> tuple[Mention, ...]:
     """Where a source uses a name: not where a string or a comment merely has the word."""
     places = [match.start() for match in worded(word).finditer(data)]
+    known: tuple[Symbol, ...] = ()
     if places and installed(language):
         root = _root(data, language)
         places = [at for at in places if _is_name(root, at, word.encode())]
-    known = symbols(data, language) if places and installed(language) else ()
+        known = _symbols(data, root, language) if places else ()
     return tuple(_mentions(data, places, known))
 
 
@@ -248,8 +284,8 @@ def _starts(data: bytes) -> list[int]:
 
 
 def _within(known: tuple[Symbol, ...], at: int) -> str:
-    around = [one for one in known if one.start <= at < one.end]
-    return around[-1].name if around else ""
+    around = (one for one in known if one.start <= at < one.end)
+    return max(around, key=lambda one: one.start, default=NOWHERE).name
 
 
 def worded(word: str) -> re.Pattern[bytes]:

@@ -1,0 +1,21 @@
+"""The model finds a definition by its name, in the real program."""
+
+from __future__ import annotations
+
+from tests.e2e.program import Program
+from travois import lab
+
+
+def test_a_definition_is_found_and_a_denied_file_is_not(program: Program) -> None:
+    (program.folder / "till.py").write_text("class Till:\n    def open(self) -> None: ...\n")
+    (program.folder / "secret.py").write_text("def open() -> None: ...\n")
+    found = "till.py:2 method Till.open def open(self) -> None\n(files that a rule keeps"
+    script = [
+        {"say": [{"tool_use": {"name": "Symbols", "input": {"name": "open"}}}]},
+        {"when": {"tool_result": {"name": "Symbols", "contains": found}}, "say": "Line 2."},
+    ]
+    with lab.server(script) as api:
+        program.url = api.url
+        done = program.ask("where is open defined?", "--disallowedTools", "Read(secret.py)")
+        assert (done.code, done.out) == (0, "Line 2.\n"), done.err
+        api.no_invalid()
