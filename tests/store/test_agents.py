@@ -291,3 +291,28 @@ def test_ours_are_there_and_only_general_can_change_things(disk: Disk) -> None:
         ("general", "", True, tuple(name for name in names if name not in PERSONAL)),
         ("plan", "plan", True, looking),
     ]
+
+
+def test_agents_of_opencode_are_read_in_its_own_words(disk: Disk) -> None:
+    head = "---\ndescription: Reviews.\nmode: subagent\nmodel: openai/gpt-6.1-sol\nsteps: 7\n"
+    rights = 'permission:\n  edit: deny\n  bash:\n    "*": ask\n    "git push*": deny\n'
+    disk.put("code/.opencode/agent/review.md", f"{head}temperature: 0.1\n{rights}---\nReview.\n")
+    disk.put("me/.config/opencode/agents/off.md", "---\ndescription: x\ndisable: true\n---\nNo.\n")
+    table = {
+        "docs": {"description": "Docs.", "prompt": "{file:./docs.txt}", "tools": {"*": False}},
+        "build": {"model": "a/b"},
+        "review": {"description": "Not this one.", "prompt": "No."},
+    }
+    disk.put("me/.config/opencode/opencode.json", json.dumps({"agent": table}))
+    disk.put("me/.config/opencode/docs.txt", "Write docs.")
+    found, notices = disk.kinds()
+    assert notices == ()
+    review, docs = sorted(
+        (kind for kind in found if kind.origin != "built-in"), key=lambda kind: kind.prompt
+    )
+    edits = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+    assert (review.name, review.description, review.prompt) == ("review", "Reviews.", "Review.")
+    assert (review.model, review.max_turns) == ("openai/gpt-6.1-sol", 7)
+    assert review.denied == (*edits, "Bash")
+    assert (docs.name, docs.prompt) == ("docs", "Write docs.")
+    assert {"Read", "Bash", *edits} <= set(docs.denied)

@@ -146,3 +146,51 @@ def test_instructions_that_settings_name_stay_in_the_workspace_without_trust(
     places = Places(str(root), str(root), more=more, etc=tmp_path / "etc")
     assert shown(places) == ["A."]
     assert shown(replace(places, trusted=True)) == ["A.", "secret"]
+
+
+def test_codex_rules_about_commands_hold_where_they_lie(tmp_path: Path) -> None:
+    text = """\
+prefix_rule(
+    pattern = ["git", ["status", "log"]],
+    decision = "allow",
+    match = [["git", "status"]],
+)
+prefix_rule(pattern = ["git", "push"], decision = "prompt")
+prefix_rule(pattern = ["git", "push", "--force"], decision = "forbidden")
+prefix_rule(pattern = ["ls", "*"])
+"""
+    put(tmp_path / "person/.codex/rules/default.rules", text)
+    found = loaded(tmp_path)
+    lines = ("git status -s", "git log", "git push", "git push --force", "git statusx", "make")
+    assert {line: effect(found, tmp_path, "Bash", line) for line in lines} == {
+        "git status -s": "allow",
+        "git log": "allow",
+        "git push": "ask",
+        "git push --force": "deny",
+        "git statusx": "ask",
+        "make": "ask",
+    }
+    (notice,) = found.notices
+    assert notice.endswith("default.rules: line 8: prefix_rule says nothing that can be kept here")
+
+
+def test_codex_rules_of_a_repository_only_tighten_until_it_is_trusted(tmp_path: Path) -> None:
+    text = 'prefix_rule(pattern = ["make"])\nprefix_rule(["x"], decision = "forbidden")\n'
+    text += 'prefix_rule(pattern = ["rm"], decision = "forbidden")\n'
+    put(tmp_path / "repo/.codex/rules/a.rules", text)
+    put(tmp_path / "repo/.codex/rules/b.rules", "prefix_rule(")
+    found = loaded(tmp_path)
+    said = {line: effect(found, tmp_path, "Bash", line) for line in ("make", "rm x")}
+    assert said == {"make": "ask", "rm x": "deny"}
+    assert any("b.rules is not read: line 1" in notice for notice in found.notices)
+
+
+def test_our_own_settings_may_hold_a_table_in_which_the_last_that_fits_counts(
+    tmp_path: Path,
+) -> None:
+    table = '{"permission": {"bash": {"*": "ask", "git status*": "allow", "rm *": "deny"}}}'
+    put(tmp_path / "home/settings.json", table)
+    found = loaded(tmp_path)
+    assert found.notices == ()
+    said = {line: effect(found, tmp_path, "Bash", line) for line in ("git status", "rm x", "make")}
+    assert said == {"git status": "allow", "rm x": "deny", "make": "ask"}

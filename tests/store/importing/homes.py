@@ -23,15 +23,19 @@ def make(person: Path) -> dict[str, str]:
     _codex(person / ".codex")
     _opencode(person / ".config" / "opencode")
     _gemini(person / ".gemini")
-    opencode_data = person / ".local" / "share"
-    writing.opencode_files(opencode_data, TALK)
+    talk(person)
+    return {"HOME": str(person)}
+
+
+def talk(person: Path) -> None:
+    """One session of each agent."""
+    writing.opencode_files(person / ".local" / "share", TALK)
     put(person / ".claude/projects/-w/aaa.jsonl", writing.claude(TALK))
     put(person / ".codex/sessions/2026/11/16/rollout-1.jsonl", writing.codex(TALK))
     put(
         person / ".gemini/tmp/p/chats/session-1.json",
         [{"sessionId": "g1", "messages": writing.gemini(TALK)}],
     )
-    return {"HOME": str(person)}
 
 
 def _claude(folder: Path, person: Path) -> None:

@@ -40,12 +40,12 @@ def plan(draft: Draft, environ: Mapping[str, str]) -> None:
     shelves.files(draft, "commands", folder / "commands", where="commands")
     shelves.files(draft, "styles", folder / FOLDER, where=FOLDER)
     shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "claude", folder / "CLAUDE.md")
+    shelves.instructions(draft, "claude", folder / "CLAUDE.md", folder=folder)
     for path in sorted((folder / "rules").rglob("*.md")):
         if scope(plain_text(str(path))):
             draft.leave("instructions", path.name, f"a rule for some files counts only in {folder}")
         else:
-            shelves.instructions(draft, "claude", path)
+            shelves.instructions(draft, "claude", path, folder=folder)
     for name, why in UNTAKEN.items():
         if (folder / name).exists():
             draft.leave("settings", name, why)

@@ -47,7 +47,7 @@ def plan(draft: Draft, environ: Mapping[str, str]) -> None:
         _rules(draft, path)
     shelves.files(draft, "commands", folder / "prompts", where="commands")
     shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "codex", folder / "AGENTS.md")
+    shelves.instructions(draft, "codex", folder / "AGENTS.md", folder=folder)
     if (folder / "auth.json").exists():
         draft.leave("settings", "auth.json", "logins are not copied; set a key of your own")
 

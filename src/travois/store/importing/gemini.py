@@ -33,7 +33,7 @@ def plan(draft: Draft, environ: Mapping[str, str]) -> None:
         _settings(draft, folder / "settings.json")
     shelves.files(draft, "commands", folder / "commands", where="commands", ends=".toml")
     shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "gemini", folder / "GEMINI.md")
+    shelves.instructions(draft, "gemini", folder / "GEMINI.md", folder=folder)
     if (folder / "oauth_creds.json").exists():
         draft.leave("settings", "oauth_creds.json", "logins are not copied; set GEMINI_API_KEY")
 

@@ -43,7 +43,7 @@ def plan(draft: Draft, environ: Mapping[str, str]) -> None:
     for name in ("command", "commands"):
         shelves.files(draft, "commands", folder / name, where="commands")
     shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "opencode", folder / "AGENTS.md")
+    shelves.instructions(draft, "opencode", folder / "AGENTS.md", folder=folder)
 
 
 def _settings(draft: Draft, path: Path) -> None:

@@ -164,12 +164,20 @@ class Draft:
         why = "it is there already" if taken else ""
         self._tell(Line(part, source.name, "kept", where, why))
 
-    def instructions(self, agent: str, name: str, text: str, *, base: Path) -> None:
-        """A text that says how to work, which our own file of such texts then imports."""
+    def instructions(
+        self, agent: str, name: str, text: str, *, base: Path, near: list[str], imported: bool
+    ) -> None:
+        """A text that says how to work, which our own file of such texts then imports.
+
+        What it imports itself is found from the folder where it lay, but for files `near` it,
+        which come along.
+        """
         place, own = f"instructions/{agent}/{name}", "AGENTS.md"
-        data = _rooted(text, base).encode()
-        self._copy(Copy(place, data), Line("instructions", name, "kept", place))
-        if place not in self.copies:
+        data = _rooted(text, base, near).encode()
+        known = place in self.copies and self.copies[place].data == data
+        if not known:
+            self._copy(Copy(place, data), Line("instructions", name, "kept", place))
+        if place not in self.copies or imported:
             return
         held = self.copies[own].data if own in self.copies else _bytes(self._home.path / own)
         line = f"@{place}\n".encode()
@@ -295,12 +303,12 @@ def _variable(*words: str) -> str:
     return re.sub(r"\W+", "_", "_".join(words)).strip("_").upper()
 
 
-def _rooted(text: str, base: Path) -> str:
+def _rooted(text: str, base: Path, near: list[str]) -> str:
     """The text with imports that count from the folder where it lay."""
 
     def put(found: re.Match[str]) -> str:
         path = base / found[1]
-        return f"@{path}" if path.is_file() else found[0]
+        return f"@{path}" if found[1] not in near and path.is_file() else found[0]
 
     return re.sub(r"(?<!\S)@((?![/~])[\w./-]*\w)", put, text)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from travois.context.instructions import imports
+from travois.policy.paths import inside
 from travois.store.importing.plan import LARGEST, MOST, Draft, Part
-from travois.store.instructions import plain_text
+from travois.store.instructions import HOPS, plain_text
 from travois.store.reading import is_tree
 from travois.store.recorded.spoken import inner
 from travois.store.settings import Json
@@ -30,17 +33,27 @@ def skills(draft: Draft, folder: Path) -> None:
             draft.folder("skills", path.parent, f"skills/{path.parent.name}")
 
 
-def instructions(draft: Draft, agent: str, path: Path) -> None:
-    """A text that says how to work."""
+def instructions(draft: Draft, agent: str, path: Path, *, folder: Path, hops: int = 0) -> None:
+    """A text that says how to work, and those beside it that it imports."""
     if not path.is_file():
         return
+    name = str(path.relative_to(folder))
     try:
         text = plain_text(str(path))
     except OSError as error:
-        draft.leave("instructions", path.name, str(error))
+        draft.leave("instructions", name, str(error))
         return
+    near = [one for one in imports(text) if _beside(path.parent / one, folder)]
     if text.strip():
-        draft.instructions(agent, path.name, text, base=path.parent)
+        draft.instructions(agent, name, text, base=path.parent, imported=hops > 0, near=near)
+    for one in near if hops < HOPS else ():
+        found = Path(os.path.normpath(path.parent / one))
+        instructions(draft, agent, found, folder=folder, hops=hops + 1)
+
+
+def _beside(path: Path, folder: Path) -> bool:
+    """Whether a file lies in the folder that is left behind."""
+    return path.is_file() and inside(os.path.normpath(path), str(folder))
 
 
 def servers(draft: Draft, tree: Json, key: str) -> None:
