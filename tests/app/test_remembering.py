@@ -44,10 +44,10 @@ def searched(held: LazyMemories, work: Sequence[str]) -> list[Callable[[], Await
     async def main() -> None:
         for text in work:
             await anyio.to_thread.run_sync(partial(held.search, text, limit=5))
-        waits = held._opened.waiting()
+        waits = held.waiting()
         for job in jobs:
             await job()
-        assert (waits, held._opened.waiting()) == (MANY - 64, 0)
+        assert (waits, held.waiting()) == (MANY - 64, 0)
 
     anyio.run(main)
     return jobs

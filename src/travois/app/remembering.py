@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,8 @@ import anyio.to_thread
 
 from travois.app import serving
 from travois.app.opening import Place
-from travois.context.memory.memory import Anchor, Change, Consent, Memory, Scope
+from travois.context.memory.memory import Consent, Memory, Scope
 from travois.engine.agent import Agent
-from travois.engine.memories import Applied
 from travois.engine.ports import Model
 from travois.engine.room import model
 from travois.kernel.models import Model as Card
@@ -26,6 +25,10 @@ from travois.store.settings import Loaded, Remembering
 if TYPE_CHECKING:
     from travois.store.memory.memories import FolderMemories
     from travois.store.search.index import Index
+
+    Opened = FolderMemories
+else:
+    Opened = object
 
 FEW = 8
 """How many memories are made findable by meaning at a time."""
@@ -83,7 +86,7 @@ def _open(home: Home, project: Project, loaded: Loaded, *, index: Index | None) 
     )
 
 
-class LazyMemories:
+class LazyMemories(Opened):
     """Memories that are opened when there are any, or the first one is to be kept.
 
     So a session in a folder that nothing is known of loads no database and no model of meaning.
@@ -91,81 +94,49 @@ class LazyMemories:
 
     def __init__(self, home: Home, project: Project, loaded: Loaded) -> None:
         self._home, self._project, self._loaded = home, project, loaded
+        self._held: FolderMemories | None = None
         self._told = False
         self.behind: Callable[[], object] = lambda: None
         """What is done, once, when some memories cannot be found by meaning yet."""
 
-    @cached_property
-    def _opened(self) -> FolderMemories:
-        return _open(self._home, self._project, self._loaded, index=_index(self._home))
+    def __getattr__(self, name: str) -> object:
+        """All but what has an answer without memories is asked of them."""
+        return getattr(self._opened(), name)
 
-    @property
-    def _there(self) -> FolderMemories | None:
-        """What there is; none while there is nothing."""
-        if "_opened" in self.__dict__:
-            return self._opened
+    def _opened(self) -> FolderMemories:
+        if self._held is None:
+            index = _index(self._home)
+            self._held = _open(self._home, self._project, self._loaded, index=index)
+        return self._held
+
+    def _there(self) -> bool:
+        """Whether anything is known."""
         root = self._home.path / "memory"
         own = self._loaded.settings.memory.directory or root / key(self._home, self._project)
         places = (Path(own).expanduser(), root / "user")
-        return self._opened if any(place.is_dir() for place in places) else None
+        return self._held is not None or any(place.is_dir() for place in places)
 
     def all(self) -> tuple[Memory, ...]:
         """Every memory that can be read."""
-        return there.all() if (there := self._there) else ()
+        return self._opened().all() if self._there() else ()
 
-    def consent(self, scope: Scope) -> Consent:
-        """What becomes of a proposal in this scope."""
-        return self._opened.consent(scope)
+    def index(self) -> str:
+        """The index that opens a session."""
+        return self._opened().index() if self._there() else ""
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
         """Those that have most to do with a text."""
-        there = self._there
-        if there is None:
+        if not self._there():
             return ()
-        found = there.search(text, limit=limit)
-        if not self._told and there.waiting():
+        found = self._opened().search(text, limit=limit)
+        if not self._told and self._opened().waiting():
             self._told = True
             anyio.from_thread.run_sync(self.behind)
         return found
 
     async def catch_up(self) -> None:
         """Let all be found by meaning, a few at a time, until the session is left."""
-        fill = partial(self._opened.fill, FEW)
+        fill = partial(self._opened().fill, FEW)
         filled = FEW
         while filled:
             filled = await anyio.to_thread.run_sync(fill, abandon_on_cancel=True)
-
-    def apply(
-        self,
-        changes: Sequence[Change],
-        *,
-        why: str,
-        session: str = "",
-        based: Sequence[Memory] | None = None,
-    ) -> Applied:
-        """Make changes in one step, on record."""
-        return self._opened.apply(changes, why=why, session=session, based=based)
-
-    def propose(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
-        """Lay changes in the inbox."""
-        return self._opened.propose(changes, why=why)
-
-    def index(self) -> str:
-        """The index that opens a session."""
-        return there.index() if (there := self._there) else ""
-
-    def stale(self, memory: Memory) -> tuple[str, ...]:
-        """The files that it speaks of and that are no longer as they were."""
-        return self._opened.stale(memory)
-
-    def anchor(self, path: str) -> Anchor | None:
-        """A file as it is at the moment."""
-        return self._opened.anchor(path)
-
-    def reverify(self, memory: Memory) -> Memory | None:
-        """Renew a memory whose files changed if all that it names still stands in them."""
-        return self._opened.reverify(memory)
-
-    def used(self, names: Iterable[str]) -> None:
-        """Count that these were recalled."""
-        self._opened.used(names)
