@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,55 @@ def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
     add_two = use("mcp__calc__add", a=2, b=3)
     script = [add_two, use("mcp__calc__fail"), said("5."), add_two, said("Off.")]
     house.run(script, main)
+
+
+def test_configured_servers_are_told_switched_and_connected_anew(house: House) -> None:
+    pytest.importorskip("mcp")
+    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    good: Any = {"type": "stdio", "command": sys.executable, "args": [lender, "none"]}
+    bad: Any = {"type": "stdio", "command": "no-such-server"}
+    add = use("mcp__good__add", a=1, b=2)
+
+    async def main() -> None:
+        servers = {"good": good, "bad": bad}
+        async with house.client(mcp_servers=servers, allowed_tools=["mcp__good"]) as client:
+            await client.query("add")
+            assert results(await response(client)) == ["3"]
+            other, one = (await client.get_mcp_status())["mcpServers"]
+            config = {"type": "stdio", "command": "no-such-server", "args": []}
+            assert "no such program" in other.pop("error")
+            told = {"name": "bad", "status": "failed", "scope": "run", "config": config}
+            assert other == told
+            await client.toggle_mcp_server("good", enabled=False)
+            await client.query("add")
+            assert "it is switched off" in results(await response(client))[0]
+            (_, off) = (await client.get_mcp_status())["mcpServers"]
+            await client.toggle_mcp_server("good", enabled=True)
+            await client.reconnect_mcp_server("good")
+            await client.query("add")
+            assert results(await response(client)) == ["3"]
+            with pytest.raises(Exception, match="bad cannot be reached"):
+                await client.reconnect_mcp_server("bad")
+            with pytest.raises(Exception, match="There is no server 'none'"):
+                await client.reconnect_mcp_server("none")
+        assert (off["status"], one["status"]) == ("disabled", "connected")
+        assert (one["serverInfo"]["name"], one["tools"][0]["name"]) == ("lender", "add")
+
+    house.run([add, said("3"), add, said("off"), add, said("3")], main)
+
+
+def test_the_host_chooses_among_skills(house: House) -> None:
+    for name in ("greet", "part"):
+        path = house.home.parent / ".claude/skills" / name / "SKILL.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"---\ndescription: How to {name}.\n---\nAs always.\n")
+
+    async def main() -> None:
+        opening, *_ = await house.ask("hello", skills=["greet"])
+        assert isinstance(opening, SystemMessage)
+        assert opening.data["skills"] == ["greet"]
+
+    house.run([said("Hi.")], main)
 
 
 def test_an_interrupt_stops_a_turn_and_the_session_goes_on(house: House) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,89 @@ def test_a_request_is_answered_while_a_turn_runs(program: Program) -> None:
         assert host.until(of("result"))[-1]["subtype"] == "error_during_execution"
         assert host.until(of("result"))[-1]["result"] == "Here."
         assert host.leave() == 0
+
+
+def test_what_there_is_can_be_asked_for(program: Program) -> None:
+    hook = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
+    settings = {"hooks": {"PreToolUse": [hook]}, "permissions": {"deny": ["Read(x)"]}}
+    with lab.server([{"say": "Fine."}]) as api:
+        program.url = api.url
+        host = Host(program, "--settings", json.dumps(settings))
+        host.ask("r1", "initialize")
+        hello = host.answer("r1")["response"]
+        assert hello["account"] == {"apiKeySource": "ANTHROPIC_API_KEY"}
+        assert (hello["output_style"], hello["available_output_styles"]) == ("default", ["default"])
+        models = ask(host, "list_models")["models"]
+        assert models == hello["models"] == ask(host, "supported_models")["models"]
+        assert models[0]["value"] == "anthropic/claude-opus-5-5"
+        providers = {one["value"].partition("/")[0] for one in models} - {"local"}
+        assert providers == {"anthropic", "openai"}
+        assert ask(host, "supported_commands") == {"commands": hello["commands"]}
+        assert ask(host, "supported_agents") == {"agents": hello["agents"]}
+        assert ask(host, "reload_skills") == {"skills": []}
+        denied = {"behavior": "deny", "rule": "Read(x)", "source": "--settings"}
+        assert denied in ask(host, "list_permission_rules")["rules"]
+        heard = {"event": "PreToolUse", "matcher": "Bash", "what": "true", "source": "--settings"}
+        assert ask(host, "get_hooks_listing") == {"hooks": [heard]}
+        assert ask(host, "set_max_thinking_tokens", max_thinking_tokens=None) == {}
+        assert "no budget" in ask(host, "set_max_thinking_tokens", max_thinking_tokens=9)["error"]
+        assert host.leave() == 0
+
+
+def ask(host: Host, subtype: str, **more: Any) -> Line:
+    """The answer to a request; for one that failed, what the program said."""
+    host.ask(f"{subtype} {more}", subtype, **more)
+    answer = host.answer(f"{subtype} {more}")
+    return answer["response"] if answer["subtype"] == "success" else answer
+
+
+def test_settings_change_in_a_session_that_goes_on_all_or_none(program: Program) -> None:
+    call = {"tool_use": {"name": "Write", "input": {"file_path": "a", "content": "b"}}}
+    with lab.server([{"say": [call]}, {"say": "Fine."}]) as api:
+        program.url = api.url
+        host = Host(program)
+        host.ask("r1", "initialize")
+        wrong = {"permissions": {"allow": ["Write"], "defaultMode": "plan"}, "mail": {"listen": 1}}
+        told = ask(host, "update_settings", settings=wrong)["error"]
+        assert told.startswith("mail cannot be changed here")
+        assert "Write" not in str(ask(host, "list_permission_rules"))
+        assert (
+            ask(host, "apply_flag_settings", settings={"permissions": {"allow": ["Write"]}}) == {}
+        )
+        host.say("write")
+        assert host.until(of("result"))[-1]["permission_denials"] == []
+        assert (program.folder / "a").read_text() == "b"
+        assert host.leave() == 0
+
+
+def test_servers_come_and_go_while_a_session_runs(program: Program) -> None:
+    pytest.importorskip("mcp")
+    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    entry = {"command": sys.executable, "args": [lender, "none"]}
+    first = json.dumps({"mcpServers": {"first": entry}})
+    add = {"say": [{"tool_use": {"name": "mcp__later__add", "input": {"a": 1, "b": 2}}}]}
+    with lab.server([add, {"say": "3"}, add, {"say": "gone"}]) as api:
+        program.url = api.url
+        host = Host(program, "--mcp-config", first, "--allowedTools", "mcp__later")
+        host.ask("r1", "initialize")
+        wanted = {"later": entry, "first": entry, "odd": {}, "in": {"type": "sdk"}}
+        told = ask(host, "mcp_set_servers", servers=wanted)
+        assert (told["added"], told["removed"], sorted(told["errors"])) == (
+            ["later"],
+            [],
+            ["first", "in", "odd"],
+        )
+        host.say("add")
+        host.until(of("result"))
+        assert ask(host, "mcp_set_servers", servers={})["removed"] == ["later"]
+        assert [one["name"] for one in ask(host, "mcp_status")["mcpServers"]] == ["first"]
+        host.say("add")
+        host.until(of("result"))
+        assert host.leave() == 0
+        said = [str(body["messages"]) for body in api.bodies]
+        assert "later: ready, lends 1 tools" in said[0]
+        assert "later: cannot be used (it is switched off)" in said[2]
+        assert len({json.dumps((body["system"], body["tools"])) for body in api.bodies}) == 1
 
 
 def test_a_question_is_taken_back_when_its_turn_is_interrupted(program: Program) -> None:

@@ -28,9 +28,10 @@ from travois.tools.lenders import PINS, Lender, Prompt, states, told
 from travois.tools.mcp import Lending
 
 if TYPE_CHECKING:
-    from travois.host.mcp.link import Link
+    from travois.host.mcp.link import Link, Surroundings
+    from travois.tools.lenders import Server
 
-SEARCH = "ToolSearch"
+SEARCH, LOGIN = "ToolSearch", "travois mcp login"
 CHARS, TOKENS = 4, 25_000
 FRESH = "servers of tools were added since this session began; the next one can use them"
 
@@ -43,6 +44,7 @@ class Loan(msgspec.Struct, frozen=True):
     waiting: tuple[str, ...] = ()
     """Servers of the workspace that the user has not agreed to."""
     notices: tuple[str, ...] = ()
+    around: Surroundings | None = None
 
     def tools(self, loaded: Loaded) -> dict[str, AnyTool]:
         """What stands in the head for all servers together."""
@@ -94,7 +96,17 @@ async def opened(
     lending = Lending(
         made, hidden=lambda name: any(names(rule, name) for rule in denied), room=room
     )
-    return Loan(lending, made, left, (*notices, *await stand(made, around)))
+    return Loan(lending, made, left, (*notices, *await stand(made, around)), around)
+
+
+def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:
+    """Links to more servers, whose tools are lent from here on; nothing is started yet."""
+    from travois.host.mcp.link import links
+
+    assert loan.lending is not None and loan.around is not None
+    made = links(servers, loan.around)
+    loan.lending.lenders |= {link.server.name: link for link in made}
+    return made
 
 
 def _promised(session: Session) -> bool:
@@ -152,12 +164,20 @@ def _again(lending: Lending) -> tuple[Text, ...]:
 
 def statuses(loan: Loan) -> list[Json]:
     """Each server and how it does, in the words of other agents."""
-    words = {"ready": "connected", "starting": "pending", "failed": "failed"}
     found: list[Json] = [
-        {"name": link.server.name, "status": words[link.state], "source": link.server.level}
+        {"name": link.server.name, "status": status(link), "source": link.server.level}
         for link in loan.links
     ]
     return [*found, *({"name": name, "status": "needs-approval"} for name in loan.waiting)]
+
+
+def status(link: Link) -> str:
+    """How a server does, in a word that other agents know."""
+    if not link.on:
+        return "disabled"
+    if link.state == "failed" and LOGIN in link.why:
+        return "needs-auth"
+    return {"ready": "connected", "starting": "pending", "failed": "failed"}[link.state]
 
 
 def rows(loan: Loan) -> list[tuple[str, str, str, str]]:

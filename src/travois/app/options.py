@@ -25,6 +25,8 @@ class Options(msgspec.Struct, frozen=True):
     """Servers of tools, as files or JSON."""
     strict_mcp: bool = False
     """Whether only those servers count that are named here."""
+    skills: tuple[str, ...] | None = None
+    """The only skills that count; none means that all do."""
     agents: str = ""
     """Kinds of agents as JSON, each by its name."""
     plugins: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ def places(place: Place, loaded: Loaded, options: Options) -> Places:
         levels=levels(options.sources),
         plugins=loaded.plugins,
         environ=os.environ,
+        only=options.skills,
     )
 
 

@@ -59,6 +59,8 @@ class Places(msgspec.Struct, frozen=True):
     plugins: tuple[Plugin, ...] = ()
     environ: Mapping[str, str] = os.environ
     etc: Path = ETC
+    only: tuple[str, ...] | None = None
+    """The names of those that are wanted; none means all."""
 
 
 class DiskSkills:
@@ -80,7 +82,9 @@ class DiskSkills:
                 if name in found and shelf.nested:
                     name = f"{shelf.nested}:{name}"
                 found.setdefault(name, self._judged(replace(skill, name=name), shelf))
-        return Known(tuple(found.values()), tuple(notices))
+        only = self._places.only
+        wanted = (one for one in found.values() if only is None or one.name in only)
+        return Known(tuple(wanted), tuple(notices))
 
     def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
         """The folders below this one that have skills and hold some of these files."""

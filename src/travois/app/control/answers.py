@@ -5,59 +5,39 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from msgspec.structs import replace
 
-from travois.app import rewinding
+from travois.app import rewinding, skilled
+from travois.app.compose import prepare
+from travois.app.control import listing, servers
 from travois.app.control.lines import Request
-from travois.app.control.mcp import Server
-from travois.app.lending import statuses
-from travois.app.run import Run
+from travois.app.control.port import Driven
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
 from travois.app.speak import uuid
 from travois.app.window import look
+from travois.context.styles import DEFAULT
 from travois.engine.hooks import MODES
 from travois.kernel.facts import Changed, Entry, User
 from travois.kernel.faults import Fault
 from travois.kernel.tokens import stop_at
 from travois.store.snapshots import Snapshots
+from travois.store.styles import styles
 from travois.version import __version__
-
-
-class Driven(Protocol):
-    """A run under a host, as far as answers need it."""
-
-    run: Run
-    servers: dict[str, Server]
-    said: dict[str, int]
-    model: str
-
-    @property
-    def session(self) -> Session:
-        """The conversation."""
-        ...
-
-    def go_on_with(self, model: str) -> None:
-        """Change the model as soon as no turn is under way."""
-        ...
 
 
 async def hello(driven: Driven, request: Request) -> Object:
     """What there is to know of a session that begins."""
-    agents = driven.session.crew.agent.agents
-    kinds = agents.kinds.items() if agents is not None else ()
+    crew = driven.session.crew
+    known, _ = styles(skilled.places(*prepare(driven.options), driven.options))
     return {
-        "commands": [
-            {"name": one.name, "description": one.description, "argumentHint": one.hint}
-            for one in driven.run.commands.values()
-        ],
-        "agents": [{"name": name, "description": what} for name, what in kinds],
-        "output_style": "default",
-        "available_output_styles": ["default"],
-        "models": [],
-        "account": {},
+        "commands": listing.named(driven),
+        "agents": listing.kinds(driven),
+        "output_style": crew.style,
+        "available_output_styles": [DEFAULT, *(style.name for style in known.values())],
+        "models": listing.reachable(driven),
+        "account": {"apiKeySource": crew.key_source},
         "pid": os.getpid(),
         "hooks_applied": True,
         "hook_on_failure_supported": True,
@@ -83,35 +63,11 @@ async def _model(driven: Driven, request: Request) -> Object:
     return {}
 
 
-async def _nothing(driven: Driven, request: Request) -> Object:
+async def _thinking(driven: Driven, request: Request) -> Object:
+    """How long a model thinks is left to it."""
+    if request.max_thinking_tokens is not None:
+        raise Fault("Thinking has no budget here", why="how long it thinks is left to the model")
     return {}
-
-
-async def _servers(driven: Driven, request: Request) -> Object:
-    others = statuses(driven.session.crew.loan)
-    return {"mcpServers": [*(server.told() for server in driven.servers.values()), *others]}
-
-
-async def _reconnect(driven: Driven, request: Request) -> Object:
-    server = _server(driven, request)
-    await server.meet()
-    if server.status != "connected":
-        raise Fault(f"{server.name} cannot be reached", why=server.error)
-    return {}
-
-
-async def _toggle(driven: Driven, request: Request) -> Object:
-    """A server that is off refuses its calls: the head of the request never changes."""
-    server = _server(driven, request)
-    server.status = "connected" if request.enabled else "disabled"
-    return {}
-
-
-def _server(driven: Driven, request: Request) -> Server:
-    found = driven.servers.get(request.server_name)
-    if found is None:
-        raise Fault(f"There is no server {request.server_name!r}")
-    return found
 
 
 async def _context(driven: Driven, request: Request) -> Object:
@@ -191,10 +147,20 @@ ANSWERS: dict[str, Callable[[Driven, Request], Awaitable[Object]]] = {
     "interrupt": _interrupt,
     "set_permission_mode": _mode,
     "set_model": _model,
-    "set_max_thinking_tokens": _nothing,
-    "mcp_status": _servers,
-    "mcp_reconnect": _reconnect,
-    "mcp_toggle": _toggle,
+    "set_max_thinking_tokens": _thinking,
+    "mcp_status": servers.status,
+    "mcp_reconnect": servers.reconnect,
+    "mcp_toggle": servers.toggle,
+    "mcp_set_servers": servers.replaced,
+    "list_models": listing.models,
+    "supported_models": listing.models,
+    "supported_commands": listing.commands,
+    "supported_agents": listing.agents,
+    "reload_skills": listing.practised,
+    "list_permission_rules": listing.rules,
+    "get_hooks_listing": listing.hooks,
+    "update_settings": listing.settings,
+    "apply_flag_settings": listing.settings,
     "get_context_usage": _context,
     "get_session_cost": _cost,
     "stop_task": _stop_task,

@@ -46,7 +46,9 @@ class Driven:
     def __init__(self, args: Namespace, run: Run) -> None:
         self.run = run
         self.desk = Desk(say)
+        self.options = Options()
         self.servers: dict[str, mcp.Server] = {}
+        self.added: dict[str, anyio.CancelScope] = {}
         self.said: dict[str, int] = {}
         """The entries of what people said, by the names that the host gave them."""
         self.model = args.model
@@ -95,7 +97,7 @@ class Driven:
     async def _opened(self) -> Session:
         """The session that the flags and the host's greeting ask for."""
         _, greeting = self._greeted or ("", GREETING)
-        options = _asked(chosen(self._args), greeting)
+        self.options = options = _asked(chosen(self._args), greeting)
         wanted = (*mcp.names(options.mcp), *(greeting.sdk_mcp_servers or ()))
         self.servers = await mcp.met(self.desk, wanted)
         schema = msgspec.json.encode(greeting.json_schema).decode() if greeting.json_schema else ""
@@ -272,6 +274,7 @@ def _asked(options: Options, greeting: Request) -> Options:
         agents=agents or options.agents,
         system=(system if isinstance(system, str) else "\n\n".join(system)) or options.system,
         append_system=greeting.append_system_prompt or options.append_system,
+        skills=greeting.skills,
     )
 
 

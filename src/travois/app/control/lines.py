@@ -37,6 +37,10 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     server_name: str = ""
     enabled: bool = True
     title: str = ""
+    servers: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    skills: tuple[str, ...] | None = None
+    max_thinking_tokens: int | None = msgspec.field(default=None, name="max_thinking_tokens")
 
 
 class Response(msgspec.Struct, frozen=True):

@@ -85,14 +85,16 @@ class Link:
     def __init__(self, server: Server, around: Surroundings, *, mode: str = "") -> None:
         """`mode` is the era of the protocol, where one is not to find that out."""
         self.server = server
-        self.state: State = "starting"
-        self.why = ""
         self.about = ""
+        self.info: dict[str, str] = {}
+        """Its own name and version."""
         self.offers: tuple[Offer, ...] = ()
         self.prompts: tuple[Prompt, ...] = ()
         self.on = True
         """Whether it may be used; the program that drives a session can switch it off."""
         self._around = around
+        self._state: State = "starting"
+        self._why = ""
         self._client: Client | None = None
         self._mode = mode
         """How it was spoken to when that worked."""
@@ -105,6 +107,16 @@ class Link:
         self._over = anyio.Event()
         self._untaken = False
         self._calls: list[Running] = []
+
+    @property
+    def state(self) -> State:
+        """Whether it can be asked."""
+        return self._state if self.on else "failed"
+
+    @property
+    def why(self) -> str:
+        """What went wrong last."""
+        return self._why if self.on else "it is switched off"
 
     async def keep(self) -> None:
         """Keep it for a session: one that was left alone is tried again when it is wanted."""
@@ -137,18 +149,19 @@ class Link:
 
     async def settled(self) -> None:
         """Wait until it has started, or has failed to."""
-        while self.state == "starting":
+        while self._state == "starting":
             await self._news.wait()
 
     async def again(self) -> None:
         """Connect anew, whatever it does at the moment; afterwards `state` says how that went."""
-        self._ended.set()
         with anyio.move_on_after(self.server.start):
-            await self._news.wait()
+            if self._client is not None:
+                self._ended.set()
+                await self._news.wait()
             await self._up()
 
     def _become(self, state: State, why: str) -> None:
-        self.state, self.why = state, why
+        self._state, self._why = state, why
         news, self._news = self._news, anyio.Event()
         news.set()
 
@@ -228,11 +241,9 @@ class Link:
 
     async def _connected(self) -> Client:
         """The connection; one that is lost is waited for."""
-        if not self.on:
-            raise Refusal(f"The server {self.server.name} is switched off.")
-        with anyio.move_on_after(self.server.start):
+        with anyio.move_on_after(self.server.start if self.on else 0):
             await self._up()
-        if self._client is None:
+        if self._client is None or not self.on:
             raise Refusal(
                 f"The server {self.server.name} cannot be used: {self.why or self.state}."
             )
@@ -297,6 +308,8 @@ class Link:
     async def _learn(self, client: Client) -> None:
         has = client.server_capabilities
         self.about = client.instructions or ""
+        if known := client.server_info:
+            self.info = {"name": known.name, "version": known.version}
         self.offers = await offers(client) if has.tools is not None else ()
         self.prompts = await prompts(client) if has.prompts is not None else ()
         if self.server.always:
