@@ -42,6 +42,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	@$(BIN)/python scripts/offline.py --all
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(VENV)/mcp-node \
+	  $(addprefix @modelcontextprotocol/server-,filesystem@2026.8.31 memory@2026.8.31) 2>/dev/null || \
+	  echo "The servers of npm could not be had; their tests will skip."
 	@touch $@
 
 clean:

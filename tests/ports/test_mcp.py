@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import stat
-import subprocess
 import sys
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -331,17 +330,6 @@ def test_a_server_of_the_registry_tells_the_time(tmp_path: Path) -> None:
 
     clock = Server("time", argv=(installed("mcp-server-time"),))
     assert json.loads(asked(tmp_path, clock, do))["timezone"] == "UTC"
-
-
-def test_a_server_of_the_registry_looks_into_a_repository(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / "fresh.txt").touch()
-
-    async def do(link: Link) -> str:
-        return text(await link.call("git_status", {"repo_path": str(tmp_path)}, someone()))
-
-    git = Server("git", argv=(installed("mcp-server-git"),))
-    assert "fresh.txt" in asked(tmp_path, git, do)
 
 
 @pytest.fixture

@@ -1,0 +1,115 @@
+"""Servers that others wrote, from the registries, called through the real program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.e2e.program import Program
+from travois import lab
+
+pytest.importorskip("mcp")
+PYTHON = Path(sys.executable).parent
+NODE = PYTHON.parent / "mcp-node/node_modules/.bin"
+
+
+def installed(name: str, folder: Path) -> str:
+    path = folder / name
+    if not path.exists():
+        pytest.skip(f"{name} is not installed")
+    return str(path)
+
+
+def called(program: Program, servers: dict[str, Any], *calls: tuple[str, Any]) -> list[str]:
+    """Let the model call tools of these servers; what it was told of each."""
+    script = [{"say": [{"tool_use": {"name": n, "input": given}}]} for n, given in calls]
+    with lab.server([*script, {"say": "Done."}]) as api:
+        program.url = api.url
+        allowed = [f"mcp__{name}" for name in servers]
+        config = json.dumps({"mcpServers": servers})
+        done = program.ask("go", "--mcp-config", config, "--allowedTools", *allowed)
+        assert (done.code, done.out) == (0, "Done.\n"), done.err
+        blocks = [block for said in api.bodies[-1]["messages"] for block in said["content"]]
+        found = [block for block in blocks if block["type"] == "tool_result"]
+        assert not any(block.get("is_error") for block in found), found
+        return [str(block["content"]) for block in found]
+
+
+def test_servers_of_npm_keep_files_and_memories(program: Program) -> None:
+    files = installed("mcp-server-filesystem", NODE)
+    memory = installed("mcp-server-memory", NODE)
+    kept = program.folder / "memory.jsonl"
+    servers = {
+        "files": {"command": files, "args": [str(program.folder)]},
+        "memory": {"command": memory, "env": {"MEMORY_FILE_PATH": str(kept)}},
+    }
+    heron = {"name": "heron", "entityType": "bird", "observations": ["stands on one leg"]}
+    written, read, created, found = called(
+        program,
+        servers,
+        ("mcp__files__write_file", {"path": str(program.folder / "a.txt"), "content": "grey"}),
+        ("mcp__files__read_text_file", {"path": str(program.folder / "a.txt")}),
+        ("mcp__memory__create_entities", {"entities": [heron]}),
+        ("mcp__memory__search_nodes", {"query": "leg"}),
+    )
+    assert "Successfully wrote" in written
+    assert "grey" in read
+    assert (program.folder / "a.txt").read_text() == "grey"
+    assert "heron" in created
+    assert "stands on one leg" in found
+    assert "heron" in kept.read_text()
+
+
+class Page(BaseHTTPRequestHandler):
+    """One page, which robots may read."""
+
+    def do_GET(self) -> None:
+        text = "User-agent: *\nAllow: /\n" if self.path == "/robots.txt" else "<p>A heron.</p>"
+        self.send_response(200)
+        self.send_header("content-type", "text/plain" if "robots" in self.path else "text/html")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *args: Any) -> None:
+        return
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/bird"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_servers_of_pypi_fetch_a_page_and_read_a_repository(program: Program, page: str) -> None:
+    folder = str(program.folder)
+    author = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    for words in (("init", "-q"), (*author, "commit", "-q", "--allow-empty", "-m", "A heron")):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    servers = {
+        "fetch": {
+            "command": installed("mcp-server-fetch", PYTHON),
+            "args": ["--allow-private-ips"],
+        },
+        "git": {"command": installed("mcp-server-git", PYTHON), "args": ["-r", folder]},
+    }
+    fetched, log = called(
+        program,
+        servers,
+        ("mcp__fetch__fetch", {"url": page}),
+        ("mcp__git__git_log", {"repo_path": folder}),
+    )
+    assert "A heron." in fetched
+    assert "A heron" in log
