@@ -51,7 +51,7 @@ class Nearest:
     def __init__(self, encoder: Encoder, examples: Sequence[Example] | None = None) -> None:
         self.examples = tuple(known() if examples is None else examples)
         self._encoder = encoder
-        self._rows: list[array[float]] = []
+        self._rows: list[tuple[float, ...]] = []
         shapes = [shape(one.text) for one in self.examples]
         often = Counter(word for text in shapes for word in set(_words(text)))
         self._rarity = {word: log(1 + len(shapes) / count) for word, count in often.items()}
@@ -76,10 +76,10 @@ class Nearest:
         """How many of its words stand in examples that no call answers, and in no others."""
         return len(self._idle.intersection(_words(shape(text))))
 
-    def _encode(self, texts: Sequence[str]) -> list[array[float]]:
+    def _encode(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
         values = array("f", self._encoder.encode([shape(text) for text in texts]))
         size = self._encoder.size
-        return [values[at : at + size] for at in range(0, len(values), size)]
+        return [tuple(values[at : at + size]) for at in range(0, len(values), size)]
 
     def _bag(self, text: str) -> dict[str, float]:
         """The weights of a text's words, as a vector of unit length."""

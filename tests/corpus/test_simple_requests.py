@@ -1,0 +1,99 @@
+"""Simple requests become calls with nothing but the standard library and the table in the wheel."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.corpus.asked import FOLDER, judged, requests
+from travois.host.embedder.static import Static
+from travois.host.local.examples import Nearest, known
+from travois.host.local.router import route
+from travois.tools.catalogue import TOOLS
+from travois.wire.schema import schema
+from travois.wire.valid import flaws
+
+NAMES = frozenset(tool.name for tool in TOOLS)
+SCHEMAS = {tool.name: json.loads(tool.schema or schema(tool.args)) for tool in TOOLS}
+TUNED, HELD_OUT, BEYOND = (requests(name) for name in ("tuned", "held_out", "beyond"))
+RATE = 38
+"""How many of 40 are right at least."""
+HELD_OUT_RATE = 0
+HARMS = {"Bash", "Edit", "Write", "MultiEdit", "NotebookEdit", "KillShell"}
+
+
+@pytest.fixture(scope="module")
+def near() -> Nearest:
+    return Nearest(Static())
+
+
+def test_the_sets_are_of_the_size_that_the_figures_name() -> None:
+    assert (len(TUNED), len(HELD_OUT), len(BEYOND) >= 20) == (40, 20, True)
+
+
+def test_most_simple_requests_become_the_right_call(near: Nearest) -> None:
+    found = {one.text: route(one.text, near=near, tools=NAMES) for one in TUNED}
+    wrong = [
+        (one.text, found[one.text]) for one in TUNED if judged(one, found[one.text]) != "right"
+    ]
+    assert len(TUNED) - len(wrong) >= RATE, wrong
+
+
+@pytest.mark.skip
+def test_requests_that_nobody_looked_at_do_nearly_as_well(near: Nearest) -> None:
+    right = [judged(one, route(one.text, near=near, tools=NAMES)) for one in HELD_OUT]
+    assert right.count("right") >= HELD_OUT_RATE
+
+
+def test_what_takes_more_than_a_call_becomes_none(near: Nearest) -> None:
+    made = {one.text: route(one.text, near=near, tools=NAMES) for one in BEYOND}
+    assert {text: call for text, call in made.items() if call and call.tool} == {}
+
+
+def test_every_call_is_one_that_the_tool_takes(near: Nearest) -> None:
+    texts = [one.text for one in (*TUNED, *HELD_OUT, *BEYOND)]
+    made = [route(text, near=near, tools=NAMES) for text in texts]
+    calls = [(call.tool, call.input) for call in made if call and call.tool]
+    calls += [(one.tool, one.input) for one in known() if one.tool]
+    wrong = [(tool, args) for tool, args in calls if flaws(args, SCHEMAS[tool])]
+    assert (wrong, len(calls) > 300) == ([], True)
+
+
+def test_an_example_is_routed_to_itself(near: Nearest) -> None:
+    wrong = []
+    for one in known():
+        made = route(one.text, near=near, tools=NAMES)
+        if one.tool and (made is None or (made.tool, made.input) != (one.tool, one.input)):
+            wrong.append((one.text, made))
+    assert wrong == []
+
+
+def test_a_tool_that_is_not_there_is_not_called(near: Nearest) -> None:
+    without = NAMES - {"GitStatus"}
+    made = route("git status", near=near, tools=without)
+    assert made is None or made.tool != "GitStatus"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("run `rm -rf build`", 'execute "git reset --hard"', "run git push --force"),
+        *("run `echo hi > notes.txt`", "please don't run `make`", "what does `make install` do?"),
+        *("run `make` or `ninja`", "run it", "run the tests", "create notes.txt", "write to a.txt"),
+        *("replace foo in a.py", "change a.py", "", "   ", "?", "`rm -rf /`", "remove a.py"),
+    ],
+)
+def test_nothing_is_changed_on_a_guess(near: Nearest, text: str) -> None:
+    made = route(text, near=near, tools=NAMES)
+    assert made is None or made.tool not in HARMS
+
+
+def test_no_request_is_an_example() -> None:
+    def bare(text: str) -> str:
+        return " ".join(re.findall(r"\w+", text.casefold()))
+
+    sets = [one.text for path in FOLDER.glob("*.jsonl") for one in requests(path.stem)]
+    assert {bare(one.text) for one in known()} & set(map(bare, sets)) == set()
+    assert len(set(map(bare, sets))) == len(sets)
