@@ -104,7 +104,7 @@ def test_by_itself_it_needs_nobody_and_leaves_nothing(visitor: Program) -> None:
 def test_in_lines_one_may_stray_say_no_and_leave(visitor: Program) -> None:
     screen = Screen(visitor, *FAST, "--plain", "--keep")
     screen.until("Enter goes on with: Remember")
-    screen.type("what is the weather?\n")
+    screen.type("what is the weather? /quit\n")
     screen.until("I am only a script")
     screen.until("Enter goes on with: Remember")
     for step in ("/clear", "Some orders", "Mend it"):

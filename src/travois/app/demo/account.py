@@ -29,8 +29,8 @@ def give(api: Api, pace: Pace | None) -> None:
     say(f"{len(usages)} requests with {sent:,} tokens; the cache read {read:,} of them")
     say(f"({read / sent:.0%}), as the lab counted.")
     _title("Receipt of the compaction")
-    for one in receipts(list(history(home.session(summary.project, summary.id), []))):
-        say(told(one))
+    found = receipts(list(history(home.session(summary.project, summary.id), [])))
+    say("\n".join(map(told, found)) or "Nothing was compacted.")
     _title("The page to look inside it")
     with _page(summary.id) as address:
         say(f"{address}\n\n{NEXT}")

@@ -13,12 +13,14 @@ from prompt_toolkit.keys import Keys
 
 from travois.app.demo.tour import LABEL, STEPS, Pace
 from travois.app.sdk import Session
-from travois.app.tui.cells import cut, worded
+from travois.app.tui.cells import worded
 from travois.app.tui.desk import Desk
 from travois.app.tui.menu import QUIET
 from travois.app.tui.talk import Guide
 
 GLANCE = 0.1
+WIDE = 100
+"""No line that is to be read is longer."""
 
 
 class Tour(Guide):
@@ -38,7 +40,8 @@ class Tour(Guide):
 
         def footer(columns: int) -> list[str]:
             ways = "" if desk.busy or self._pace else " · Enter goes on, Ctrl-C leaves"
-            return [screen.theme.mark(cut(f"  {LABEL}{ways}", columns), "warn"), *below(columns)]
+            label = worded(f"{LABEL}{ways}", columns - 2)
+            return [*(screen.theme.mark(f"  {line}", "warn") for line in label), *below(columns)]
 
         screen.footer = footer
 
@@ -50,7 +53,7 @@ class Tour(Guide):
         if self._at < 0:
             self._let_leave(desk)
         last = desk.screen.buffer.history.get_strings()[-1:]
-        if self._at < 0 or last == [STEPS[self._at].typed]:
+        if self._at < 0 or (last and STEPS[self._at].taken(last[0])):
             self._at += 1
             self._tell(desk)
         self.finished = self._at == len(STEPS) - 1
@@ -63,9 +66,8 @@ class Tour(Guide):
         step, mark = STEPS[self._at], desk.screen.theme.mark
         title = f"{mark(f'{self._at + 1}/{len(STEPS)}', 'accent')}  {mark(step.title, 'strong')}"
         edge = mark("┃", "accent")
-        about = worded(step.about, min(desk.screen.columns, 100) - 6)
-        lines = [f"  {edge} {line}" for text in about for line in text.split("\n")]
-        desk.screen.show("", f"  {edge} {title}", *lines)
+        about = worded(step.about, min(desk.screen.columns, WIDE) - 6)
+        desk.screen.show("", f"  {edge} {title}", *(f"  {edge} {line}" for line in about))
 
     async def _play(self, desk: Desk, pace: Pace) -> None:
         step, beside = STEPS[self._at], desk.session.crew.agent.background

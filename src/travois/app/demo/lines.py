@@ -51,10 +51,9 @@ class Guided(Terminal):
             typed = ""
         else:
             typed = await super().read(f"Enter goes on with: {step.typed}\n> ")
-        if typed is None or typed.strip() not in ("", step.typed):
-            return typed
-        self._at += 1
-        return step.typed
+        said = step.typed if typed == "" else typed
+        self._at += said is not None and step.taken(said.strip())
+        return said
 
     async def _answer(self, prompt: str) -> str | None:
         if not self._pace:

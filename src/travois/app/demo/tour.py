@@ -16,6 +16,10 @@ class Step(msgspec.Struct, frozen=True):
     about: str
     typed: str
 
+    def taken(self, said: str) -> bool:
+        """Whether somebody said it, a prompt perhaps with words of their own around it."""
+        return said == self.typed if self.typed.startswith("/") else self.typed in said
+
 
 class Pace(msgspec.Struct, frozen=True):
     """How fast the tour plays by itself, in seconds: for a character, and for an answer."""
