@@ -11,7 +11,7 @@ import pytest
 
 from tests.corpus.recorded import FOLDER, needed
 from tests.e2e.program import Program, read
-from tests.store.importing.homes import make, talk
+from tests.store.importing.homes import make, talk, text
 from tests.store.recorded.writing import claude, put
 from travois import lab
 from travois.kernel.facts import Noted
@@ -44,6 +44,30 @@ def test_sessions_of_all_agents_go_on_at_the_model_of_your_choice(program: Progr
     again = program.run("import", *agents, "--only", "sessions", "--yes")
     assert again.out.count("imported before") == 4
     assert len(program.logs()) == 4
+
+
+def test_all_that_an_agent_keeps_is_shown_first_and_then_taken_over(program: Program) -> None:
+    person = program.home.parent
+    make(person)
+    slug = re.sub(r"[^A-Za-z0-9]", "-", str(program.folder))
+    memory = "---\nname: db\ndescription: We use Postgres\ntype: project\n---\nPostgres 16.\n"
+    text(person / ".claude" / "projects" / slug / "memory" / "db.md", memory)
+    text(person / ".claude" / "projects" / "-other" / "memory" / "x.md", memory)
+    plan = json.loads(program.run("import", "claude", "--dry-run", "--json").out)
+    assert [one["title"] for one in plan["sessions"]] == ["why did we drop redis"]
+    told = {(one["part"], one["name"]): one["fate"] for one in plan["things"]}
+    assert told["memory", "db"] == "kept"
+    assert told["memory", "1 other projects"] == "left out"
+    assert told["sessions", "1 session"] == "translated"
+    assert not (program.home / "settings.json").exists()
+    done = program.run("import", "claude", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert "10 files are written" in done.out
+    assert "Memories are read in. Undo: travois memory undo" in done.out
+    assert "Imported: 1 session. The last one goes on with travois --resume" in done.out
+    assert json.loads(program.run("memory", "list", "--json").out)[0]["name"] == "db"
+    again = program.run("import", "claude", "--yes")
+    assert again.out.endswith("all of it is here already\n")
 
 
 @needed

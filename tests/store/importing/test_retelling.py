@@ -155,6 +155,7 @@ def test_a_compaction_shows_the_summary_and_what_was_kept(tmp_path: Path) -> Non
     ]
     (fact,) = (e.fact for e in session.record() if isinstance(e.fact, Compacted))
     assert (fact.by, fact.trigger, fact.before) == ("model", "imported", 1000)
+    assert session.draft == "in short"
 
 
 def test_a_session_that_begins_with_a_summary_shows_it(tmp_path: Path) -> None:

@@ -145,7 +145,8 @@ def _blocks(window: Window) -> str:
 
 def _model(session: Session) -> Model:
     if session.view.epoch is None:
-        raise Fault("Nothing was said in this session")
+        why = "it was imported, and is not gone on with yet" if session.view.items else ""
+        raise Fault("No model has answered in this session", why=why)
     return session.view.epoch.model
 
 

@@ -18,7 +18,7 @@ from travois.app.remembering import open_here
 from travois.kernel.faults import Fault
 from travois.store.home import Home
 from travois.store.importing import claude, codex, gemini, opencode
-from travois.store.importing.plan import PARTS, Draft, Line, Part, carry_out
+from travois.store.importing.plan import PARTS, THERE, Draft, Line, Part, carry_out
 from travois.store.importing.sessions import Candidate, aside, bring, candidates, recognised
 from travois.store.layers import load
 from travois.store.memory import foreign
@@ -152,10 +152,10 @@ def _look(home: Home, project: Project, wish: Wish) -> Outlook:
     draft = Draft(home, only=wish.only)
     if wish.agent:
         PLANS[wish.agent](draft, os.environ)
-    memories = _memories(project, wish) if "memory" in wish.only else []
+    memories = _memories(home, project, wish) if "memory" in wish.only else []
     told = tuple(_wanted(home, wish))
     lines = (*draft.lines, *memories, *_talks(told))
-    count = sum(1 for one in memories if one.fate != "left out")
+    count = sum(1 for one in memories if one.fate == "kept" and one.why != THERE)
     return Outlook(wish, draft, lines, told, count)
 
 
@@ -183,19 +183,26 @@ def _many(number: int) -> str:
     return f"{number:,} session{'' if number == 1 else 's'}"
 
 
-def _memories(project: Project, wish: Wish) -> list[Line]:
+def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
     """What that agent remembers of this project; of others it is imported there."""
+    place, lines = None, list[Line]()
     if wish.agent == "claude":
         place = foreign.claude(os.environ, root(project.root))
-    else:
-        place = foreign.codex(os.environ) if wish.agent == "codex" else None
+        if others := len(foreign.others(os.environ, place)):
+            why = "`travois import claude --only memory` in each of them"
+            lines.append(Line("memory", f"{others} other projects", "left out", why=why))
+    elif wish.agent == "codex":
+        place = foreign.codex(os.environ)
     if place is None or not place.exists():
-        return []
+        return lines
     try:
         found = list(foreign.memories(place, scope="project", label=wish.agent))
     except OSError as error:
-        return [Line("memory", str(place), "left out", why=str(error))]
-    return [Line("memory", one.name, "kept", "memory", one.description) for one in found]
+        return [*lines, Line("memory", str(place), "left out", why=str(error))]
+    loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
+    held = {one.body.strip() for one in open_here(home, project, loaded).all()}
+    why = {one.name: THERE if one.body.strip() in held else one.description for one in found}
+    return [*(Line("memory", name, "kept", "memory", said) for name, said in why.items()), *lines]
 
 
 def _show(outlook: Outlook, *, every: bool) -> None:
@@ -211,8 +218,10 @@ def _show(outlook: Outlook, *, every: bool) -> None:
         (p, f"{n - SHOWN} more", "kept", "") for p, n in plain.items() if n > SHOWN > 0 == every
     ]
     say(table(rows) if rows[1:] else "There is nothing to import.")
-    if rows[1:] and not outlook.work:
-        say("\nAll of it is here already.")
+    if rows[1:]:
+        count = Counter(line.fate for line in outlook.lines)
+        what = " · ".join(f"{number} {fate}" for fate, number in count.items())
+        say(f"\n{what}" + ("" if outlook.work else "; all of it is here already"))
 
 
 def _plain(text: str) -> str:

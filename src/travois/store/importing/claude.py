@@ -95,7 +95,7 @@ def _permission(draft: Draft, key: str, layer: Layer, held: Layer) -> None:
     for text in words(layer.values[key]):
         if text not in kept:
             why = next((one for one in held.notices if text in one), NOWHERE)
-            draft.leave("permissions", f"{key}: {text}", why.rpartition(": ")[2])
+            draft.leave("permissions", f"{key}: {text}", why.rpartition(": ")[2].partition(";")[0])
     spelt = [_anchored(text, layer.base) for text in kept]
     fate = "kept" if spelt == list(kept) else "translated"
     draft.setting("permissions", key, spelt, fate=fate)

@@ -37,6 +37,7 @@ Part = Literal[
 ]
 PARTS: tuple[Part, ...] = Part.__args__
 NOWHERE = "there is nothing like it here"
+THERE = "it is there already"
 REFERENCE = re.compile(r"\$\{\w+(:-[^}]*)?\}|\{env:\w+\}|\$\w+")
 LARGEST, MOST = 4 << 20, 500
 """How many bytes one file may have, and how many files one folder, to be copied."""
@@ -91,7 +92,7 @@ class Draft:
         else:
             name, same = key, held == value
         if same:
-            self._tell(Line(part, name, fate, where, "it is there already"))
+            self._tell(Line(part, name, fate, where, THERE))
         elif held is not None and not is_list(value):
             self.leave(part, name, f"yours stays: {msgspec.json.encode(held).decode()}")
         elif part in self._only:
@@ -112,7 +113,7 @@ class Draft:
         if fresh and "hooks" in self._only:
             _inner(self._settings, "hooks")[event] = [*mine, *fresh]
             self._write(self._home.settings, self._settings)
-        self._tell(Line("hooks", name, "kept", where, why if fresh else "it is there already"))
+        self._tell(Line("hooks", name, "kept", where, why if fresh else THERE))
 
     def server(self, name: str, tree: Json, *, fate: Fate = "kept") -> None:
         """A server of tools; what it is told in secret must be set where Travois starts."""
@@ -125,7 +126,7 @@ class Draft:
         else:
             why = f"secrets are not copied: set {', '.join(needed)}" if needed else ""
             if name in self._servers:
-                why = "it is there already"
+                why = THERE
             elif "mcp" in self._only:
                 self._servers[name] = clean
                 self._write(mcp.own(self._home), {"mcpServers": self._servers})
@@ -161,7 +162,7 @@ class Draft:
                 place = f"{where}/{path.relative_to(source)}"
                 mode = 0o600 | (path.stat().st_mode & 0o100)
                 self.copies[place] = Copy(place, path.read_bytes(), mode)
-        why = "it is there already" if taken else ""
+        why = THERE if taken else ""
         self._tell(Line(part, source.name, "kept", where, why))
 
     def instructions(
@@ -187,7 +188,7 @@ class Draft:
     def _copy(self, copy: Copy, line: Line) -> None:
         held = self._home.path / copy.where
         if held.is_file() and held.read_bytes() == copy.data:
-            self._tell(msgspec.structs.replace(line, why="it is there already"))
+            self._tell(msgspec.structs.replace(line, why=THERE))
         elif held.exists() or copy.where in self.copies:
             self.leave(line.part, line.name, f"yours stays, in {copy.where}")
         else:

@@ -41,7 +41,10 @@ Tell = Callable[[float], None]
 
 
 def retell(recorded: Recorded, session: Session, *, keep: Keep, tell: Tell) -> None:
-    """Append all that was said to a session that was just begun."""
+    """Append all that was said to a session that was just begun.
+
+    The last summary is also the prose that our own next compaction begins with.
+    """
     told = _Telling(session, recorded.turns, keep=keep, tell=tell, model=recorded.model)
     shorter = {one.at: one for one in recorded.compactions}
     breaks = {one.at - one.kept for one in recorded.compactions}
@@ -58,6 +61,8 @@ def retell(recorded: Recorded, session: Session, *, keep: Keep, tell: Tell) -> N
         if turn is not None and not again:
             told.take(turn)
     told.end()
+    if recorded.compactions and recorded.compactions[-1].summary.strip():
+        session.append(Noted("draft", recorded.compactions[-1].summary))
     session.append(User((Text(ENDS.format(agent=recorded.agent)),), origin="note"))
     assert session.last is not None
     session.append(Noted("extracted", str(session.last.seq)))

@@ -34,6 +34,13 @@ def claude(environ: Mapping[str, str], root: str) -> Path | None:
     return exact[0] if exact else None
 
 
+def others(environ: Mapping[str, str], but: Path | None) -> list[Path]:
+    """Where it keeps memories of other projects."""
+    base = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(environ.get("HOME", ""), ".claude")
+    found = sorted(Path(base, "projects").glob("*/memory"))
+    return [path for path in found if path != but and any(path.glob("*.md"))]
+
+
 def codex(environ: Mapping[str, str]) -> Path:
     """Where Codex keeps its memories of everything."""
     base = environ.get("CODEX_HOME") or os.path.join(environ.get("HOME", ""), ".codex")
