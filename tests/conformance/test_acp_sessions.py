@@ -80,19 +80,32 @@ def test_cancelling_kills_what_runs_and_leaves_a_sound_session(house: House) -> 
                 await window.hold.wait()
                 await client.cancel(session_id=id)
             assert outcomes[-1] == "cancelled"
+            window.hold = anyio.Event()
+            async with anyio.create_task_group() as group:
+                group.start_soon(_withdraw_when_asked, client, window.hold)
+                with pytest.raises(acp.RequestError) as wrong:
+                    await say("ask again")
+            assert wrong.value.code == -32800
             await say("go on")
         assert outcomes[-1] == "end_turn" and window.said() == "Gone on."
         facts = log(house, id)
-        assert [fact.why for fact in facts if isinstance(fact, Ended)] == ["aborted"] * 2 + ["end"]
-        assert sum(isinstance(fact, Result) for fact in facts) == 2
+        assert [fact.why for fact in facts if isinstance(fact, Ended)] == ["aborted"] * 3 + ["end"]
+        assert sum(isinstance(fact, Result) for fact in facts) == 3
         house.api.append_only()
 
     script = [
         use("Bash", command=SLEEP.format(nap)),
         use("Bash", command="touch never"),
+        use("Bash", command="touch never"),
         {"say": "Gone on."},
     ]
     house.run(script, main)
+
+
+async def _withdraw_when_asked(client: Any, asked: anyio.Event) -> None:
+    await asked.wait()
+    number = client._conn._next_request_id - 1
+    await client._conn.send_notification("$/cancel_request", {"requestId": number})
 
 
 def test_a_killed_session_is_loaded_with_its_history_or_resumed_without(house: House) -> None:

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from travois.app.acp.messages import Buffer, Capabilities
-from travois.app.acp.peer import Peer
+from travois.app.acp.peer import Ask
 from travois.app.control.desk import Declined
 from travois.engine.ports import Files, Stale, Stat, digest
 from travois.policy.paths import inside
@@ -32,14 +32,14 @@ class Buffers:
     def __init__(
         self,
         files: Files,
-        peer: Peer,
+        ask: Ask,
         *,
         able: Capabilities,
         session: str,
         folders: tuple[str, ...],
     ) -> None:
         self._files = files
-        self._peer = peer
+        self._ask = ask
         self._able = able
         self._session = session
         self._folders = folders
@@ -93,7 +93,7 @@ class Buffers:
         with anyio.move_on_after(PATIENCE):
             try:
                 body = {"sessionId": self._session, "path": path}
-                found = await self._peer.ask("fs/read_text_file", {**body})
+                found = await self._ask("fs/read_text_file", {**body})
                 return msgspec.json.decode(found, type=Buffer).content
             except (Declined, msgspec.DecodeError):
                 pass
@@ -102,7 +102,7 @@ class Buffers:
     async def _wrote(self, path: str, data: bytes) -> bool:
         body = {"sessionId": self._session, "path": path, "content": data.decode()}
         try:
-            await self._peer.ask("fs/write_text_file", {**body})
+            await self._ask("fs/write_text_file", {**body})
         except Declined:
             return False
         return True

@@ -20,6 +20,8 @@ from travois.kernel.faults import Fault
 GARBLED, INVALID, UNKNOWN, UNFIT = -32700, -32600, -32601, -32602
 BROKEN, WITHDRAWN, LOGIN, MISSING = -32603, -32800, -32000, -32002
 Id = int | str | None
+Ask = Callable[[str, Object], Awaitable[msgspec.Raw]]
+"""Asks the editor something; raises `Declined`."""
 
 
 class Wrong(Exception):

@@ -9,7 +9,7 @@ import msgspec
 
 from travois.app.acp import calls
 from travois.app.acp.messages import Capabilities, Filled, Permission
-from travois.app.acp.peer import Peer
+from travois.app.acp.peer import Ask
 from travois.app.control.desk import Declined
 from travois.app.repl import shown
 from travois.app.shapes import Json, Object
@@ -27,8 +27,8 @@ PLANS = ("allow_once", "allow_always", "reject_once")
 class Editor:
     """Puts questions to the person through the editor, each after what led to it."""
 
-    def __init__(self, peer: Peer, capabilities: Capabilities) -> None:
-        self._peer = peer
+    def __init__(self, ask: Ask, capabilities: Capabilities) -> None:
+        self._ask = ask
         self._capabilities = capabilities
         self._told: dict[str, anyio.Event] = {}
         self.session = ""
@@ -39,9 +39,13 @@ class Editor:
         """Set when all that led to a question about this call was shown."""
         return self._told.setdefault(call, anyio.Event())
 
+    async def _shown(self, call: str) -> None:
+        await self.told(call).wait()
+        self._told.pop(call, None)
+
     async def decide(self, question: Question) -> Answer:
         """Show exactly what would run, and ask."""
-        await self.told(question.call).wait()
+        await self._shown(question.call)
         rules = f"Yes, always: {visible(', '.join(question.always))}"
         always: Json = {"optionId": "always", "name": rules, "kind": "allow_always"}
         options = [ONCE, *([always] if question.always else []), NO]
@@ -62,7 +66,7 @@ class Editor:
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
         """Put choices together as a form, or one after the other."""
-        await self.told(inquiry.call).wait()
+        await self._shown(inquiry.call)
         try:
             if self._capabilities.forms and not inquiry.plan:
                 return await self._form(inquiry)
@@ -82,7 +86,7 @@ class Editor:
     async def _pick(self, call: Object, options: list[Json]) -> str | None:
         """The option that was chosen; none if the question was taken back."""
         body: Object = {"sessionId": self.session, "toolCall": call, "options": options}
-        found = await self._peer.ask("session/request_permission", body)
+        found = await self._ask("session/request_permission", body)
         try:
             outcome = msgspec.json.decode(found, type=Permission).outcome
         except msgspec.DecodeError as error:
@@ -113,7 +117,7 @@ class Editor:
         schema: Object = {"type": "object", "properties": fields, "required": list[Json](names)}
         body: Object = {"sessionId": self.session, "toolCallId": inquiry.call, "mode": "form"}
         asked = "\n".join(visible(one.question) for one in inquiry.choices)
-        answer = await self._peer.ask(
+        answer = await self._ask(
             "elicitation/create", {**body, "message": asked, "requestedSchema": schema}
         )
         filled = msgspec.json.decode(answer, type=Filled)

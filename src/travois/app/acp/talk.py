@@ -71,7 +71,7 @@ class Talk:
         self._peer = peer
         self._options = options
         self._able = able
-        self._person = Editor(peer, able)
+        self._person = Editor(peer.ask, able)
         self._session = Session(options, person=self._person)
         self._jobs: deque[Job] = deque()
         self._running: Job | None = None
@@ -120,7 +120,7 @@ class Talk:
 
     def _buffers(self, agent: Agent) -> Buffers:
         files, folders = agent.world.files, agent.guard.folders
-        return Buffers(files, self._peer, able=self._able, session=self.id, folders=folders)
+        return Buffers(files, self._peer.ask, able=self._able, session=self.id, folders=folders)
 
     def _part(self, why: str) -> None:
         self._left = True
@@ -314,11 +314,23 @@ class Talk:
             async for event in events:
                 if _over(event):
                     return
-                if isinstance(event, Entry) and isinstance(event.fact, Assistant):
-                    steps.extend(summary(call, child.tools) for call in calls(event.fact.content))
-                    shown: list[Json] = [text(fenced("\n".join(steps)))]
-                    told: Object = {"sessionUpdate": "tool_call_update", "toolCallId": born.call}
-                    self._update({**told, "content": shown})
+                if fresh := _steps(event, child):
+                    steps.extend(fresh)
+                    self._progress(born.call, "\n".join(steps))
+
+    def _progress(self, call: str, said: str) -> None:
+        """Show what goes on in a call that is not answered yet."""
+        if self._teller.awaits(call):
+            shown: list[Json] = [text(fenced(said))]
+            told: Object = {"sessionUpdate": "tool_call_update", "toolCallId": call}
+            self._update({**told, "content": shown})
+
+
+def _steps(event: Event, agent: Agent) -> list[str]:
+    """The calls that an agent makes, a line each."""
+    if not isinstance(event, Entry) or not isinstance(event.fact, Assistant):
+        return []
+    return [summary(call, agent.tools) for call in calls(event.fact.content)]
 
 
 def _over(event: Event) -> bool:

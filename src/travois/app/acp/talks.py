@@ -167,7 +167,7 @@ class Talks:
         return {}
 
     async def _list(self, asked: Listing) -> Object:
-        found = [one for one in summaries(_home()) if one.cwd and one.turns]
+        found = [one for one in summaries(_home()) if one.cwd and one.first_prompt]
         if asked.cwd is not None:
             _absolute(asked.cwd)
             places = (asked.cwd, os.path.realpath(asked.cwd))

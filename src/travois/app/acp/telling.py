@@ -112,6 +112,10 @@ class Teller:
         """A call before it runs."""
         return calls.described(call, self._agent.tools, self._cwd)
 
+    def awaits(self, call: str) -> bool:
+        """Whether a call is not answered yet."""
+        return call in self._calls
+
     @property
     def _cwd(self) -> str:
         return self._agent.session.state.get("cwd", self._agent.world.root)
