@@ -55,6 +55,8 @@ PERSON = {
         ("anything", True, ()),
         ("a", {"pattern": "("}, ()),
         ("a", {"$ref": "https://elsewhere/schema"}, ()),
+        (float("inf"), {"type": "integer"}, ("/ must be integer, not number",)),
+        ({"x": 1}, {"additionalProperties": False, "patternProperties": {"^x": {}}}, ()),
     ],
 )
 def test_every_flaw_is_told_where_it_is(value: Any, schema: Any, told: tuple[str, ...]) -> None:
@@ -71,6 +73,16 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
 
 def test_only_so_many_flaws_are_told() -> None:
     assert len(flaws(["x"] * 50, {"items": {"type": "null"}})) == 10
+
+
+def test_a_schema_of_a_stranger_takes_only_so_long() -> None:
+    doubling: Any = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
+    assert flaws({}, doubling) == ()
+    wide = {"items": {"anyOf": [{"const": n} for n in range(100)]}}
+    assert flaws([-1] * 100_000, wide) != ()
+    slow = {"pattern": "^(a+)+$"}
+    assert flaws("a" * 40 + "!", slow, patterns="skipped") == ()
+    assert flaws("b", slow) == ("/ must match ^(a+)+$",)
 
 
 JSON = st.recursive(

@@ -19,9 +19,9 @@ from travois.engine.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.policy.glyphs import visible
-from travois.tools.fitting import misfit
 from travois.tools.foreign import KEPT, TOLD, described, outcome
 from travois.tools.lenders import PINS, Lender, lent, told
+from travois.wire.valid import flaws
 
 MOST = 5
 """How many tools a search shows."""
@@ -239,7 +239,9 @@ def _whole(name: str) -> str:
 
 
 def _fits(tool: Lent, args: dict[str, Any]) -> None:
-    if why := misfit(msgspec.json.decode(tool.schema), args):
+    """Refuse what cannot be meant; patterns are the server's to judge, which wrote them."""
+    if wrong := flaws(args, msgspec.json.decode(tool.schema), patterns="skipped"):
+        why = "; ".join(wrong[:MOST])[:TOLD]
         raise Refusal(f"{tool.name} was not run: {why}. It takes: {tool.schema[:LONG]}")
 
 

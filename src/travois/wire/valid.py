@@ -1,20 +1,28 @@
 """Whether a value is what a JSON schema asks for, in words that a model can act on.
 
 The part of the language that people write: types, members, items, choices, bounds, and references
-within the schema. What is not known is not checked.
+within the schema. What is not known is not checked, and neither is what would take too long: a
+schema may come from a stranger, so the work is bounded, and patterns can be left to whoever wrote
+them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
+
+import msgspec
 
 from travois.wire.loose import rows, table
 
 MOST = 10
 """How many flaws are told at once."""
 DEEPEST = 60
+STEPS = 20_000
+"""How many rules are held against parts of a value."""
+Patterns = Literal["checked", "skipped"]
 
 
 def _number(value: object) -> bool:
@@ -22,7 +30,9 @@ def _number(value: object) -> bool:
 
 
 def _whole(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and value == int(value)
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 TYPES: dict[str, Callable[[object], bool]] = {
@@ -36,29 +46,36 @@ TYPES: dict[str, Callable[[object], bool]] = {
 }
 
 
-def flaws(value: object, schema: object) -> tuple[str, ...]:
+class Check(msgspec.Struct, frozen=True):
+    """One schema as it is held against one value."""
+
+    root: object
+    patterns: Patterns
+    steps: Iterator[int]
+    """How much may still be done."""
+
+
+def flaws(value: object, schema: object, *, patterns: Patterns = "checked") -> tuple[str, ...]:
     """What is wrong with the value; empty if nothing is."""
-    found: list[str] = []
-    for flaw in _flaws(value, schema, "", root=schema, depth=0):
-        found.append(flaw)
-        if len(found) == MOST:
-            break
-    return tuple(found)
+    check = Check(schema, patterns, iter(range(STEPS)))
+    return tuple(islice(_flaws(value, schema, "", check=check, depth=0), MOST))
 
 
-def _flaws(value: object, schema: object, at: str, *, root: object, depth: int) -> Iterator[str]:
+def _flaws(value: object, schema: object, at: str, *, check: Check, depth: int) -> Iterator[str]:
     if schema is False:
         yield f"{at or '/'} must not be there"
     rules = table(schema)
-    if depth > DEEPEST or not rules:
+    if depth > DEEPEST or not rules or next(check.steps, None) is None:
         return
 
     def within(inner: object, rule: object, place: str) -> Iterator[str]:
-        return _flaws(inner, rule, place, root=root, depth=depth + 1)
+        return _flaws(inner, rule, place, check=check, depth=depth + 1)
 
     if isinstance(rules.get("$ref"), str):
-        yield from within(value, _found(root, rules["$ref"]), at)
+        yield from within(value, _found(check.root, rules["$ref"]), at)
     yield from _plain(value, rules, at or "/")
+    if check.patterns == "checked":
+        yield from _pattern(value, rules, at or "/")
     if TYPES["object"](value):
         yield from _members(table(value), rules, at, within)
     if TYPES["array"](value):
@@ -82,10 +99,14 @@ def _plain(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
         yield f"{at} must be {rules['const']!r}"
     if isinstance(value, str):
         yield from _bounded(len(value), rules, at, ("minLength", "maxLength"), "characters")
-        if isinstance(pattern := rules.get("pattern"), str) and not _matches(pattern, value):
-            yield f"{at} must match {pattern}"
     if _number(value):
         yield from _bounded(value, rules, at, ("minimum", "maximum"), "")
+
+
+def _pattern(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
+    pattern = rules.get("pattern")
+    if isinstance(value, str) and isinstance(pattern, str) and not _matches(pattern, value):
+        yield f"{at} must match {pattern}"
 
 
 def _bounded(
@@ -102,14 +123,15 @@ def _members(
     value: dict[str, Any], rules: dict[str, Any], at: str, within: Within
 ) -> Iterator[str]:
     known = table(rules.get("properties"))
+    closed = rules.get("additionalProperties") is False and "patternProperties" not in rules
     wanted = [name for name in rows(rules.get("required")) if isinstance(name, str)]
     yield from (f"{at}/{name} is missing" for name in wanted if name not in value)
     for name, inner in value.items():
         if name in known:
             yield from within(inner, known[name], f"{at}/{name}")
-        elif rules.get("additionalProperties") is False:
+        elif closed:
             yield f"{at}/{name} is not known; the members are: {', '.join(known)}"
-        else:
+        elif "patternProperties" not in rules:
             yield from within(inner, rules.get("additionalProperties"), f"{at}/{name}")
 
 
