@@ -68,8 +68,6 @@ async def compact(
 
 def prepare(agent: Agent) -> None:
     """Let the model write its part beforehand, so that nobody waits when the time has come."""
-    if model(agent).frail:
-        return
     if agent.layers.notes:
         keep_notes(agent)
     elif agent.background is not None and agent.layers.draft and not agent.session.drafted:
