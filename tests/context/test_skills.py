@@ -35,6 +35,12 @@ disable-model-invocation: yes
 user-invocable: off
 context: fork
 agent: explore
+background: on
+disallowed-tools: WebFetch
+model: opus
+hooks:
+  Stop:
+    - hooks: []
 paths: ["src/**/*.py", "{a,b}.md"]
 metadata:
   author: someone
@@ -53,6 +59,9 @@ Ship $target."""
         automatic=False,
         typed=False,
         agent="explore",
+        denied="WebFetch",
+        background=True,
+        ignored=("model", "hooks"),
         paths=("src/**/*.py", "{a,b}.md"),
     )
 

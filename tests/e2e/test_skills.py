@@ -112,6 +112,22 @@ def test_its_rules_hold_for_one_turn_and_in_a_project_only_by_trust(program: Pro
         assert "Permission denied" in results(api.bodies[7])[-1]
 
 
+def test_what_it_denies_holds_for_one_turn_and_what_means_nothing_is_said_once(
+    program: Program, skills: Path
+) -> None:
+    head = "disallowed-tools: Bash(touch:*)\nmodel: opus\neffort: high\nshell: bash\n"
+    skill(skills, "calm", "Calmly.", head)
+    turn = [use("calm"), use("calm", "again"), bash("touch a"), DONE]
+    with lab.server([*turn, bash("touch b"), DONE]) as api:
+        program.url = api.url
+        done = program.ask("work", "--allowedTools", "Bash(touch:*)")
+        program.ask("work", "-c", "--allowedTools", "Bash(touch:*)")
+        api.no_invalid()
+    assert done.err.count("calm/SKILL.md: model, effort of a skill means nothing here") == 1
+    assert not (program.folder / "a").exists()
+    assert (program.folder / "b").exists()
+
+
 def test_one_about_some_files_is_told_when_such_a_file_is_touched(program: Program) -> None:
     skill(program.folder / ".claude/skills", "sql", "Sql.", "paths: '**/*.sql'\n")
     skill(program.folder / "db/.claude/skills", "below", "Below.")

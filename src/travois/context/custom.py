@@ -47,12 +47,18 @@ class Custom(msgspec.Struct, frozen=True):
     """When the model should use it, besides what its description says."""
     allowed: str = ""
     """Rules, parted by spaces or commas, that hold during the turn in which it is used."""
+    denied: str = ""
+    """Rules for what may not be done in that turn."""
     automatic: bool = True
     """Whether the model may use it unasked."""
     typed: bool = True
     """Whether the person may type it."""
     agent: str = ""
     """The kind of agent that does it, with a conversation of its own; empty for none."""
+    background: bool = False
+    """Whether that agent works beside the conversation."""
+    ignored: tuple[str, ...] = ()
+    """What it says of itself that means nothing here."""
     paths: tuple[str, ...] = ()
     """Patterns of files: the model hears of it once one of these is worked with; none for ever."""
     trusted: bool = True

@@ -32,6 +32,8 @@ WIDTHS = (1_536, 600, 300, 150, 80, 40, 0)
 NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 YES = ("true", "yes", "on", "1")
 NO = ("false", "no", "off", "0")
+IGNORED = {"model": "inherit", "effort": "", "hooks": "", "shell": "bash"}
+"""What other agents heed in a skill and we do not, each with the value that asks for nothing."""
 HEADING = re.compile(r"^(#.*|[-=*_]{3,})$", re.MULTILINE)
 
 
@@ -63,9 +65,12 @@ def parse(text: str, *, origin: str, prefix: str = "") -> Custom:
         origin=origin,
         when=values.get("when_to_use", ""),
         allowed=values.get("allowed-tools", ""),
+        denied=values.get("disallowed-tools", ""),
         automatic=values.get("disable-model-invocation", "").lower() not in YES,
         typed=values.get("user-invocable", "").lower() not in NO,
         agent=(values.get("agent") or "general") if fork else "",
+        background=fork and values.get("background", "").lower() in YES,
+        ignored=tuple(key for key, usual in IGNORED.items() if values.get(key, usual) != usual),
         paths=_globs(head.values.get("paths", ())),
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -53,7 +55,8 @@ async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Us
     kinds = {kind.casefold(): kind for kind in agent.agents.kinds}
     kind = kinds.get(skill.agent.casefold(), "general")
     text = await expanded(agent, skill, args)
-    order = Order(prompt=text, what=f"skill {skill.name}", kind=kind, call=call)
+    what = f"skill {skill.name}"
+    order = Order(prompt=text, what=what, kind=kind, background=skill.background, call=call)
     report = await agent.agents.start(order)
     if report.state == "running":
         return Used(f"Started in the background as agent {report.id}; its report comes by itself.")
@@ -77,20 +80,28 @@ async def expanded(agent: Agent, custom: Custom, typed: str) -> str:
 
 
 def grant(agent: Agent, custom: Custom) -> None:
-    """Let the rules of a skill hold until the turn ends, and its files be read."""
-    rules = list[Rule]()
-    for text in split(custom.allowed):
-        try:
-            rule = parse(text, "allow", origin=f"{GRANT}{custom.name}")
-        except ValueError as error:
-            agent.session.emit(Warned(f"{custom.origin}: allowed-tools: {error}"))
-            continue
-        rules += () if flaw(rule) else (rule,)
+    """Let the rules of a skill hold until the turn ends, and its files be read; say what cannot."""
+    rules = [*_rules(agent, custom, "deny"), *_rules(agent, custom, "allow")]
+    if custom.ignored and f"{USED}{custom.name}" not in agent.session.state:
+        unheeded = ", ".join(custom.ignored)
+        agent.session.emit(Warned(f"{custom.origin}: {unheeded} of a skill means nothing here"))
     folder = os.path.realpath(custom.plugin or os.path.dirname(custom.origin))
     seen = agent.guard.readable
     apart = custom.trusted and custom.origin.endswith("SKILL.md") and folder not in seen
     files = (folder,) if apart else ()
     agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *rules), readable=(*seen, *files))
+
+
+def _rules(agent: Agent, custom: Custom, effect: Literal["allow", "deny"]) -> Iterator[Rule]:
+    """What a skill says may be done in its turn, or may not."""
+    for text in split(custom.allowed if effect == "allow" else custom.denied):
+        try:
+            rule = parse(text, effect, origin=f"{GRANT}{custom.name}")
+        except ValueError as error:
+            agent.session.emit(Warned(f"{custom.origin}: the rule {text}: {error}"))
+            continue
+        if effect == "deny" or not flaw(rule):
+            yield rule
 
 
 def lapse(agent: Agent) -> None:
