@@ -68,6 +68,26 @@ def test_servers_of_npm_keep_files_and_memories(program: Program) -> None:
     assert "heron" in kept.read_text()
 
 
+def test_a_server_that_speaks_garbage_is_an_error_and_the_session_goes_on(
+    program: Program,
+) -> None:
+    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    entry = {"command": sys.executable, "args": [lender, "garbage"], "startup_timeout_sec": 1}
+    config = ("--mcp-config", json.dumps({"mcpServers": {"odd": entry}}))
+    use = {"say": [{"tool_use": {"name": "mcp__odd__add", "input": {"a": 1, "b": 2}}}]}
+    with lab.server([use, {"say": "It is odd."}, {"say": "On we go."}]) as api:
+        program.url = api.url
+        done = program.ask("go", *config, "--allowedTools", "mcp__odd")
+        assert (done.code, done.out) == (0, "It is odd.\n")
+        (told,) = [
+            b for b in api.bodies[1]["messages"][-1]["content"] if b["type"] == "tool_result"
+        ]
+        assert told["is_error"]
+        assert "mcp__odd__add is not there: it did not answer within 1 s." in str(told["content"])
+        assert program.ask("and now?", "-c", *config).out == "On we go.\n"
+        api.no_invalid()
+
+
 class Page(BaseHTTPRequestHandler):
     """One page, which robots may read."""
 

@@ -234,6 +234,22 @@ def test_an_entry_that_makes_no_sense_names_its_file_and_field(
     assert what in done.err
 
 
+def test_a_session_outlives_a_model_that_nobody_knows(program: Program) -> None:
+    with lab.server([{"say": "Hi.", "repeat": True}]) as api:
+        program.url = api.url
+        assert program.ask("one").code == 0
+        (log,) = program.logs()
+        before = log.read_bytes()
+        for settings, what in (WRONG[0], WRONG[-1]):
+            given = ("--model", "house/x", "--settings", json.dumps(settings))
+            done = program.run("-p", "two", "-c", *given)
+            assert (done.code, what in done.err) == (2, True)
+        assert log.read_bytes() == before
+        assert program.ask("three", "-c").out == "Hi.\n"
+        assert len(api.ledger) == 2
+        api.append_only()
+
+
 def test_a_workspace_may_not_say_where_keys_are_sent(program: Program) -> None:
     with lab.server([{"say": "Hi.", "repeat": True}]) as evil:
         path = program.folder / ".travois" / "settings.json"

@@ -169,6 +169,10 @@ def main() -> None:
         message = json.loads(line)
         if FAULT == "silent":
             continue
+        if FAULT == "garbage":
+            sys.stdout.write("<html>502</html>\n\x00\x1b[2J{\n")
+            sys.stdout.flush()
+            continue
         if FAULT == "noise":
             sys.stdout.write("starting up...\n\x00\xff\n{}\n[]\n" + "[" * 100_000 + "\n")
         if "method" not in message:
