@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 pytest.importorskip("acp", reason="needs agent-client-protocol")
@@ -15,6 +17,11 @@ from acp import schema
 
 from tests.conformance.editor import ALL, House, Window, text
 
+PDF = "JVBERi0xLjQK"
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6300"
+    "0100000500010d0a2db40000000049454e44ae426082"
+)
 HELLO = {"say": [{"text": "Hello there."}], "chunks": {"by": "char"}}
 
 
@@ -79,6 +86,7 @@ def test_an_edit_is_a_diff_and_a_list_is_a_plan(house: House) -> None:
     async def main() -> None:
         path = house.folder / "a.py"
         path.write_text("one\ntwo\nthree\n")
+        (house.folder / "dot.png").write_bytes(PIXEL)
         window = Window(answers=("allow_once",) * 2)
         async with house.editor(window) as client:
             id = await house.begin(client)
@@ -95,6 +103,8 @@ def test_an_edit_is_a_diff_and_a_list_is_a_plan(house: House) -> None:
         assert (done.old_text, done.new_text) == ("one\ntwo\nthree\n", "one\nTWO\nthree\n")
         assert (edited.locations[0].path, edited.locations[0].line) == (str(path), 1)
         assert (wrote.content[0].old_text, wrote.content[0].new_text) == (None, "b\n")
+        picture = window.of("tool_call_update")[-1].content[1].content
+        assert (picture.type, picture.mime_type) == ("image", "image/png")
         (plan,) = window.of("plan")
         assert [(one.content, one.status) for one in plan.entries] == [
             ("look", "completed"),
@@ -106,6 +116,7 @@ def test_an_edit_is_a_diff_and_a_list_is_a_plan(house: House) -> None:
         use("Edit", file_path="a.py", old_string="two", new_string="TWO"),
         use("Write", file_path="b.py", content="b\n"),
         use("TodoWrite", todos=todos),
+        use("Read", file_path="dot.png"),
         said("Done."),
     ]
     house.run(script, main)
@@ -142,6 +153,9 @@ def test_unsaved_text_is_seen_and_changed_in_the_editor(house: House) -> None:
 def test_what_is_attached_reaches_the_model(house: House) -> None:
     async def main() -> None:
         (house.folder / "my notes.md").write_text("the linked words")
+        beside = house.folder.parent / "beside"
+        beside.mkdir()
+        (beside / "more.md").write_text("the words beside")
         window = Window()
         link = house.folder / "my notes.md"
         blocks = [
@@ -150,16 +164,20 @@ def test_what_is_attached_reaches_the_model(house: House) -> None:
             text(" and "),
             acp.resource_block(acp.embedded_text_resource("file:///x/b.py", "the embedded words")),
             acp.image_block("iVBORw0KGgo=", "image/png"),
+            acp.resource_link_block("more.md", (beside / "more.md").as_uri()),
+            acp.resource_block(
+                acp.embedded_blob_resource("file:///x/p.pdf", PDF, mime_type="application/pdf")
+            ),
         ]
         async with house.editor(window) as client:
-            id = await house.begin(client)
+            id = await house.begin(client, additional_directories=[str(beside)])
             await client.prompt(session_id=id, prompt=blocks)
             with pytest.raises(acp.RequestError, match="audio"):
                 await client.prompt(session_id=id, prompt=[acp.audio_block("AAAA", "audio/wav")])
         sent = str(house.api.bodies[0]["messages"])
         assert "the linked words" in sent and "the embedded words" in sent
         assert 'Look at @"my notes.md" and /x/b.py' in sent.replace("\\'", "'")
-        assert "iVBORw0KGgo=" in sent
+        assert "iVBORw0KGgo=" in sent and PDF in sent and "the words beside" in sent
 
     house.run([said("Seen.")], main)
 
@@ -227,6 +245,11 @@ def test_commands_are_offered_and_obeyed(house: House) -> None:
         folder = house.home.parent / ".claude" / "commands"
         folder.mkdir(parents=True)
         (folder / "greet.md").write_text("---\nargument-hint: NAME\n---\nGreet $1 warmly.")
+        hook = {"hooks": [{"type": "command", "command": "touch hooked"}]}
+        (house.folder / ".claude").mkdir()
+        (house.folder / ".claude" / "settings.json").write_text(
+            json.dumps({"hooks": {"Stop": [hook]}})
+        )
         window = Window()
         async with house.editor(window) as client:
             id = await house.begin(client)
@@ -240,6 +263,8 @@ def test_commands_are_offered_and_obeyed(house: House) -> None:
         assert done.stop_reason == "end_turn" and "window" in window.said()
         assert window.said().endswith("A heading.")
         assert len(house.api.bodies) == 2
+        assert "`travois trust` shows and allows them" in window.said("agent_thought_chunk")
+        assert not (house.folder / "hooked").exists()
 
     script = [said("Hello Ada.", last_text="Greet Ada warmly."), said("A heading.")]
     house.run(script, main)
@@ -265,5 +290,45 @@ def test_an_editor_lends_its_servers(house: House) -> None:
         use("ToolSearch", query="add two numbers"),
         use("McpCall", tool="mcp__sums__add", arguments={"a": 2, "b": 3}),
         said("Five."),
+    ]
+    house.run(script, main)
+
+
+def test_agents_are_seen_at_work_and_heard_when_they_are_done(house: House) -> None:
+    async def main() -> None:
+        window = Window()
+        async with house.editor(window) as client:
+            id = await house.begin(client)
+            await client.prompt(session_id=id, prompt=[text("both")])
+            with anyio.fail_after(20):
+                while "Heard." not in window.said():  # noqa: ASYNC110 - it comes unasked
+                    await anyio.sleep(0.01)
+        near, far = window.of("tool_call")
+        told = [
+            one for one in window.of("tool_call_update") if one.tool_call_id == near.tool_call_id
+        ]
+        shown = [one.content[0].content.text for one in told if one.content]
+        assert shown[0] == "```\n$ ls\n```" and "Nothing there." in shown[-1]
+        assert window.said() == "Both.Heard."
+        assert far.title == "Start agent (explore): later"
+
+    def agent(what: str, **more: Any) -> dict[str, Any]:
+        given = {"subagent_type": "explore", "prompt": f"look {what}", "description": what, **more}
+        return {"tool_use": {"name": "Agent", "input": given}}
+
+    script = [
+        {
+            "when": {"last_text": "both"},
+            "say": [agent("near"), agent("later", run_in_background=True)],
+        },
+        {"when": {"last_text": "look near"}, **use("Bash", command="ls")},
+        {"when": {"tool_result": {"name": "Bash"}}, "say": "Nothing there."},
+        {
+            "when": {"last_text": "look later"},
+            "say": "Late words.",
+            "chunks": {"by": "char", "delay_ms": 40},
+        },
+        {"when": {"tool_result": {"name": "Agent"}}, "say": "Both."},
+        said("Heard.", last_text="Late words."),
     ]
     house.run(script, main)

@@ -31,7 +31,7 @@ SILENCE = Said(())
 
 def understood(blocks: tuple[Block, ...], blobs: Blobs, *, cwd: str) -> Said:
     """What a prompt says; raises `Wrong` for what cannot be sent."""
-    words = "".join(_words(block, cwd) for block in blocks).strip()
+    words = _joined(blocks, cwd)
     media = tuple(found for block in blocks if (found := _media(block, blobs)))
     notes = tuple(
         note(_name(block.resource.uri, cwd), said(block.resource.text))
@@ -43,6 +43,16 @@ def understood(blocks: tuple[Block, ...], blobs: Blobs, *, cwd: str) -> Said:
     return Said(
         (*media, Text(words)) if words else media or (Text("See what is attached."),), notes
     )
+
+
+def _joined(blocks: tuple[Block, ...], cwd: str) -> str:
+    """All words of a prompt; what is named in between stands apart from them."""
+    words = ""
+    for block in blocks:
+        part = _words(block, cwd)
+        touches = part and block.type != "text" and words and not words[-1].isspace()
+        words += f" {part}" if touches else part
+    return words.strip()
 
 
 def _words(block: Block, cwd: str) -> str:
