@@ -92,9 +92,9 @@ def test_what_comes_of_a_call_is_quoted_and_never_summarised() -> None:
     call = Call("c1", "Grep", '{"pattern":"x"}')
     done = Assistant((call,), "calls"), Result("c1", (Text("src/a.py\nsrc/b.py"),))
     said = reply(*human("grep x"), *done, NOTE)
-    assert said.content == (Text("Grep:\nsrc/a.py\nsrc/b.py"),)
+    assert said.content == (Text("Grep:\n\n    src/a.py\n    src/b.py"),)
     failed = Assistant((call,), "calls"), Result("c1", (Text("no such folder"),), error=True)
-    assert reply(*human("grep x"), *failed).content == (Text("Grep:\nError: no such folder"),)
+    assert reply(*human("grep x"), *failed).content == (Text("Grep:\n\n    Error: no such folder"),)
 
 
 def test_what_is_said_after_a_result_comes_before_it() -> None:
@@ -107,8 +107,8 @@ def test_what_is_said_after_a_result_comes_before_it() -> None:
 def test_a_long_result_is_cut_where_it_says() -> None:
     text = "\n".join(f"line {n}" for n in range(100))
     *shown, last = quoted((("Read", text),)).splitlines()
-    assert shown == ["Read:", *(f"line {n}" for n in range(LINES))]
-    assert last == f"(… {100 - LINES} more lines stand in the result above)"
+    assert shown == ["Read:", "", *(f"    line {n}" for n in range(LINES))]
+    assert last == f"    (… {100 - LINES} more lines stand in the result above)"
     assert quoted((("Bash", "y" * 5_000),)).endswith("(… 1 more lines stand in the result above)")
 
 

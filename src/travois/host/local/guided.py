@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from textwrap import indent
 from typing import Any
 
 import anyio.to_thread
@@ -32,6 +33,10 @@ LIKELY = 0.5
 """How near an example must be for SmolLM2 to be asked which call is meant."""
 LIKE = 5
 """How many examples it is shown."""
+LOOKING = frozenset(
+    ("Read", "Glob", "Grep", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame", "Symbols")
+)
+"""What it may choose: a wrong look is harmless."""
 LINES, CHARACTERS = 40, 4_000
 """How much of a result is quoted."""
 QUESTION = re.compile(r"(?i)(?:what|who|when|why|how|which|is|are|can|does|do|should)\b.*\?$")
@@ -95,7 +100,7 @@ class Guided:
         """What SmolLM2 makes of it: a call like those of near examples, or a few words."""
         find = partial(self._nearest().find, asked.text, count=LIKE)
         near = [(c, e) for c, e in await anyio.to_thread.run_sync(find) if c >= LIKELY]
-        like = [e for _, e in near if e.tool in asked.tools]
+        like = [e for _, e in near if e.tool in LOOKING & asked.tools.keys()]
         made = rules(_narrow(asked.tools, like), asked.text)
         if made["root"]:
             tool, _, args = (await mind.choose(asked.text, like[::-1], made)).partition(" ")
@@ -124,7 +129,8 @@ def asked(body: bytes) -> Asked:
 
 def quoted(results: tuple[tuple[str, str], ...]) -> str:
     """What was done and what came of it, in the tools' own words."""
-    return "\n\n".join(f"{name}:\n{_short(text)}" for name, text in results)
+    told = (f"{name}:\n\n{indent(_short(text), '    ')}" for name, text in results)
+    return "\n\n".join(told)
 
 
 def _short(text: str) -> str:
