@@ -82,12 +82,25 @@ def test_a_tool_that_is_not_there_is_not_called(near: Nearest) -> None:
         *("run `rm -rf build`", 'execute "git reset --hard"', "run git push --force"),
         *("run `echo hi > notes.txt`", "please don't run `make`", "what does `make install` do?"),
         *("run `make` or `ninja`", "run it", "run the tests", "create notes.txt", "write to a.txt"),
-        *("replace foo in a.py", "change a.py", "", "   ", "?", "`rm -rf /`", "remove a.py"),
+        *(
+            "replace foo in a.py",
+            "change a.py",
+            "create a.py with a function",
+            "",
+            "   ",
+            "?",
+            "`rm -rf /`",
+            "remove a.py",
+        ),
     ],
 )
 def test_nothing_is_changed_on_a_guess(near: Nearest, text: str) -> None:
     made = route(text, near=near, tools=NAMES)
     assert made is None or made.tool not in HARMS
+
+
+def test_a_long_request_is_not_a_simple_one(near: Nearest) -> None:
+    assert route("git status " * 20, near=near, tools=NAMES) is None
 
 
 def test_no_request_is_an_example() -> None:

@@ -6,33 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from travois.host.local.reading import Kind, Span, spans
+from travois.host.local.reading import COUNTS, TYPES, Kind, Span, spans
 
 Value = str | int | list[Any] | None
 Reader = Callable[[str], Value]
 
-TYPES = {
-    **dict.fromkeys(("css", "csv", "html", "java", "json", "sql", "toml", "xml", "yaml"), ""),
-    "python": "py",
-    "javascript": "js",
-    "typescript": "ts",
-    "rust": "rs",
-    "go": "go",
-    "markdown": "md",
-    "ruby": "rb",
-    "shell": "sh",
-    "text": "txt",
-    "c": "c",
-    "c++": "cpp",
-}
-"""What people call files, and how those end."""
-OF_TYPE = re.compile(
-    rf"\b({'|'.join(map(re.escape, TYPES))}) (?:files?|modules?|scripts?|sources?|code)\b",
-    re.IGNORECASE,
-)
-ENDING = re.compile(
-    r"(?<![\w/])\.(\w+) files?\b|\bend(?:ing|s)? (?:in|with) \.?(\w+)", re.IGNORECASE
-)
 PROGRAMS = (
     "bash|bun|bundle|cargo|cat|date|deno|df|docker|du|echo|env|git|go|gradle|head|ls|make|mvn|mypy"
     "|node|npm|npx|pip|pnpm|ps|pwd|pytest|python3?|rake|ruff|sh|tail|tox|tree|uname|uv|wc|which"
@@ -50,6 +28,8 @@ ONWARDS = re.compile(
     r"\b(?:from|after|at|since) line \d+(?!\s*(?:-|–|to|until|through))", re.IGNORECASE
 )
 FIRST = re.compile(r"\b(?:first|top) (\d+) lines?", re.IGNORECASE)
+ADDS = re.compile(r"\b(?:append|insert|end|top|to the file|another|one more)\b", re.IGNORECASE)
+"""Who says so means a part of a file, and not all of it."""
 EVERY = re.compile(r"\b(?:all|each|every|everywhere)\b", re.IGNORECASE)
 UNWANTED = re.compile(r"\b(?:do not|don't|not|never|what|why|how|explain|meaning)\b", re.IGNORECASE)
 """Who says so of a command does not wish it done."""
@@ -100,16 +80,14 @@ def _sought(text: str) -> str | None:
 
 
 def _ending(text: str) -> str | None:
-    if match := ENDING.search(text):
-        return f"*.{match[1] or match[2]}"
-    if match := OF_TYPE.search(text):
-        name = match[1].casefold()
-        return f"*.{TYPES[name] or name}"
+    if span := next(iter(_of(text, "type")), None):
+        name = span.text.casefold()
+        return f"*.{TYPES.get(name, name)}"
     return next((span.text for span in _of(text, "glob")), None)
 
 
 def _glob(text: str) -> str | None:
-    pattern = _ending(text) or next((s.text for s in _of(text, "path") if s.text[-1] != "/"), None)
+    pattern = _ending(text) or next((span.text for span in _of(text, "path")), None)
     if pattern:
         return pattern if "/" in pattern else f"**/{pattern}"
     name = _sole(_marked(text))
@@ -129,13 +107,15 @@ def _command(text: str) -> str | None:
 def _swap(at: int) -> Reader:
     def read(text: str) -> str | None:
         marked = _marked(text) or [span.text for span in _of(text, "old", "new")]
-        marked = marked or [span.text for span in _of(text, "name")]
+        marked = marked or [span.text for span in _of(text, "name", "number")]
         return marked[at] if len(marked) == 2 else None
 
     return read
 
 
 def _content(text: str) -> str | None:
+    if ADDS.search(text):
+        return None
     return _sole(_marked(text)) or next((_plain(s.text) for s in _of(text, "content")), None)
 
 
@@ -159,7 +139,8 @@ def _limit(text: str) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    return next((int(span.text) for span in _of(text, "number")), None)
+    said = next((span.text.casefold() for span in _of(text, "number", "count")), None)
+    return None if said is None else COUNTS.index(said) + 2 if said in COUNTS else int(said)
 
 
 def _url(text: str) -> str | None:
@@ -168,7 +149,7 @@ def _url(text: str) -> str | None:
 
 
 def _paths(text: str) -> Value:
-    return [span.text for span in _of(text, "path")] or None
+    return [span.text for span in _of(text, "path", "folder")] or None
 
 
 def _todos(text: str) -> Value:
@@ -185,12 +166,12 @@ READERS: dict[tuple[str, str], Reader] = {
     ("GitBlame", "path"): _one("path"),
     ("GitBlame", "start"): _line(1),
     ("GitBlame", "end"): _line(2),
-    ("GitDiff", "commit"): _one("rev"),
+    ("GitDiff", "commit"): lambda text: "..".join(span.text for span in _of(text, "rev")) or None,
     ("GitDiff", "paths"): _paths,
     ("GitLog", "author"): _one("person"),
     ("GitLog", "grep"): _sought,
     ("GitLog", "n"): _number,
-    ("GitLog", "path"): _one("path"),
+    ("GitLog", "path"): _one("path", "folder"),
     ("GitShow", "path"): _one("path"),
     ("GitShow", "rev"): _one("rev"),
     ("Glob", "path"): _one("folder", "path"),

@@ -10,21 +10,54 @@ from typing import Literal, get_args
 import msgspec
 
 Named = Literal["url", "glob", "path", "rev", "number", "name", "text"]
-"""What nobody names in passing."""
-Loose = Literal["kept", "items", "content", "old", "new", "folder", "word", "person"]
+"""What looks like itself wherever it stands."""
+Loose = Literal[
+    "kept", "items", "content", "type", "old", "new", "folder", "count", "word", "person"
+]
 """What only the words around it tell."""
 Kind = Named | Loose
 NAMED: tuple[Named, ...] = get_args(Named)
 LOOSE: tuple[Loose, ...] = get_args(Loose)
 
+TYPES = {
+    "javascript": "js",
+    "markdown": "md",
+    "python": "py",
+    "ruby": "rb",
+    "rust": "rs",
+    "shell": "sh",
+    "text": "txt",
+    "typescript": "ts",
+}
+"""How files end that people call otherwise."""
+COUNTS = (
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 TAILS = (
-    r"""\b(?:remember|memori[sz]e|keep\ in\ mind|bear\ in\ mind|make\ a\ note|note
-        |(?:do\ not|don't|never)\ forget)\b
-        (?:\ for\ (?:later|next\ time|(?:the\ )?future))?[,:]?(?:\ that\b)?:?\ (?P<kept>.+)$""",
+    r"""(?<!you\ )\b(?:remember|memori[sz]e|(?:keep|bear)\ in\ mind|(?:make\ a\ )?note
+        |(?:do\ not|don't|never)\ forget)\b(?:\ for\ (?:later|next\ time|(?:the\ )?future))?
+        [,:]?(?:\ that\b)?:?\ (?P<kept>.+[^?\s])\s*$""",
     r"\b(?:todos?|to-do|tasks?|list|steps)\b[^:\n]*:\s(?P<items>.+)$",
     r"""\b(?:create|make|add|write|start|save|put)\b.*?\s
-        (?:that\ (?:says|reads|contains|holds)|with|containing|saying|reading)(?:\ the)?+
-        (?:\ (?:text|contents?|lines?|words?))?+:?+\s(?P<content>[^\s`"“'].*)$""",
+        (?:that\ (?:says|reads|contains|holds)|containing|saying|reading
+        |with(?:\ the)?\ (?:text|contents?|lines?|words?)|with(?=\ \S+$)):?\s
+        (?P<content>(?!(?:an?|the|some|all|every|each|my|our)\b)[^\s`"“'].*)$""",
+)
+ENDINGS = (
+    rf"""(?<!\w)(?P<type>{"|".join(TYPES)}|css|csv|html|java|json|sql|toml|xml|yaml|go|c)
+        (?=\ (?:files?|modules?|scripts?|sources?|code)\b)""",
+    r"(?<![\w/])\.(?P<type>[a-z]\w*)(?=\ files?\b)",
+    r"\bend(?:ing|s)?\ (?:in|with)\ \.?(?P<type>\w+)",
 )
 MARKED = r"""
 `(?P<code>[^`\n]+)`|"(?P<double>[^"\n]+)"|“(?P<curly>[^”\n]+)”|(?<!\w)'(?P<single>[^'\n]+)'(?!\w)
@@ -44,22 +77,40 @@ BARE = r"""
 CUES = (
     r"""\b(?:replace|rename|change|turn|swap|substitute)(?:\ (?:the|word|every|all))*
         \ (?P<old>[\w.-]*\w)\ (?:with|by|to|into|for)\ (?P<new>[\w.-]*\w)""",
-    r"""\b(?:the|in|under|of)\ (?P<folder>[\w.-]+)\ (?:folder|directory)\b""",
-    r"""\b(?:in|under|inside|within)\ (?:the\ )?(?P<folder>[a-z][\w-]*)[.?!]?$""",
+    r"\b(?:the|in|under|of|inside)\ (?P<folder>[\w.-]+)\ (?:folder|directory)\b",
+    r"\b(?:folder|directory)\ (?P<folder>[\w.-]+)\s*[.?!]?$",
+    r"\b(?:ls|in|under|inside|within)\ (?:the\ )?(?P<folder>[a-z][\w-]*)\s*[.?!]?$",
+    rf"\b(?P<count>{'|'.join(COUNTS)})\ (?:\w+\ )?(?:commits|changes|entries)\b",
     r"""\b(?:word|term|string|phrase|function|class|variable|constant|method|setting)
         \ (?P<word>[\w-]+)""",
-    r"""\b(?:grep|grep\ for|search\ for|look\ for|occurrences?\ of|uses\ of|mentions?\ of)
-        \ (?P<word>[\w-]+)[.?!]?$""",
+    r"""\b(?:grep|(?:grep|search|look|hunt)\ for|(?:occurrences?|us(?:ag)?es?|mentions?)\ of
+        |imports?|uses?|mentions?|contains?)\ (?P<word>[\w-]+)\s*[.?!]?$""",
+    r"\bdoes\ (?P<word>[\w-]+)\ (?:appear|occur|show\ up)\b",
     r"\b(?:by|of|did)\ (?P<person>(?-i:[A-Z][a-z]+))\b",
 )
 SPAN = re.compile(f"{MARKED}|{BARE}", re.VERBOSE)
 ALONE = re.compile(BARE, re.VERBOSE)
-TAIL = tuple(re.compile(tail, re.VERBOSE | re.IGNORECASE | re.DOTALL) for tail in TAILS)
+FIRST = tuple(
+    re.compile(pattern, re.VERBOSE | re.IGNORECASE | re.DOTALL) for pattern in TAILS + ENDINGS
+)
 CUE = tuple(re.compile(cue, re.VERBOSE | re.IGNORECASE) for cue in CUES)
-IDLE = frozenset(("a", "an", "the", "it", "this", "that", "file", "files", "current", "same"))
+IDLE = frozenset(
+    ("a", "an", "the", "it", "this", "that", "there", "here", "file", "files", "current", "same")
+)
 NOT_PATHS = frozenset(("and/or", "e.g", "i.e", "etc"))
-SAID: dict[Kind, str] = {"rev": "commit", "path": "file", "glob": "pattern"}
+SAID: dict[Kind, str] = {
+    "content": "text",
+    "count": "number",
+    "glob": "pattern",
+    "kept": "something",
+    "new": "text",
+    "old": "text",
+    "path": "file",
+    "rev": "commit",
+    "type": "python",
+}
 """What stands for a thing that is named, where its kind is not a good word for it."""
+SHORT = ((re.compile(r"n['’]t\b"), " not"), (re.compile(r"(?<=\w)['’]s\b"), " is"))
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -88,17 +139,18 @@ def shape(text: str) -> str:
     parts: list[str] = []
     at = 0
     for span in spans(text):
-        parts += (
-            text[at : span.start],
-            "command" if span.mark == "`" else SAID.get(span.kind, span.kind),
-        )
+        said = "command" if span.mark == "`" else SAID.get(span.kind, span.kind)
+        parts += text[at : span.start], said
         at = span.end
-    return "".join((*parts, text[at:]))
+    shaped = "".join((*parts, text[at:]))
+    for pattern, whole in SHORT:
+        shaped = pattern.sub(whole, shaped)
+    return shaped
 
 
 def _all(text: str) -> Iterator[Span]:
-    for tail in TAIL:
-        yield from _groups(tail, text)
+    for pattern in FIRST:
+        yield from _loose(pattern, text)
     for match in SPAN.finditer(text):
         quoted = match.lastgroup in ("code", "double", "curly", "single")
         said = match[match.lastgroup or 0]
@@ -106,10 +158,10 @@ def _all(text: str) -> Iterator[Span]:
             mark = ("`" if match.lastgroup == "code" else '"') if quoted else ""
             yield Span(_kind(said), said, *match.span(), mark)
     for cue in CUE:
-        yield from (span for span in _groups(cue, text) if span.text.casefold() not in IDLE)
+        yield from (span for span in _loose(cue, text) if span.text.casefold() not in IDLE)
 
 
-def _groups(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
+def _loose(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
     for match in pattern.finditer(text):
         for kind in LOOSE:
             if kind in pattern.groupindex:
@@ -119,4 +171,6 @@ def _groups(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
 def _kind(text: str) -> Kind:
     match = ALONE.fullmatch(text)
     found: list[Kind] = [kind for kind in NAMED if match and match.lastgroup == kind]
+    if found == ["path"] and "/" in text and "." not in text.rpartition("/")[2]:
+        return "folder"
     return found[0] if found else "text"

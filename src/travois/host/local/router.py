@@ -13,12 +13,16 @@ import msgspec
 
 from travois.host.local.arguments import reader
 from travois.host.local.examples import Example, Nearest
-from travois.host.local.reading import NAMED, spans
+from travois.host.local.reading import NAMED, TYPES, Kind, shape, spans
 
 COUNT = 16
 """How many of the nearest examples are looked at."""
 SURE = 0.45
 """How near an example must be."""
+LONGEST = 30
+"""How many words a simple request has, where what it names counts as one."""
+SURELY: tuple[Kind, ...] = (*NAMED, "type", "folder")
+"""What nobody names in passing."""
 DOUBT = 0.15
 """What speaks against a call for each thing that the request names and the call does not, and for
 each word that one uses to ask for more than a call."""
@@ -35,6 +39,8 @@ class Routed(msgspec.Struct, frozen=True):
 
 def route(text: str, *, near: Nearest, tools: frozenset[str]) -> Routed | None:
     """The call for a request; none where that is not sure."""
+    if len(shape(text).split()) > LONGEST:
+        return None
     best = max(_fitting(text, near=near, tools=tools), key=lambda one: one.sure, default=None)
     return best if best and best.sure >= SURE else None
 
@@ -59,7 +65,6 @@ def _call(text: str, example: Example) -> dict[str, Any] | None:
 
 def _ignored(text: str, call: dict[str, Any]) -> int:
     """How many things the request names that are not in the call."""
-    said = repr(call).replace("\\", "")
-    return sum(
-        span.text.removesuffix("()") not in said for span in spans(text) if span.kind in NAMED
-    )
+    said = repr(call).replace("\\", "").casefold()
+    named = [span.text.removesuffix("()").casefold() for span in spans(text) if span.kind in SURELY]
+    return sum(TYPES.get(name, name) not in said for name in named)
