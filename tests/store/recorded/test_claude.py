@@ -11,7 +11,7 @@ import pytest
 from tests.store.recorded.writing import CALL, TALK, claude, put, stamp
 from travois.store.recorded import spoken
 from travois.store.recorded.claude import find, read
-from travois.store.recorded.spoken import Found, Recorded, Spoken
+from travois.store.recorded.spoken import Compaction, Found, Recorded, Spoken
 
 
 def test_a_session_is_what_was_said_in_it(tmp_path: Path) -> None:
@@ -143,3 +143,33 @@ def test_a_monstrous_line_is_passed_over_and_what_follows_is_read(
     huge = claude([Spoken("user", "y" * 9000)])[0] | {"uuid": "h", "parentUuid": "u0"}
     monkeypatch.setattr(spoken, "LONGEST_LINE", 1000)
     assert read(put(tmp_path / "a.jsonl", [first, huge, *rest])).turns == TALK
+
+
+def test_what_the_harness_says_for_the_model_is_a_note(tmp_path: Path) -> None:
+    lines = claude([TALK[0], Spoken("model", "API Error: 529", 1001.0), TALK[3]])
+    lines[1]["message"]["model"] = "<synthetic>"
+    lines[2]["message"]["model"] = "claude-opus-5-5"
+    found = read(put(tmp_path / "a.jsonl", lines))
+    assert [turn.who for turn in found.turns] == ["user", "note", "model"]
+    assert found.model == "claude-opus-5-5"
+
+
+def test_a_compaction_is_told_with_its_summary_and_what_was_kept(tmp_path: Path) -> None:
+    summary = claude([Spoken("note", "In short.", 1010.0)])[0]
+    summary |= {"uuid": "s", "parentUuid": "b", "isCompactSummary": True}
+    for kept in (
+        {"preservedMessages": {"uuids": ["u3"]}},
+        {"preservedSegment": {"headUuid": "u3"}},
+    ):
+        boundary: dict[str, object] = {"type": "system", "subtype": "compact_boundary"}
+        boundary |= {"uuid": "b", "parentUuid": None, "logicalParentUuid": "u3"}
+        boundary |= {"compactMetadata": {"preTokens": 7, **kept}}
+        found = read(put(tmp_path / "a.jsonl", [*claude(TALK), boundary, summary]))
+        assert found.compactions == (Compaction(4, "In short.", kept=1, tokens=7),)
+
+
+def test_a_character_that_was_cut_in_two_does_not_lose_its_line(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.jsonl", claude(TALK))
+    cut = path.read_text().replace("It lost writes.", r"It lost \ud83d\ude00 \ud83d and \ude00.")
+    path.write_text(cut)
+    assert read(path).turns[-1].text == "It lost 😀 \ufffd and \ufffd."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.store.recorded.writing import TALK, Line, codex, put
+from tests.store.recorded.writing import TALK, Line, codex, put, stamp
 from travois.kernel.blocks import Call
 from travois.store.recorded.codex import find, read
-from travois.store.recorded.spoken import Recorded, Spoken
+from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 
 FAILED = Spoken(
     "tool", "Process exited with code 2\nOutput:\nboom", 1002.0, answers="c1", error=True
@@ -95,3 +95,20 @@ def test_a_thread_that_another_one_started_says_nothing_of_its_own(tmp_path: Pat
     lines = codex(TALK)
     lines[0]["payload"]["source"] = {"subagent": {"thread_spawn": {"depth": 1}}}
     assert read(put(tmp_path / "r.jsonl", lines)).turns == ()
+
+
+def test_images_and_compactions_are_told(tmp_path: Path) -> None:
+    shown = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    message = {"type": "message", "role": "user", "content": [shown]}
+    lines = [
+        *codex(WRITTEN),
+        {"type": "compacted", "payload": {"message": "In short."}},
+        {"type": "compacted", "payload": {"message": "", "replacement_history": []}},
+        {"type": "turn_context", "payload": {"model": "gpt-6.1-sol"}},
+        {"type": "response_item", "timestamp": stamp(1010), "payload": message},
+    ]
+    found = read(put(tmp_path / "r.jsonl", lines))
+    assert found.turns[-1].pictures == (Picture("image/png", "AAAA"),)
+    assert found.compactions == (Compaction(len(SAID), "In short."),)
+    assert found.model == "gpt-6.1-sol"
+    assert read(tmp_path / "r.jsonl", longest=10).turns[-1].text == "It lost wr…"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.store.recorded.writing import TALK, opencode_database, opencode_files
+from tests.store.recorded.writing import TALK, Line, opencode_database, opencode_files, put
 from travois.store.recorded.opencode import find, read
-from travois.store.recorded.spoken import Found, Recorded, Spoken
+from travois.store.recorded.spoken import Compaction, Found, Picture, Recorded, Spoken
 
 SAID = (
     TALK[0],
@@ -55,3 +55,39 @@ def test_damaged_stores_say_what_can_be_told(tmp_path: Path) -> None:
 
 def test_a_session_that_another_one_started_says_nothing_of_its_own(tmp_path: Path) -> None:
     assert read(opencode_files(tmp_path, TALK, parentID="ses_0")).turns == ()
+
+
+def test_calls_side_by_side_summaries_and_images_are_told(tmp_path: Path) -> None:
+    def tool(id: str, **state: object) -> Line:
+        return {"type": "tool", "callID": id, "tool": "read", "state": {"input": {}, **state}}
+
+    path = opencode_files(tmp_path, ())
+    parts: list[list[Line]] = [
+        [{"type": "file", "mime": "image/png", "url": "data:image/png;base64,AAAA"}],
+        [
+            *({"type": "step-start"}, tool("a", output="of a"), tool("b", status="running")),
+            *({"type": "step-finish"}, {"type": "text", "text": "Done."}),
+        ],
+        [{"type": "text", "text": "In short."}],
+    ]
+    heads: list[Line] = [
+        {"role": "user"},
+        {"role": "assistant", "modelID": "some-model"},
+        {"role": "assistant", "summary": True},
+    ]
+    storage = tmp_path / "opencode" / "storage"
+    for number, (head, listed) in enumerate(zip(heads, parts, strict=True)):
+        put(storage / "message" / "ses_1" / f"m{number}.json", [head])
+        for order, part in enumerate(listed):
+            put(storage / "part" / f"m{number}" / f"p{order}.json", [part])
+    found = read(path)
+    told = [(turn.who, turn.text, *(call.id for call in turn.calls)) for turn in found.turns]
+    assert told == [
+        ("user", ""),
+        ("model", "", "a"),
+        ("model", "", "b"),
+        ("tool", "of a"),
+        ("model", "Done."),
+    ]
+    assert found.turns[0].pictures == (Picture("image/png", "AAAA"),)
+    assert (found.compactions, found.model) == ((Compaction(5, "In short."),), "some-model")

@@ -116,7 +116,10 @@ def _list(home: Home, args: Namespace) -> int:
     rows = [("AGENT", "SESSIONS", "SETTINGS AND FILES", "NEXT")]
     for agent, plan in PLANS.items():
         draft, count = Draft(home), sum(1 for _ in AGENTS[agent].find(os.environ))
-        plan(draft, os.environ)
+        try:
+            plan(draft, os.environ)
+        except Fault as fault:
+            warn(_plain(str(fault)))
         if count or draft.lines:
             rows.append((agent, str(count), str(len(draft.lines)), f"travois import {agent}"))
     if args.json:

@@ -173,9 +173,10 @@ class _Telling:
             try:
                 data = b64decode(one.data, validate=False)
             except binascii.Error:
-                continue
-            kind = "image" if one.mime.startswith("image/") else "document"
-            yield Media(kind, one.mime, self._keep(data), len(data))
+                data = b""
+            if data:
+                kind = "image" if one.mime.startswith("image/") else "document"
+                yield Media(kind, one.mime, self._keep(data), len(data))
 
 
 def _words(text: str) -> tuple[Shown, ...]:

@@ -32,6 +32,8 @@ from travois.store.recorded.spoken import (
 
 NAME, RESUME = "claude", "claude --resume {id}"
 NAMES = ("customTitle", "aiTitle", "summary")
+SYNTHETIC = "<synthetic>"
+"""Who says what the harness puts into the model's mouth, such as that a request failed."""
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
@@ -83,7 +85,7 @@ class _Story:
             self._boundary, self._reply = inner(record, "compactMetadata"), ""
         if record.get("isCompactSummary") is True:
             self._compact(texts(message.get("content")))
-        if string(record, "type") != "assistant" or not spoken:
+        if string(record, "type") != "assistant" or not spoken or spoken[0].who != "model":
             self.turns += spoken
             return
         if not self._reply or string(message, "id") != self._reply:
@@ -93,13 +95,11 @@ class _Story:
         self.model = string(message, "model") or self.model
 
     def _compact(self, summary: str) -> None:
-        """A summary begins here; lines that it names besides stay."""
-        kept = inner(self._boundary, "preservedMessages") or inner(
-            self._boundary, "preserved_messages"
-        )
-        named = kept.get("uuids")
-        ids = cast("list[object]", named) if isinstance(named, list) else []
-        places = [self._places[id] for id in ids if isinstance(id, str) and id in self._places]
+        """A summary begins here; lines that its boundary names stay."""
+        named = inner(self._boundary, "preservedMessages").get("uuids")
+        ids = [str(id) for id in cast("list[object]", named)] if isinstance(named, list) else []
+        first = string(inner(self._boundary, "preservedSegment"), "headUuid")
+        places = [self._places[id] for id in (*ids, first) if id in self._places]
         at, tokens = len(self.turns), self._boundary.get("preTokens")
         first = min(places, default=at)
         size = tokens if isinstance(tokens, int) else 0
@@ -150,7 +150,10 @@ def _spoken(record: Json, longest: int) -> Iterator[Spoken]:
     blocks, kind = objects(message, "content"), string(record, "type")
     text = cut(texts(message.get("content")), longest)
     shown = pictures(message.get("content"), longest)
-    if kind == "assistant":
+    if kind == "assistant" and string(message, "model") == SYNTHETIC:
+        if text:
+            yield Spoken("note", text, at)
+    elif kind == "assistant":
         calls = tuple(_call(block) for block in blocks if string(block, "type") == "tool_use")
         if text or calls:
             yield Spoken("model", text, at, calls)

@@ -25,6 +25,11 @@ INJECTED = re.compile(
 )
 """How texts begin that harnesses say in the user's place."""
 
+HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+"""One half of a character that takes two escapes."""
 EMBEDDED = re.compile(r"data:([\w.+/-]+);base64,([A-Za-z0-9+/=\s]+)$")
 
 
@@ -120,11 +125,16 @@ def _skip(file: BinaryIO) -> None:
 
 
 def decode(data: bytes | str) -> Json | None:
-    """A JSON object; None if it is anything else."""
+    """A JSON object; None if it is anything else.
+
+    Agents that cut texts sometimes cut a character in two: what is left of it is replaced.
+    """
     try:
         found = msgspec.json.decode(data)
     except (ValueError, RecursionError):
-        return None
+        raw = data.encode(errors="replace") if isinstance(data, str) else data
+        whole = HALF.sub(rb"\\ufffd", raw)
+        return decode(whole) if whole != raw else None
     return cast("Json", found) if isinstance(found, dict) else None
 
 

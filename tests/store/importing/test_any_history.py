@@ -1,0 +1,72 @@
+"""Whatever was recorded, in whatever order: what comes of it can be sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from travois.engine.session import Session
+from travois.engine.switch import Rehearsal
+from travois.kernel.blocks import Call, Text
+from travois.kernel.facts import Entry, Epoch, Opened, User
+from travois.kernel.legal import unsendable
+from travois.kernel.models import Model
+from travois.lab.validate import anthropic_faults
+from travois.lab.validate_items import responses_faults
+from travois.store.importing.retelling import retell
+from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
+from travois.wire.encode import Encoder
+
+TEXTS = st.sampled_from(("", " ", "word", "\ud800", "\0 x"))
+IDS = st.sampled_from(("", "a", "b", "a b/c", "a_1"))
+CALLS = st.builds(
+    Call,
+    IDS,
+    st.sampled_from(("Bash", "shell", "", "mcp.x/y")),
+    st.sampled_from(("{}", "[]", "{", '{"command":["ls"]}', '{"command":"ls"}')),
+)
+PICTURES = st.builds(
+    Picture, st.sampled_from(("image/png", "application/pdf")), st.sampled_from(("AAAA", "A", "!"))
+)
+TURNS = st.lists(
+    st.builds(
+        Spoken,
+        st.sampled_from(("user", "model", "tool", "note")),
+        TEXTS,
+        calls=st.lists(CALLS, max_size=2).map(tuple),
+        answers=IDS,
+        error=st.booleans(),
+        pictures=st.lists(PICTURES, max_size=1).map(tuple),
+    ),
+    max_size=12,
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Recorded:
+    turns = tuple(draw(TURNS))
+    places = draw(st.lists(st.integers(0, len(turns)), max_size=3, unique=True))
+    shorter = tuple(
+        Compaction(at, draw(TEXTS), kept=draw(st.integers(0, at))) for at in sorted(places)
+    )
+    return Recorded("x", "id", Path("f"), "/", 0.0, "", turns, shorter)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_any_history_can_be_gone_on_with(history: Recorded) -> None:
+    blobs: dict[str, bytes] = {}
+
+    def keep(data: bytes) -> str:
+        return blobs.setdefault(data.hex(), data).hex()
+
+    session = Session(Rehearsal([Entry(1, 0.0, Opened("s", "/", "p", "0"))]))
+    retell(history, session, keep=keep, tell=lambda at: None)
+    session.append(Epoch(Model("p", "m", "anthropic"), "system"))
+    session.append(User((Text("go on"),)))
+    assert unsendable(session.view) == ""
+    assert anthropic_faults(Encoder(blobs.__getitem__).request(session.view).body) == []
+    session.append(Epoch(Model("p", "m", "responses"), "system"))
+    assert responses_faults(Encoder(blobs.__getitem__).request(session.view).body) == []
