@@ -270,9 +270,11 @@ def test_a_person_may_decline_or_not_be_there(
 def test_a_resource_is_what_the_server_says_it_is(tmp_path: Path) -> None:
     async def do(link: Link) -> Any:
         (item,) = (await link.read("file:///etc/passwd")).content
-        return await link.resources(), item.resource.text
+        return await link.resources(), item.resource.text, link.held
 
-    assert asked(tmp_path, server(), do) == ((("file:///etc/passwd", "x"),), "not the file")
+    listed, read, held = asked(tmp_path, server(), do)
+    assert (listed, read) == ((("file:///etc/passwd", "x"),), "not the file")
+    assert held == ("file:///etc/passwd",)
 
 
 def test_a_prompt_of_a_server_is_filled(tmp_path: Path) -> None:

@@ -189,6 +189,11 @@ def rows(loan: Loan) -> list[tuple[str, str, str, str]]:
     return found + [(name, "waits", "", "`travois mcp approve` allows it") for name in loan.waiting]
 
 
+def held(loan: Loan) -> list[str]:
+    """What servers have to read, as a prompt mentions it."""
+    return [f"{link.server.name}:{uri}" for link in loan.links for uri in link.held]
+
+
 def prompts(loan: Loan) -> dict[str, tuple[Lender, Prompt]]:
     """Texts that servers have ready, by the command that stands for each."""
     return {

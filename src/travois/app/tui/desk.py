@@ -11,6 +11,7 @@ from typing import Literal
 import anyio
 
 from travois.app import custom
+from travois.app.lending import held
 from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.app.shelf import Shelf
@@ -50,7 +51,7 @@ class Desk:
         self.over = False
         self.next: Options | None = None
         """The conversation to turn to when this one is left."""
-        completer = editing.Completing(options.cwd or os.getcwd(), self._offers)
+        completer = editing.Completing(options.cwd or os.getcwd(), self._offers, self._held)
         look = themes.theme(taste.theme, os.environ)
         self.screen = Screen(look, editing.buffer(completer, history), vim=taste.vim)
         self.page = Transcript(self.screen, {})
@@ -88,7 +89,7 @@ class Desk:
         if folder == os.path.realpath(os.getcwd()):
             return False
         os.chdir(folder)
-        self.screen.buffer.completer = editing.Completing(folder, self._offers)
+        self.screen.buffer.completer = editing.Completing(folder, self._offers, self._held)
         self.page.note(f"in {folder}")
         return True
 
@@ -211,6 +212,9 @@ class Desk:
 
     def _offers(self, name: str | None, word: str) -> Iterable[tuple[str, str]]:
         return offers(self, name, word) if self._session is not None else ()
+
+    def _held(self) -> list[str]:
+        return held(self.session.crew.loan) if self._session is not None else []
 
     # --- the folder's trust ----------------------------------------------------------------------
 

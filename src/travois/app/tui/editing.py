@@ -25,6 +25,7 @@ FOUND = 30
 MENTION = re.compile(r"(?:^|\s)@(\S*)$")
 COMMAND = re.compile(r"/([\w:.-]*)(?:\s+(\S*))?")
 
+Held = Callable[[], list[str]]
 Offers = Callable[[str | None, str], Iterable[tuple[str, str]]]
 """Names of commands with their meaning; for a named command, what may follow it."""
 
@@ -54,11 +55,12 @@ class Pastes:
 
 
 class Completing(Completer):
-    """Completes commands after a slash, and files after an @."""
+    """Completes commands after a slash, and after an @ files and what servers have."""
 
-    def __init__(self, folder: str, offers: Offers) -> None:
+    def __init__(self, folder: str, offers: Offers, held: Held = list) -> None:
         self._folder = folder
         self._offers = offers
+        self._held = held
         self._files: list[str] = []
         self._listed = -FRESH
 
@@ -83,7 +85,7 @@ class Completing(Completer):
         if monotonic() - self._listed > FRESH:
             self._files, self._listed = list(_walk(self._folder)), monotonic()
         low = word.lower()
-        found = [path for path in self._files if low in path.lower()]
+        found = [path for path in (*self._files, *self._held()) if low in path.lower()]
         found.sort(key=lambda path: (not _name(path).lower().startswith(low), len(path), path))
         return found[:FOUND]
 

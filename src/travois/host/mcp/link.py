@@ -21,6 +21,7 @@ from travois.host.mcp.speech import (
     WORDS,
     closed,
     failures,
+    held,
     json,
     loaded,
     offers,
@@ -50,6 +51,7 @@ LOOK = 2.0
 """How often, in seconds, it is seen whether a person has logged in elsewhere."""
 GONE = "its connection ended while the call ran, so what it had done is not known"
 LOGIN = "travois mcp login"
+CHANGES = frozenset(f"{what}ListChangedNotification" for what in ("Tool", "Prompt", "Resource"))
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -90,6 +92,8 @@ class Link:
         """Its own name and version."""
         self.offers: tuple[Offer, ...] = ()
         self.prompts: tuple[Prompt, ...] = ()
+        self.held: tuple[str, ...] = ()
+        """The addresses of what it has to read."""
         self.on = True
         """Whether it may be used; the program that drives a session can switch it off."""
         self._around = around
@@ -312,6 +316,7 @@ class Link:
             self.info = {"name": known.name, "version": known.version}
         self.offers = await offers(client) if has.tools is not None else ()
         self.prompts = await prompts(client) if has.prompts is not None else ()
+        self.held = await held(client) if has.resources is not None else ()
         if self.server.always:
             keep(self.server, self._around.lent, self.offers)
 
@@ -337,9 +342,7 @@ class Link:
             return
 
     async def _heard(self, message: IncomingMessage) -> None:
-        from mcp_types import PromptListChangedNotification, ToolListChangedNotification
-
-        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
+        if type(message).__name__ in CHANGES:
             self._changed.set()
         await anyio.lowlevel.checkpoint()
 

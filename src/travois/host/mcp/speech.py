@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -105,3 +106,13 @@ async def prompts(client: Client) -> tuple[Prompt, ...]:
         Prompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))
         for one in listed
     )
+
+
+async def held(client: Client) -> tuple[str, ...]:
+    """The addresses of what a server has to read; those that a person can type."""
+    try:
+        listed = (await client.list_resources()).resources[:MANY]
+    except failures():
+        return ()
+    uris = (str(one.uri) for one in listed)
+    return tuple(uri for uri in uris if uri == visible(uri) and not re.search(r"\s", uri))
