@@ -104,6 +104,7 @@ def test_sessions_of_each_agent_are_recognised_and_others_are_not(tmp_path: Path
         ("a.jsonl", [line | {"sessionId": "s"} for line in claude(TALK)], "claude"),
         ("r.jsonl", [{"type": "session_meta", "payload": {"id": "x"}}], "codex"),
         ("g.json", [talk], "gemini"),
+        ("p.jsonl", [{"type": "session", "id": "x", "timestamp": "2026"}], "pi"),
         ("t.jsonl", [{"type": "session", "format": "traj/1"}], "traj"),
     ):
         assert recognised(put(tmp_path / name, lines)).agent == agent

@@ -17,7 +17,7 @@ from travois.app.commands.sessions import here
 from travois.app.remembering import open_here
 from travois.kernel.faults import Fault
 from travois.store.home import Home
-from travois.store.importing import claude, codex, gemini, opencode
+from travois.store.importing import claude, codex, gemini, opencode, pi
 from travois.store.importing.plan import PARTS, THERE, Draft, Line, Part, carry_out
 from travois.store.importing.sessions import Candidate, aside, bring, candidates, recognised
 from travois.store.layers import load
@@ -44,6 +44,7 @@ PLANS: Mapping[str, Callable[[Draft, Mapping[str, str]], None]] = {
     "codex": codex.plan,
     "opencode": opencode.plan,
     "gemini": gemini.plan,
+    "pi": pi.plan,
 }
 SHOWN = 8
 """How many things of one kind are listed that simply come along."""

@@ -25,7 +25,7 @@ from travois.store.home import Home
 from travois.store.importing.retelling import origin, retell
 from travois.store.log import Log
 from travois.store.project import identify
-from travois.store.recorded import claude, codex, gemini, traj
+from travois.store.recorded import claude, codex, gemini, pi, traj
 from travois.store.recorded.spoken import (
     WHOLE,
     Found,
@@ -155,7 +155,7 @@ def recognised(path: Path) -> Found:
     except OSError as error:
         raise Fault(f"{path} cannot be read", why=str(error.strerror)) from None
     if not agent or found is None:
-        fix = "It takes sessions of claude, codex and gemini, and files of the format traj/1."
+        fix = "It takes sessions of claude, codex, gemini and pi, and files of the format traj/1."
         raise Fault(f"{path} is no session that Travois knows", fix=fix)
     return msgspec.structs.replace(found, agent=agent, path=path.absolute())
 
@@ -167,6 +167,8 @@ def _maker(path: Path) -> str:
     first = next(lines(path), None) or decode(path.read_bytes()) or Json()
     if first.get("format") == traj.FORMAT:
         return traj.NAME
+    if first.get("type") == "session" and "timestamp" in first:
+        return pi.NAME
     if "payload" in first or "cli_version" in first:
         return codex.NAME
     if "messages" in first or "projectHash" in first:

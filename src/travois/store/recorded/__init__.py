@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from travois.kernel.faults import Fault
-from travois.store.recorded import claude, codex, gemini, opencode, own
+from travois.store.recorded import claude, codex, gemini, opencode, own, pi
 from travois.store.recorded.spoken import WHOLE, Found, Recorded
 
 
@@ -34,6 +34,7 @@ AGENTS: dict[str, Agent] = {
     codex.NAME: codex,
     opencode.NAME: opencode,
     gemini.NAME: gemini,
+    pi.NAME: pi,
 }
 
 

@@ -184,7 +184,7 @@ def pictures(content: object, longest: int) -> tuple[Picture, ...]:
 
 
 def _picture(block: Json) -> Picture | None:
-    for place in (inner(block, "source"), inner(block, "inlineData")):
+    for place in (inner(block, "source"), inner(block, "inlineData"), block):
         mime = string(place, "media_type") or string(place, "mimeType")
         if mime and (data := string(place, "data")):
             return Picture(mime, data)

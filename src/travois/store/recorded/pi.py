@@ -1,0 +1,113 @@
+"""Sessions of pi: a tree of entries, of which the branch that ends last is the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from travois.kernel.blocks import Call
+from travois.store.recorded.spoken import (
+    WHOLE,
+    Compaction,
+    Found,
+    Json,
+    Recorded,
+    Spoken,
+    asked,
+    cut,
+    encoded,
+    folder,
+    headline,
+    inner,
+    latest,
+    lines,
+    moment,
+    objects,
+    pictures,
+    stamped,
+    string,
+    texts,
+)
+
+NAME, RESUME = "pi", "pi --session {id}"
+NOTES = ("custom_message", "branch_summary")
+
+
+def find(environ: Mapping[str, str]) -> Iterator[Found]:
+    """All sessions, in no order."""
+    home = folder(environ, "PI_CODING_AGENT_DIR", ".pi", "agent")
+    for path in home.glob("sessions/*/*.jsonl") if home else ():
+        if found := stamped(NAME, path):
+            yield found
+
+
+def read(path: Path, *, longest: int = WHOLE) -> Recorded:
+    """The last branch of a session."""
+    alive, turns, shorter = _branch(path), list[Spoken](), list[Compaction]()
+    places: dict[str, int] = {}
+    about: Json = {}
+    name = model = ""
+    for entry in lines(path):
+        if string(entry, "type") == "session":
+            about = entry
+        if string(entry, "id") not in alive:
+            continue
+        places[string(entry, "id")] = len(turns)
+        if string(entry, "type") == "compaction":
+            shorter.append(_shorter(entry, len(turns), places))
+        name = string(entry, "name") or name
+        model = string(inner(entry, "message"), "model") or model
+        turns += _spoken(entry, longest)
+    id, cwd = string(about, "id") or path.stem, string(about, "cwd")
+    told = (*shorter,), model
+    title = headline(turns, name)
+    return Recorded(NAME, id, path, cwd, latest(turns), title, tuple(turns), *told)
+
+
+def _branch(path: Path) -> set[str]:
+    """The entries of the branch that ends last; entries without a parent follow each other."""
+    parents: dict[str, str] = {}
+    last = ""
+    for entry in lines(path):
+        if (id := string(entry, "id")) and string(entry, "type") != "session":
+            parents[id] = string(entry, "parentId") if "parentId" in entry else last
+            last = id
+    alive: set[str] = set()
+    while last and last not in alive:
+        alive.add(last)
+        last = parents.get(last, "")
+    return alive
+
+
+def _shorter(entry: Json, at: int, places: Mapping[str, int]) -> Compaction:
+    first, tokens = places.get(string(entry, "firstKeptEntryId"), at), entry.get("tokensBefore")
+    size = tokens if isinstance(tokens, int) else 0
+    return Compaction(at, string(entry, "summary"), at - first, size)
+
+
+def _spoken(entry: Json, longest: int) -> Iterator[Spoken]:
+    message, at = inner(entry, "message"), moment(entry.get("timestamp"))
+    content = message.get("content")
+    text, shown = cut(texts(content), longest), pictures(content, longest)
+    match string(message, "role"):
+        case "user" if text or shown:
+            yield Spoken(asked(text), text, at, pictures=shown)
+        case "assistant":
+            blocks = (one for one in objects(message, "content") if one.get("type") == "toolCall")
+            calls = tuple(map(_call, blocks))
+            if text or calls:
+                yield Spoken("model", text, at, calls)
+        case "toolResult":
+            id, error = string(message, "toolCallId"), message.get("isError") is True
+            yield Spoken("tool", text, at, answers=id, error=error, pictures=shown)
+        case "bashExecution" if message.get("excludeFromContext") is not True:
+            said = f"$ {string(message, 'command')}\n{string(message, 'output')}"
+            yield Spoken("note", cut(said, longest), at)
+        case _:
+            said = texts(entry.get("content")) or string(entry, "summary")
+            if said and string(entry, "type") in NOTES:
+                yield Spoken("note", cut(said, longest), at)
+
+
+def _call(block: Json) -> Call:
+    return Call(string(block, "id"), string(block, "name"), encoded(block.get("arguments", {})))
