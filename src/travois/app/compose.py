@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app import (
+    browsing,
     crew,
     fencing,
     hooking,
@@ -152,7 +153,8 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=guests.attended, spill=opened.spill)
         kinds, flaws = agents_here(place, loaded, options)
-        own = _tools(loaded, options, guests, card=card)
+        window, remarks = browsing.opened(loaded, stack, session)
+        own = _tools(loaded, options, (*window, *guests.tools), card=card)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
         loan = await lending.opened(
@@ -190,13 +192,11 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         if epoch := renewed(session, card, options, brought=guests.tools):
             switch(agent, epoch)
         notices = (*filter(None, (unchosen, fence.line)), *loaded.notices, *unusable)
-        notices += (*serving.unpriced(loaded, card), *flaws, *unstyled)
+        notices += (*serving.unpriced(loaded, card), *flaws, *unstyled, *remarks)
         notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log), *loan.notices)
         kept = stack.pop_all()
         serve = serving.serving(model, loaded, kept, session=session, local=local)
-        notices += serving.equip(agent, loaded, serve=serve, chain=options.fallback)
-        remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
-        searching.equip(agent, loaded, serve=serve)
+        notices += _served(agent, place, loaded=loaded, options=options, serve=serve)
         lending.equip(agent, loan)
         crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
@@ -210,6 +210,15 @@ def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
     from travois.app import dreaming
 
     return dreaming.opened(place, loaded)
+
+def _served(
+    agent: Agent, place: Place, *, loaded: Loaded, options: Options, serve: Callable[[Card], Model]
+) -> tuple[str, ...]:
+    """Let other models stand in, choose and search for an agent; says which of them cannot."""
+    remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
+    searching.equip(agent, loaded, serve=serve)
+    return serving.equip(agent, loaded, serve=serve, chain=options.fallback)
+
 
 
 def _guard(place: Place, loaded: Loaded, *, spill: Path, fence: fencing.Fence) -> Guard:
@@ -331,13 +340,15 @@ def agents_here(
     )
 
 
-def _tools(loaded: Loaded, options: Options, guests: Guests, *, card: Card) -> dict[str, AnyTool]:
+def _tools(
+    loaded: Loaded, options: Options, also: tuple[AnyTool, ...], *, card: Card
+) -> dict[str, AnyTool]:
     """All tools but those that are denied by name: what can never run need not be told."""
     own = (tool for tool in TOOLS if options.tools is None or tool.name in options.tools)
     denied = set(loaded.settings.permissions.deny)
     denied |= set() if loaded.settings.memory.enabled else {"Remember"}
     denied |= set() if searching.offered(loaded, card) else {"WebSearch"}
-    return {tool.name: tool for tool in (*own, *guests.tools) if tool.name not in denied}
+    return {tool.name: tool for tool in (*own, *also) if tool.name not in denied}
 
 
 def _remember(place: Place, root: str, rules: tuple[str, ...]) -> None:

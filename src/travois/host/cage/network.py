@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -122,50 +123,15 @@ class Network:
 
     async def _attend(self, door: Door) -> None:
         """Take the listening socket that comes out of the cage, and let in who knocks."""
-        room = anyio.Semaphore(ROOM)
         with door.outside:
             await anyio.wait_readable(door.outside)
             _, fds, _, _ = socket.recv_fds(door.outside, 1, 1)
         if not fds:
             return
         with socket.socket(fileno=fds[0]) as listener:
-            listener.setblocking(False)
-            async with anyio.create_task_group() as group:
-                while True:
-                    await room.acquire()
-                    group.start_soon(self._meet, await _knocked(listener), door, room)
+            await attend(listener, partial(self._reach, door), refuse=door.refuse)
 
-    async def _meet(self, client: Tcp, door: Door, room: anyio.Semaphore) -> None:
-        lost = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead)
-        odd = (anyio.DelimiterNotFound, ValueError, TimeoutError)
-        try:
-            async with client:
-                with suppress(*lost, *odd):
-                    await self._serve(client, door)
-        finally:
-            room.release()
-
-    async def _serve(self, client: Tcp, door: Door) -> None:
-        inlet = BufferedByteReceiveStream(client)
-        with anyio.fail_after(PATIENCE):
-            asked = await heard(inlet, client)
-        try:
-            server = await self._reach(asked, door)
-        except PermissionError as error:
-            door.refuse(str(error))
-            await client.send(asked.no("denied", str(error)))
-            return
-        except OSError as error:
-            await client.send(asked.no("failed", str(error)))
-            return
-        async with server:
-            await (server.send(asked.first) if asked.first else client.send(asked.granted))
-            async with anyio.create_task_group() as group:
-                group.start_soon(_pump, inlet, server, group.cancel_scope)
-                await _pump(server, client, group.cancel_scope)
-                group.cancel_scope.cancel()  # a client that keeps its end for later would block it
-
-    async def _reach(self, asked: Asked, door: Door) -> Tcp:
+    async def _reach(self, door: Door, asked: Asked) -> Tcp:
         """A connection to the host; raises PermissionError if it may not be reached."""
         host = plain(asked.host)
         if not host:
@@ -186,10 +152,59 @@ class Network:
             raise OSError(f"there is no host {host}") from None
         if not any(map(self._judge, found)):
             raise PermissionError(f"{host} is in a private network, which commands may not reach")
-        return await _dialled(host, filter(self._judge, found), asked.port)
+        return await dialled(host, filter(self._judge, found), asked.port)
 
 
-async def _dialled(host: str, addresses: Iterable[str], port: int) -> Tcp:
+Reach = Callable[[Asked], Awaitable[Tcp]]
+"""A connection to a host; raises PermissionError if it may not be reached, else OSError."""
+
+
+async def attend(listener: socket.socket, reach: Reach, *, refuse: Callable[[str], None]) -> None:
+    """Let in who knocks, and lead each to the host that it asks for."""
+    room = anyio.Semaphore(ROOM)
+    listener.setblocking(False)
+    async with anyio.create_task_group() as group:
+        while True:
+            await room.acquire()
+            group.start_soon(_meet, await _knocked(listener), reach, refuse, room)
+
+
+async def _meet(
+    client: Tcp, reach: Reach, refuse: Callable[[str], None], room: anyio.Semaphore
+) -> None:
+    lost = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead)
+    odd = (anyio.DelimiterNotFound, ValueError, TimeoutError)
+    try:
+        async with client:
+            with suppress(*lost, *odd):
+                await _serve(client, reach, refuse)
+    finally:
+        room.release()
+
+
+async def _serve(client: Tcp, reach: Reach, refuse: Callable[[str], None]) -> None:
+    inlet = BufferedByteReceiveStream(client)
+    with anyio.fail_after(PATIENCE):
+        asked = await heard(inlet, client)
+    try:
+        server = await reach(asked)
+    except PermissionError as error:
+        refuse(str(error))
+        await client.send(asked.no("denied", str(error)))
+        return
+    except OSError as error:
+        await client.send(asked.no("failed", str(error)))
+        return
+    async with server:
+        await (server.send(asked.first) if asked.first else client.send(asked.granted))
+        async with anyio.create_task_group() as group:
+            group.start_soon(_pump, inlet, server, group.cancel_scope)
+            await _pump(server, client, group.cancel_scope)
+            group.cancel_scope.cancel()  # a client that keeps its end for later would block it
+
+
+async def dialled(host: str, addresses: Iterable[str], port: int) -> Tcp:
+    """A connection to the first of these addresses that answers."""
     for address in addresses:
         with suppress(OSError), anyio.fail_after(PATIENCE):
             return await dial(address, port)

@@ -1,0 +1,35 @@
+"""The browser of a session, where the user wants one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool
+from travois.kernel.faults import Fault
+from travois.store.settings import Loaded
+
+
+def opened(
+    loaded: Loaded, stack: AsyncExitStack, session: Session
+) -> tuple[tuple[AnyTool, ...], tuple[str, ...]]:
+    """The tool for it, and what the user should know; it starts when a page is wanted."""
+    asked = loaded.settings.browser
+    if not asked.enabled:
+        return (), ()
+    from travois.host.browser import ROOT, Chromium, program
+    from travois.tools.browser import browser
+
+    try:
+        window = Chromium(program(asked.path), visible=asked.visible)
+    except Fault as fault:
+        return (), (f"{fault.what}. {fault.fix}",)
+    stack.push_async_callback(window.aclose)
+    tool = browser(window, images=lambda: _sees(session))
+    return (tool,), (ROOT,) if os.geteuid() == 0 else ()
+
+
+def _sees(session: Session) -> bool:
+    epoch = session.view.epoch
+    return epoch is None or epoch.model.images

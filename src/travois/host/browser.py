@@ -1,0 +1,145 @@
+"""Chromium by Playwright, in a thread with a loop of its own.
+
+It has a profile that is thrown away, knows nothing of our environment, and gets out only through
+the gate. It hangs on pipes: when we die, however that happens, it dies too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from travois.host.gate import Gate
+from travois.host.web import Lookup, lookup
+from travois.host.window import GONE, Window, first_line
+from travois.kernel.faults import Fault
+from travois.tools.browser import BrowserArgs, Seen
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
+T = TypeVar("T")
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PATIENCE = 45.0
+"""After so many seconds the browser is taken to hang, and is ended."""
+ROOT = "the browser has no sandbox of its own, since Travois runs as root"
+
+
+def program(path: str = "") -> str:
+    """The browser on this machine; raises `Fault` if it cannot be used."""
+    from importlib.util import find_spec
+    from shutil import which
+
+    if find_spec("playwright") is None:
+        fix = "pip install 'travois[browser]', or set browser.enabled to false."
+        raise Fault("The browser needs Playwright, which is not installed", fix=fix)
+    names = (os.path.expanduser(path),) if path else PROGRAMS
+    if found := next(filter(None, map(which, names)), None):
+        return found
+    fix = "Install Chromium with your system's packages, or set browser.path; none is downloaded."
+    raise Fault(f"There is no browser: {', '.join(names)}", fix=fix)
+
+
+class Chromium:
+    """A browser that starts when a page is wanted, and again after it crashed."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        visible: bool = False,
+        env: Mapping[str, str] | None = None,
+        addresses: Lookup = lookup,
+    ) -> None:
+        self._path = path
+        self._visible = visible
+        self._env = os.environ if env is None else env
+        self._addresses = addresses
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+        self._gate: Gate | None = None
+        self._window: Window | None = None
+        self._lock = anyio.Lock()
+
+    @property
+    def url(self) -> str:
+        """Where the page in front is; empty if there is none."""
+        return self._window.url if self._window else ""
+
+    async def act(self, args: BrowserArgs) -> Seen:
+        """Do one thing, and look at the page."""
+        return await self._within(lambda window: window.act(args))
+
+    async def picture(self) -> bytes:
+        """What is in view, as JPEG."""
+        return await self._within(lambda window: window.picture())
+
+    async def aclose(self) -> None:
+        """End the browser and its thread."""
+        if self._portal is None:
+            return
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._portal.call, self._end)
+            self._serving.cancel()
+            await anyio.to_thread.run_sync(self._stack.close)
+        self._portal = None
+
+    async def _within(self, work: Callable[[Window], Awaitable[T]]) -> T:
+        """Do something in the browser's thread, one thing at a time."""
+        async with self._lock:
+            if self._portal is None:
+                self._portal = await anyio.to_thread.run_sync(self._begin)
+            future = self._portal.start_task_soon(self._do, work)
+            try:
+                return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)
+            finally:
+                future.cancel()
+
+    def _begin(self) -> BlockingPortal:
+        from anyio.from_thread import start_blocking_portal
+
+        portal = self._stack.enter_context(start_blocking_portal(name="travois-browser"))
+        self._gate = Gate(
+            lambda: bool(self._window and self._window.local()), addresses=self._addresses
+        )
+        self._serving = portal.start_task_soon(self._gate.serve)
+        return portal
+
+    async def _do(self, work: Callable[[Window], Awaitable[T]]) -> T:
+        from playwright.async_api import Error
+
+        try:
+            with anyio.fail_after(PATIENCE):
+                self._window = self._window or await self._opened()
+                return await work(self._window)
+        except TimeoutError:
+            await self._end()
+            raise OSError(f"the browser hung for {PATIENCE:g} s and was ended") from None
+        except Error as error:
+            what = first_line(error.message)
+            if GONE.search(what):
+                await self._end()
+                what = f"the browser is gone ({what}); navigate starts it afresh"
+            raise OSError(what) from None
+
+    async def _opened(self) -> Window:
+        assert self._gate is not None
+        window = Window(self._path, self._gate, visible=self._visible, env=self._env)
+        self._window = window
+        try:
+            await window.open()
+        except BaseException:
+            await self._end()
+            raise
+        return window
+
+    async def _end(self) -> None:
+        window, self._window = self._window, None
+        if window is not None:
+            with anyio.CancelScope(shield=True):
+                await window.close()

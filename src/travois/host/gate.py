@@ -1,0 +1,66 @@
+"""The browser's only way out: a proxy on this machine that judges every address it is asked for.
+
+Redirects, frames, pictures, sockets and workers all pass here, so nothing that a page does leads
+to a private network. A name is looked up once, and the connection goes to an address that was
+judged. Whoever else on this machine finds the port gets no further than without it.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address
+
+from travois.host.cage.asking import Asked, plain
+from travois.host.cage.network import attend, dialled, reachable
+from travois.host.tcp import Tcp
+from travois.host.web import Lookup, lookup
+
+LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
+"""How this machine is called by those who mean it."""
+REMEMBERED = 20
+
+
+class Gate:
+    """Lets the browser reach the open internet, and this machine while `local` says so."""
+
+    def __init__(self, local: Callable[[], bool], *, addresses: Lookup = lookup) -> None:
+        self._local = local
+        self._addresses = addresses
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.url = f"socks5://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.refused: list[str] = []
+        """Whom the browser tried to reach and may not, and why, in words."""
+
+    async def serve(self) -> None:
+        """Let connections through until this is cancelled."""
+        with self._listener:
+            await attend(self._listener, self._reach, refuse=self._refuse)
+
+    def _refuse(self, words: str) -> None:
+        if words not in self.refused and len(self.refused) < REMEMBERED:
+            self.refused.append(words)
+
+    async def _reach(self, asked: Asked) -> Tcp:
+        name = asked.host.decode("latin-1").lower().strip("[]")
+        if LOOPBACK.fullmatch(name):
+            if not self._local():
+                raise PermissionError(f"{name} is this machine, which other pages may not reach")
+            return await dialled(name, ("127.0.0.1", "::1"), asked.port)
+        found = [address for address in await self._found(name, asked) if reachable(address)]
+        if not found:
+            raise PermissionError(f"{name} is in a private network, which may not be reached")
+        return await dialled(name, found, asked.port)
+
+    async def _found(self, name: str, asked: Asked) -> tuple[str, ...]:
+        with suppress(ValueError):
+            return (str(ip_address(name)),)
+        host = plain(asked.host)
+        if not host:
+            raise PermissionError(f"{name[:100]!a} is not the name of a host")
+        try:
+            return tuple(await self._addresses(host, asked.port))
+        except (OSError, UnicodeError):
+            raise OSError(f"there is no host {host}") from None

@@ -1,0 +1,305 @@
+"""One run of Chromium, and the page in front of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import anyio
+
+from travois.host.environment import bare
+from travois.host.gate import LOOPBACK, Gate
+from travois.host.reaper import MARK, fell, tree
+from travois.tools.browser import BrowserArgs, Seen
+
+if TYPE_CHECKING:
+    from playwright.async_api import (
+        Dialog,
+        Download,
+        ElementHandle,
+        Error,
+        Frame,
+        Page,
+        Playwright,
+        Request,
+    )
+
+LOOK = Path(__file__).with_name("browser.js")
+ROOM = 400_000
+"""How many characters of a page are read."""
+FRAMES = 12
+SHORT, LONG = 5_000, 20_000
+"""How many milliseconds an element and a page may take."""
+MOMENT, RESTLESS = 0.1, 30
+"""How many seconds a moment has, and for how many of them a page is waited for."""
+LASTING = ("eventsource", "websocket", "media", "ping")
+"""Requests that may go on for as long as a page is open."""
+FAREWELL = 5.0
+SIZE = (1280, 800)
+GONE = re.compile(r"(Target|Page|Browser|Connection)[\w, ]* (crashed|closed|disconnected)")
+FIND = "(number) => window.__travois?.elements.get(number)?.deref()"
+ARGS = (
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-features=WebRtcHideLocalIpsWithMdns,MediaRouter,OptimizationHints",
+    "--disable-quic",
+)
+"""What would pass by the proxy."""
+
+
+class Window:
+    """One run of the browser, from its start to its end."""
+
+    def __init__(self, path: str, gate: Gate, *, visible: bool, env: Mapping[str, str]) -> None:
+        self._path = path
+        self._gate = gate
+        self._visible = visible
+        self._env = env
+        self._mark = os.urandom(8).hex()
+        self._hosts: set[str] = set()
+        """Hosts that somebody was asked about."""
+        self._news: list[str] = []
+        self._accept = False
+        self._before: tuple[str, set[str]] = ("", set())
+        self._heading = ""
+        """Where the page in front is, or is about to be."""
+        self._pending: set[Request] = set()
+        self._driver: Playwright | None = None
+        self._pages: list[Page] = []
+        """All that are open; the last one is in front."""
+
+    async def open(self) -> None:
+        """Start the browser with an empty page."""
+        from playwright.async_api import async_playwright
+
+        self._driver = await async_playwright().start()
+        root = os.geteuid() == 0
+        started = await self._driver.chromium.launch(
+            executable_path=self._path,
+            headless=not self._visible,
+            chromium_sandbox=not root,
+            proxy={"server": self._gate.url},
+            env={**self._environment(), MARK: self._mark},
+            args=[*ARGS],
+        )
+        context = await started.new_context(
+            accept_downloads=False,
+            service_workers="block",
+            viewport={"width": SIZE[0], "height": SIZE[1]},
+        )
+        context.set_default_timeout(SHORT)
+        context.on("page", self._follow)
+        context.on("request", self._sent)
+        context.on("requestfinished", self._done)
+        context.on("requestfailed", self._done)
+        await context.new_page()
+
+    def _environment(self) -> dict[str, str]:
+        """What it needs to run; its home is nowhere, so that it leaves nothing there."""
+        shown = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XAUTHORITY")
+        screen = {k: v for k, v in self._env.items() if k in shown} if self._visible else {}
+        return {**bare(self._env), **screen, "HOME": "/nonexistent"}
+
+    async def close(self) -> None:
+        """End it, by force if it must be."""
+        with anyio.move_on_after(FAREWELL):
+            if self._driver is not None:
+                await self._driver.stop()
+        await fell(lambda: tree(f"{MARK}={self._mark}", ()), grace=0.5)
+
+    @property
+    def url(self) -> str:
+        """Where the page in front is."""
+        return self._page.url if self._pages and self._page.url.startswith("http") else ""
+
+    @property
+    def _page(self) -> Page:
+        return self._pages[-1]
+
+    def local(self) -> bool:
+        """Whether all that is open is on this machine: only then may pages reach it."""
+        urls = {self._heading, *(page.url for page in self._pages[:-1])} - {"about:blank"}
+        return bool(urls) and all(map(_loopback, urls))
+
+    async def act(self, args: BrowserArgs) -> Seen:
+        """Do one thing, and look at the page."""
+        self._news, self._accept = [], args.accept
+        self._gate.refused.clear()
+        self._pending.clear()
+        if args.action not in ("navigate", "back"):
+            self._asked_for()
+        match args.action:
+            case "navigate":
+                await self._go(args.url)
+            case "click":
+                element = await self._element(args.ref)
+                await element.click()
+            case "type":
+                await self._type(args)
+            case "back":
+                await self._page.go_back(wait_until="domcontentloaded", timeout=LONG)
+            case "wait":
+                await self._wait(args.text)
+            case "read" | "screenshot":
+                pass
+        if args.action != "read":
+            await self._settle()
+        return await self._look(whole=args.action in ("navigate", "read"))
+
+    async def picture(self) -> bytes:
+        """What is in view, as JPEG."""
+        self._asked_for()
+        return await self._page.screenshot(type="jpeg", quality=80, timeout=LONG)
+
+    async def _go(self, url: str) -> None:
+        from playwright.async_api import Error
+
+        self._hosts.add(_host(url))
+        self._heading = url
+        try:
+            await self._page.goto(url, wait_until="domcontentloaded", timeout=LONG)
+        except Error as error:
+            if GONE.search(error.message):
+                raise
+            await self._settle()  # its own page of errors would disturb what is opened next
+            raise OSError(f"{url} could not be opened: {self._why(error)}") from None
+
+    def _why(self, error: Error) -> str:
+        if "Download is starting" in error.message:
+            return "it is a download; fetch it with Bash, as by curl -o"
+        return "; ".join(self._gate.refused) or first_line(error.message)
+
+    async def _type(self, args: BrowserArgs) -> None:
+        element = await self._element(args.ref)
+        if await element.evaluate("(e) => e.tagName") == "SELECT":
+            await element.select_option(label=args.text)
+        else:
+            await element.fill(args.text)
+        if args.enter:
+            await element.press("Enter")
+
+    async def _wait(self, text: str) -> None:
+        if text:
+            await self._page.get_by_text(text).first.wait_for(timeout=LONG)
+        else:
+            await anyio.sleep(10 * MOMENT)
+
+    async def _settle(self) -> None:
+        """Wait for what an action set going; a page that never rests is looked at as it is."""
+        from playwright.async_api import Error
+
+        quiet, left = 0, RESTLESS
+        while quiet < 3 and left:
+            await anyio.sleep(MOMENT)
+            quiet, left = 0 if self._pending else quiet + 1, left - 1
+        with suppress(Error):
+            await self._page.wait_for_load_state("domcontentloaded", timeout=SHORT)
+
+    async def _look(self, *, whole: bool) -> Seen:
+        page = self._page
+        if page.url.startswith("chrome-error:"):
+            why = "; ".join(self._gate.refused) or "there is no answer"
+            raise OSError(f"the page that it led to could not be opened: {why}")
+        self._asked_for()
+        title, texts = "", list[str]()
+        for number, frame in enumerate(page.frames[:FRAMES]):
+            told, text = await _read(frame, f"{number}:" if number else "")
+            title = title or told
+            texts += [f"(frame {number})"] * bool(number and text) + [text] * bool(text)
+        text = "\n".join(texts)
+        (url, known), lines = self._before, text.splitlines()
+        self._before = page.url, set(lines)
+        whole = whole or url != page.url
+        shown = text if whole else "\n".join(line for line in lines if line not in known)
+        return Seen(page.url, title, shown, whole, (*self._news, *self._gate.refused))
+
+    def _asked_for(self) -> None:
+        """Show nothing of a host that nobody was asked about, wherever a page may lead."""
+        url = self._page.url
+        if url.startswith("http") and _host(url) not in self._hosts:
+            raise PermissionError(f"the page led to {url[:500]}. To go on there, navigate to it.")
+
+    async def _element(self, ref: str) -> ElementHandle:
+        frame, _, number = ref.strip("[] ").rpartition(":")
+        if not number.isdecimal() or not (frame or "0").isdecimal():
+            raise OSError(f"{ref!r} is not a number in brackets that the page shows")
+        frames = self._page.frames
+        found = frames[int(frame or 0)] if int(frame or 0) < len(frames) else self._page.main_frame
+        element = (await found.evaluate_handle(FIND, int(number))).as_element()
+        if element is None:
+            raise OSError(f"there is no [{ref}] on the page any more: read it again")
+        return element
+
+    # --- what pages do by themselves -------------------------------------------------------------
+
+    def _sent(self, request: Request) -> None:
+        if request.resource_type not in LASTING:
+            self._pending.add(request)
+
+    def _done(self, request: Request) -> None:
+        self._pending.discard(request)
+
+    def _follow(self, page: Page) -> None:
+        """A page came to the front: the first one, or a window that another opened."""
+        if self._pages:
+            self._news.append(f"a window opened and is in front: {page.url[:200]}")
+        self._pages.append(page)
+        self._heading = page.url
+        page.on("dialog", self._answer)
+        page.on("download", self._download)
+        page.on("close", self._closed)
+        page.on("framenavigated", partial(self._moved, page))
+
+    def _moved(self, page: Page, frame: Frame) -> None:
+        error = frame.url.startswith("chrome-error:")
+        if page is self._page and frame == page.main_frame and not error:
+            self._heading = frame.url
+
+    def _closed(self, page: Page) -> None:
+        front = page is self._page
+        self._pages.remove(page)
+        if front and self._pages:
+            self._heading = self._page.url
+            self._news.append(f"the window closed; in front is {self._page.url[:200]}")
+
+    async def _answer(self, dialog: Dialog) -> None:
+        accept = self._accept or dialog.type in ("alert", "beforeunload")
+        done = "accepted" if accept else "dismissed; accept says OK to it"
+        self._news.append(f"the page asked by a dialog: {dialog.message[:300]!r}, {done}")
+        await (dialog.accept() if accept else dialog.dismiss())
+
+    def _download(self, download: Download) -> None:
+        self._news.append(f"a download was refused: {download.url[:500]}; fetch it with Bash")
+
+
+async def _read(frame: Frame, prefix: str) -> tuple[str, str]:
+    """The title and the text of a frame; nothing of one that cannot be read."""
+    from playwright.async_api import Error
+
+    script = LOOK.read_text("utf-8")
+    try:
+        told = await frame.evaluate(script, {"prefix": prefix, "room": ROOM})
+    except Error as error:
+        if not prefix or GONE.search(error.message):
+            raise
+        return "", ""
+    return str(told["title"]), str(told["text"])
+
+
+def _host(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".")
+
+
+def _loopback(url: str) -> bool:
+    return bool(LOOPBACK.fullmatch(_host(url)))
+
+
+def first_line(message: str) -> str:
+    """The first line of what Playwright says, without its colours and names."""
+    line = re.sub(r"\x1b\[[0-9;]*m", "", message).strip().partition("\n")[0]
+    return re.sub(r"^(\w+\.\w+): ", "", line)[:500]
