@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 HEAVY = ("httpx2", "rich", "prompt_toolkit", "mcp", "tree_sitter", "sqlite3", "pypdf", "bs4")
+HEAVY += ("opentelemetry",)
 
 
 def loaded(code: str) -> set[str]:

@@ -25,6 +25,7 @@ from travois.app import (
     searching,
     serving,
     skilled,
+    telemetry,
 )
 from travois.app.lending import Loan
 from travois.app.local import Local
@@ -88,6 +89,8 @@ class Crew(msgspec.Struct):
     loan: Loan = Loan()
     """The servers that lend it tools."""
     plugins: tuple[Plugin, ...] = ()
+    telemetry: telemetry.Wish | None = None
+    """What a collector is told of it; none if nothing is."""
     style: str = DEFAULT
     """The output style that it began with, as far as the settings still say so."""
 
@@ -201,6 +204,10 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
+        wish = telemetry.wished(asked, os.environ)
+        if wish is not None and not telemetry.installed():
+            done.notices, wish = (*done.notices, telemetry.MISSING), None
+        done.telemetry = wish
         return replace(done, plugins=loaded.plugins, style=asked.output_style or DEFAULT)
 
 

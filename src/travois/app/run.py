@@ -8,7 +8,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import aclosing
-from functools import partial
 from time import monotonic
 
 import anyio
@@ -106,7 +105,13 @@ class Run:
     def attend(self, session: Session, group: TaskGroup) -> None:
         """Tell of the agents that are started, whenever they come, work and go."""
         if self._format == "stream-json":
-            session.crew.agent.born = partial(group.start_soon, partial(self._overhear, session))
+            agent, before = session.crew.agent, session.crew.agent.born
+
+            def born(child: Agent) -> None:
+                before(child)
+                group.start_soon(self._overhear, session, child)
+
+            agent.born = born
             group.start_soon(self._watch_tasks, session)
 
     async def _watch_tasks(self, session: Session) -> None:

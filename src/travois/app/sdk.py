@@ -102,6 +102,11 @@ class Session:
         self._crew = crew
         async with AsyncExitStack() as stack:
             stack.push_async_callback(crew.aclose)
+            if crew.telemetry is not None:
+                from travois.app.telemetry.observing import observed
+
+                watched = observed(crew.agent, crew.id, crew.telemetry, tell=self._undelivered)
+                await stack.enter_async_context(watched)
             crew.notices += await hooking.begin(crew.agent, self._options)
             stack.push_async_callback(self._part)
             self._group = await stack.enter_async_context(anyio.create_task_group())
@@ -225,6 +230,9 @@ class Session:
         """Let hooks hear that the session is left."""
         typed = self.leaving == "typed"
         self.parting = await hooking.end(self.crew.agent, typed=typed)
+
+    def _undelivered(self, why: str) -> None:
+        self.parting += (why,)
 
     def stop(self) -> None:
         """Stop the turn that runs, if one does."""

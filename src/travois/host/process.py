@@ -173,6 +173,10 @@ class LocalProcesses:
         child.slow()
         return Talk(*line[0], child, end=self._end)
 
+    def export(self, name: str, value: str) -> None:
+        """Let programs that are started from here on see one more variable."""
+        self._environ[name] = value
+
     def jobs(self) -> Mapping[str, LocalJob]:
         """Background jobs by id, ended ones too."""
         return MappingProxyType(self._jobs)

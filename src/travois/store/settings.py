@@ -322,6 +322,11 @@ class Settings(Part, frozen=True):
     """Patterns of more files that say how to work, from the workspace on."""
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""
+    telemetry: bool = False
+    """Whether an OpenTelemetry collector is told what sessions do; an endpoint in a variable is
+    as good as this."""
+    otel_headers_helper: str = ""
+    """A command that prints headers for it, as a JSON object."""
     disable_all_hooks: bool = False
     """But those of the machine's administrator."""
     allowed_http_hook_urls: tuple[str, ...] = ()

@@ -48,7 +48,7 @@ LIMITS = frozenset(
 NEVER = frozenset((*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"))
 STEERING = re.compile(
     r"env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)"
-    r"|(providers|models|webSearch|browser)(\..*)?",
+    r"|(providers|models|webSearch|browser|telemetry|otelHeadersHelper)(\..*)?",
     re.IGNORECASE | re.DOTALL,
 )
 """What says where requests go, with whose key, or what we ourselves do."""
