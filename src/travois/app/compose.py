@@ -211,13 +211,6 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         return replace(done, plugins=loaded.plugins, style=asked.output_style or DEFAULT)
 
 
-def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
-    if not options.persist or not (place.home.path / "memory").is_dir():
-        return None
-    from travois.app import dreaming
-
-    return dreaming.opened(place, loaded)
-
 def _served(
     agent: Agent, place: Place, *, loaded: Loaded, options: Options, serve: Callable[[Card], Model]
 ) -> tuple[str, ...]:
@@ -226,6 +219,13 @@ def _served(
     searching.equip(agent, loaded, serve=serve)
     return serving.equip(agent, loaded, serve=serve, chain=options.fallback)
 
+
+def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
+    if not options.persist or not (place.home.path / "memory").is_dir():
+        return None
+    from travois.app import dreaming
+
+    return dreaming.opened(place, loaded)
 
 
 def _guard(place: Place, loaded: Loaded, *, spill: Path, fence: fencing.Fence) -> Guard:

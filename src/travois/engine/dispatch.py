@@ -24,8 +24,8 @@ from travois.engine.occasions import CwdChanged
 from travois.engine.outbox import AgentOutbox
 from travois.engine.person import Choice, Inquiry
 from travois.engine.ports import Progress, Running, Unanswered
-from travois.engine.session import Session
 from travois.engine.searching import Search
+from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.kernel.blocks import Call, Text, words
@@ -310,12 +310,12 @@ class CallEnv:
         return _cwd(self._session, self._world)
 
     @property
-    @property
     def search(self) -> Search | None:
         """How the web is searched; none where it is not."""
         search = self._agent.search
         return partial(search, self._agent) if search is not None else None
 
+    @property
     def memory(self) -> Recording | None:
         """Where to remember something; none where nothing is remembered."""
         from travois.engine.weighing import Recorder
