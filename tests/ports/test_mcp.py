@@ -19,7 +19,7 @@ import pytest
 from travois.engine.person import Choice
 from travois.engine.ports import Env, Unanswered
 from travois.engine.tool import Refusal
-from travois.host.mcp import link as links
+from travois.host.mcp import life
 from travois.host.mcp.link import Link, Surroundings
 from travois.host.mcp.tokens import Tokens
 from travois.host.process import LocalProcesses
@@ -96,7 +96,7 @@ def text(answered: Answered) -> str:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "PAUSE", 0.05)
+    monkeypatch.setattr(life, "PAUSE", 0.05)
 
 
 @pytest.mark.parametrize("fault", ["none", "noise", "ids", "storm", "slow", "hostile", "twice"])
@@ -118,7 +118,7 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
 def test_a_server_that_dies_at_its_start_is_tried_five_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "PAUSE", 0.001)
+    monkeypatch.setattr(life, "PAUSE", 0.001)
 
     async def main() -> str:
         processes = LocalProcesses()

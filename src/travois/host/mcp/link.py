@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import msgspec
 
 from travois.engine.ports import Command, Env
 from travois.engine.tool import Refusal
 from travois.host.mcp.kept import keep
+from travois.host.mcp.life import LOGIN, LOOK, PAUSE, Life
 from travois.host.mcp.line import Journal, streams
 from travois.host.mcp.speech import (
     MANY,
@@ -23,7 +23,6 @@ from travois.host.mcp.speech import (
     failures,
     held,
     json,
-    loaded,
     offers,
     prompts,
     unreached,
@@ -34,7 +33,7 @@ from travois.host.process import LocalProcesses
 from travois.policy.glyphs import visible
 from travois.policy.secrets import secrets
 from travois.tools.foreign import Answered, Item, Offer, Resource
-from travois.tools.lenders import Prompt, Server, State
+from travois.tools.lenders import Prompt, Server
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -42,15 +41,7 @@ if TYPE_CHECKING:
     from mcp.client.session import IncomingMessage
 
 T = TypeVar("T")
-ATTEMPTS = 5
-"""How often a server is started that does not stay; then it is left alone."""
-STEADY = 60.0
-"""After how many seconds a server counts as one that stays."""
-PAUSE = 0.5
-LOOK = 2.0
-"""How often, in seconds, it is seen whether a person has logged in elsewhere."""
 GONE = "its connection ended while the call ran, so what it had done is not known"
-LOGIN = "travois mcp login"
 CHANGES = frozenset(f"{what}ListChangedNotification" for what in ("Tool", "Prompt", "Resource"))
 
 
@@ -81,12 +72,12 @@ class Untaken(Refusal):
     """A call that never reached its server, so that it may be made again."""
 
 
-class Link:
+class Link(Life):
     """A server and our connection to it, whichever of the two ends first."""
 
     def __init__(self, server: Server, around: Surroundings, *, mode: str = "") -> None:
         """`mode` is the era of the protocol, where one is not to find that out."""
-        self.server = server
+        super().__init__(server, Tokens(around.tokens, server), mode=mode)
         self.about = ""
         self.info: dict[str, str] = {}
         """Its own name and version."""
@@ -94,101 +85,11 @@ class Link:
         self.prompts: tuple[Prompt, ...] = ()
         self.held: tuple[str, ...] = ()
         """The addresses of what it has to read."""
-        self.on = True
-        """Whether it may be used; the program that drives a session can switch it off."""
         self._around = around
-        self._state: State = "starting"
-        self._why = ""
-        self._client: Client | None = None
-        self._mode = mode
-        """How it was spoken to when that worked."""
-        self._resting = False
-        """Whether it is left alone until somebody wants it."""
-        self._wanted = anyio.Event()
-        self._news = anyio.Event()
-        self._ended = anyio.Event()
         self._changed = anyio.Event()
         self._over = anyio.Event()
         self._untaken = False
         self._calls: list[Running] = []
-
-    @property
-    def state(self) -> State:
-        """Whether it can be asked."""
-        return self._state if self.on else "failed"
-
-    @property
-    def why(self) -> str:
-        """What went wrong last."""
-        return self._why if self.on else "it is switched off"
-
-    async def keep(self) -> None:
-        """Keep it for a session: one that was left alone is tried again when it is wanted."""
-        attempts = ATTEMPTS
-        while True:
-            await self.run(attempts)
-            await self._wish()
-            attempts = 1
-
-    async def run(self, attempts: int = ATTEMPTS) -> None:
-        """Keep it running; one that does not stay is left alone."""
-        if why := await anyio.to_thread.run_sync(loaded):
-            self._rest(why)
-            return
-        failures = ATTEMPTS - attempts
-        while True:
-            began = anyio.current_time()
-            why = await self._attempt(self._mode or ("legacy" if failures % 2 else "auto"))
-            lasted = self._client is not None and anyio.current_time() - began > STEADY
-            self._client = None
-            failures = 1 if lasted else failures + 1
-            if _hopeless(why) or failures >= ATTEMPTS:
-                self._rest(why)
-                return
-            self._become("failed", why)
-            with anyio.move_on_after(PAUSE * 2**failures):
-                await self._wanted.wait()
-            self._wanted = anyio.Event()
-            self._become("starting", why)
-
-    async def settled(self) -> None:
-        """Wait until it has started, or has failed to."""
-        while self._state == "starting":
-            await self._news.wait()
-
-    async def again(self) -> None:
-        """Connect anew, whatever it does at the moment; afterwards `state` says how that went."""
-        with anyio.move_on_after(self.server.start):
-            if self._client is not None:
-                self._ended.set()
-                await self._news.wait()
-            await self._up()
-
-    def _become(self, state: State, why: str) -> None:
-        self._state, self._why = state, why
-        news, self._news = self._news, anyio.Event()
-        news.set()
-
-    def _rest(self, why: str) -> None:
-        self._resting = True
-        self._become("failed", why)
-
-    async def _wish(self) -> None:
-        """Wait until somebody wants it, or a person has logged in."""
-        granted = self._tokens.stamp
-        while not self._wanted.is_set() and granted == self._tokens.stamp:
-            with anyio.move_on_after(LOOK if LOGIN in self.why else float("inf")):
-                await self._wanted.wait()
-        self._resting, self._wanted = False, anyio.Event()
-        self._become("starting", self.why)
-
-    async def _up(self) -> None:
-        """Wait until it can be asked, or is left alone; one that is left alone is tried again."""
-        if self._client is None:
-            self._resting = False
-            self._wanted.set()
-        while self._client is None and not self._resting:
-            await self._news.wait()
 
     async def call(self, tool: str, args: dict[str, Any], env: Env) -> Answered:
         """Run a tool; one that a server never heard of, as it was not there, is run once more."""
@@ -368,10 +269,6 @@ class Link:
         finally:
             running.scope.deadline = anyio.current_time() + self.server.limit
 
-    @property
-    def _tokens(self) -> Tokens:
-        return Tokens(self._around.tokens, self.server)
-
     async def _transport(self) -> AbstractAsyncContextManager[TransportStreams]:
         server, around = self.server, self._around
         if server.kind == "stdio":
@@ -394,11 +291,6 @@ class Link:
         if self.server.url:
             return "it knew nothing of the session any more"
         return f"it ended; `travois mcp logs {self.server.name}` shows what it said"
-
-
-def _hopeless(why: str) -> bool:
-    """Whether to try again cannot help: nothing is there to be started, or a person must act."""
-    return LOGIN in why or "no such program" in why
 
 
 def links(servers: tuple[Server, ...], around: Surroundings) -> tuple[Link, ...]:
