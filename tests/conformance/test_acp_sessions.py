@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,8 @@ async def _die_when_it_sleeps(client: Any, nap: str) -> None:
     await until(partial(sleeping, nap))
     client.process.kill()
     for id in sleeping(nap):
-        os.kill(int(id), 9)
+        with suppress(ProcessLookupError):
+            os.kill(int(id), 9)
 
 
 def test_sessions_are_listed_in_pages_closed_and_deleted(house: House) -> None:

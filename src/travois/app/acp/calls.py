@@ -149,8 +149,11 @@ def shown(block: Shown, blobs: Blobs) -> Object:
 
 
 def image(block: Media, blobs: Blobs) -> Object:
-    """A picture."""
-    data = b64encode(blobs.get(block.blob)).decode()
+    """A picture; only its name if its bytes are gone."""
+    try:
+        data = b64encode(blobs.get(block.blob)).decode()
+    except KeyError:
+        return {"type": "text", "text": f"[{block.name or block.mime}]"}
     return {"type": "image", "mimeType": block.mime, "data": data}
 
 

@@ -57,8 +57,7 @@ class Peer:
         with self._hearing:
             async with aclosing(reading.raw()) as lines:
                 async for line in lines:
-                    if line.strip():
-                        self._heard(line, group)
+                    self._heard(line, group)
         self._open = False
         for waiting in self._waiting.values():
             waiting.over.set()
@@ -100,6 +99,8 @@ class Peer:
     # --- what we hear -----------------------------------------------------------------------------
 
     def _heard(self, line: bytes, group: TaskGroup) -> None:
+        if not line.strip():
+            return
         try:
             message = msgspec.json.decode(line, type=Message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

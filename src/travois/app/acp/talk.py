@@ -64,6 +64,35 @@ class Job:
         self.over.set()
 
 
+class Course:
+    """How a turn went, as far as its prompt is answered with it."""
+
+    def __init__(self) -> None:
+        self._ended = Ended("crashed")
+        self._stop = ""
+        self._trouble = ""
+
+    def add(self, event: Event) -> None:
+        """Take one more event into account."""
+        match event:
+            case Entry(fact=Ended() as fact):
+                self._ended = fact
+            case Entry(fact=Assistant(stop=stop)):
+                self._stop, self._trouble = stop, ""
+            case Entry(fact=Failed(kind=kind)):
+                self._trouble = kind
+            case _:
+                pass
+
+    def outcome(self) -> str | Wrong:
+        """Why it stopped, in the protocol's words, or what went wrong."""
+        why = self._ended.why
+        if why not in STOPS:
+            code = LOGIN if self._trouble == "auth" else BROKEN
+            return Wrong(code, self._ended.detail or why)
+        return "max_tokens" if why == "end" and self._stop == "length" else STOPS[why]
+
+
 class Talk:
     """A session with the editor in the place of the terminal."""
 
@@ -115,7 +144,13 @@ class Talk:
         self._person.session, self._person.describe = session.id, self._teller.described
         if self._able.reads:
             agent.world = replace(agent.world, files=self._buffers(agent))
-        agent.born = partial(group.start_soon, self._overhear)
+        before = agent.born
+
+        def born(child: Agent) -> None:
+            before(child)
+            group.start_soon(self._overhear, child)
+
+        agent.born = born
         group.start_soon(self._watch)
 
     def _buffers(self, agent: Agent) -> Buffers:
@@ -236,27 +271,17 @@ class Talk:
         """One turn; what was attached goes ahead of it."""
         inbox = self._session.crew.agent.inbox
         inbox.extend(notes)
-        ended, cut, trouble = Ended("crashed"), False, ""
+        course = Course()
         try:
             async with aclosing(self._session.run(content)) as events:
                 async for event in events:
-                    match event:
-                        case Entry(fact=Ended() as ended):
-                            pass
-                        case Entry(fact=Assistant(stop=stop)):
-                            cut, trouble = stop == "length", ""
-                        case Entry(fact=Failed(kind=trouble)):
-                            pass
-                        case _:
-                            pass
+                    course.add(event)
         except Fault:
             for note in notes:
                 inbox.remove(note)
             raise
-        if (stopped := STOPS.get(ended.why)) is None:
-            code = LOGIN if trouble == "auth" else BROKEN
-            return Wrong(code, ended.detail or ended.why)
-        return self._done("max_tokens" if cut and ended.why == "end" else stopped)
+        found = course.outcome()
+        return found if isinstance(found, Wrong) else self._done(found)
 
     def _done(self, stop: str) -> Object:
         used = self._session.crew.agent.session.usage

@@ -134,8 +134,7 @@ class Talks:
 
     async def _reopened(self, asked: Again) -> Talk:
         """A session that goes on; one that is open here already is closed first."""
-        if (talk := self._open.get(asked.session_id)) is not None:
-            await talk.leave()
+        await self._closed(asked.session_id)
         _known(asked.session_id)
         return await self._opened(replace(self._asked(asked), resume=asked.session_id))
 
@@ -152,13 +151,18 @@ class Talks:
         return talk
 
     async def _close(self, asked: One) -> Object:
-        await self._talk(asked.session_id).leave()
+        self._talk(asked.session_id)
+        await self._closed(asked.session_id)
         return {}
+
+    async def _closed(self, id: str) -> None:
+        """Let go of a session, if it is open here."""
+        if (talk := self._open.pop(id, None)) is not None:
+            await talk.leave()
 
     async def _delete(self, asked: One) -> Object:
         """To the trash. What is not there is no longer there."""
-        if (talk := self._open.get(asked.session_id)) is not None:
-            await talk.leave()
+        await self._closed(asked.session_id)
         home = _home()
         everything = summaries(home)
         for summary in everything:

@@ -37,6 +37,7 @@ def run(args: Namespace) -> int:
 async def _serve(options: Options, out: int) -> int:
     from travois.app.acp.peer import Peer
     from travois.app.acp.talks import Talks
+    from travois.app.slash.talking import afresh
 
     code = 0
 
@@ -51,7 +52,7 @@ async def _serve(options: Options, out: int) -> int:
         async with anyio.create_task_group() as talking:
             group.start_soon(watch_signals)
             peer = Peer(out)
-            talks = Talks(peer, options, talking)
+            talks = Talks(peer, afresh(options), talking)
             await peer.serve(talks.ways(), talking)
             talks.leave()
         group.cancel_scope.cancel()
