@@ -18,14 +18,14 @@ from travois.store.agents import kinds
 from travois.store.commands import commands
 from travois.store.home import Home
 from travois.store.importing import claude, codex, gemini, opencode
-from travois.store.importing.plan import Draft, carry_out
+from travois.store.importing.plan import Luggage, carry_out
 from travois.store.instructions import Library, Places
 from travois.store.layers import load
 from travois.store.origins import Where
 from travois.store.skills import DiskSkills
 from travois.store.skills import Places as Shelves
 
-Plan = Callable[[Draft, Mapping[str, str]], None]
+Plan = Callable[[Luggage, Mapping[str, str]], None]
 PLANS: dict[str, Plan] = {
     "claude": claude.plan,
     "codex": codex.plan,
@@ -41,18 +41,18 @@ def person(tmp_path: Path) -> Path:
     return tmp_path / "person"
 
 
-def drafted(person: Path, agent: str, **more: object) -> Draft:
+def packed(person: Path, agent: str, **more: object) -> Luggage:
     home = Home(person / "ours").prepare()
-    draft = Draft(home, **more)  # type: ignore[arg-type]
-    PLANS[agent](draft, {"HOME": str(person)})
-    return draft
+    luggage = Luggage(home, **more)  # type: ignore[arg-type]
+    PLANS[agent](luggage, {"HOME": str(person)})
+    return luggage
 
 
 def done(person: Path) -> Home:
     """All four, one after the other, and then the other agents are gone."""
     home = Home(person / "ours").prepare()
     for agent in PLANS:
-        carry_out(home, drafted(person, agent), stamp=agent)
+        carry_out(home, packed(person, agent), stamp=agent)
     for path in (".claude", ".claude.json", ".codex", ".config", ".gemini"):
         (person / path).rename(person / f"{path}.gone")
     return home
@@ -62,7 +62,7 @@ def test_the_plan_says_what_becomes_of_each_thing(person: Path) -> None:
     lines = [
         f"{agent}: {line.part}: {line.name}: {line.fate}: {line.where}: {line.why}".rstrip(": ")
         for agent in PLANS
-        for line in drafted(person, agent).lines
+        for line in packed(person, agent).lines
     ]
     told = "\n".join(lines).replace(str(person), "~") + "\n"
     assert told == GOLDEN.read_text()
@@ -70,7 +70,7 @@ def test_the_plan_says_what_becomes_of_each_thing(person: Path) -> None:
 
 def test_planning_writes_nothing(person: Path) -> None:
     for agent in PLANS:
-        drafted(person, agent)
+        packed(person, agent)
     assert sorted(path.name for path in (person / "ours").rglob("*")) == ["sessions"]
 
 
@@ -152,15 +152,15 @@ def test_what_is_yours_stays_and_doing_it_again_changes_nothing(person: Path) ->
     text(home.path / "skills" / "pdf" / "SKILL.md", "mine")
     text(home.path / "mcp.json", '{"mcpServers": {"time": {"command": "mine"}}}')
     text(home.path / "AGENTS.md", "Mine.")
-    draft = drafted(person, "claude")
-    left = {line.name: line.why for line in draft.lines if line.why.startswith("yours")}
+    luggage = packed(person, "claude")
+    left = {line.name: line.why for line in luggage.lines if line.why.startswith("yours")}
     assert left == {
         "model": 'yours stays: "mine"',
         "time": "yours of that name stays, in mcp.json",
         "tester.md": "yours stays, in agents/tester.md",
         "pdf": "yours of that name stays, in skills/pdf",
     }
-    kept = carry_out(home, draft, stamp="now")
+    kept = carry_out(home, luggage, stamp="now")
     assert kept is not None
     assert json.loads((kept / "settings.json").read_text()) == mine
     assert "AGENTS.md" in (kept / "made.txt").read_text().split()
@@ -168,19 +168,19 @@ def test_what_is_yours_stays_and_doing_it_again_changes_nothing(person: Path) ->
     assert settings["model"] == "mine"
     assert settings["permissions"]["deny"] == ["Bash(curl:*)", "Read(~/.ssh/**)"]
     assert (home.path / "AGENTS.md").read_text() == "Mine.\n@instructions/claude/CLAUDE.md\n"
-    assert drafted(person, "claude").copies == {}
+    assert packed(person, "claude").copies == {}
 
 
 def test_only_what_is_wanted_is_planned(person: Path) -> None:
-    draft = drafted(person, "claude", only=("mcp",))
-    assert {line.part for line in draft.lines} == {"mcp"}
-    assert set(draft.copies) == {"mcp.json"}
+    luggage = packed(person, "claude", only=("mcp",))
+    assert {line.part for line in luggage.lines} == {"mcp"}
+    assert set(luggage.copies) == {"mcp.json"}
 
 
 def test_a_file_that_cannot_be_understood_stops_before_anything_is_written(person: Path) -> None:
     text(person / ".codex" / "config.toml", "model = ")
     with pytest.raises(Fault, match="cannot be understood"):
-        drafted(person, "codex")
+        packed(person, "codex")
     text(person / "ours" / "settings.json", "{")
     with pytest.raises(Fault, match="nothing was imported"):
-        drafted(person, "gemini")
+        packed(person, "gemini")

@@ -18,7 +18,7 @@ from travois.app.remembering import open_here
 from travois.kernel.faults import Fault
 from travois.store.home import Home
 from travois.store.importing import claude, codex, gemini, opencode, pi
-from travois.store.importing.plan import PARTS, THERE, Draft, Line, Part, carry_out
+from travois.store.importing.plan import PARTS, THERE, Line, Luggage, Part, carry_out
 from travois.store.importing.sessions import Candidate, aside, bring, candidates, recognised
 from travois.store.layers import load
 from travois.store.memory import foreign
@@ -39,7 +39,7 @@ examples:
 What the other agent keeps is only read. What is yours stays as it is, secrets are not copied, and a
 session that was imported is not imported again. docs/import.md says what carries over.
 """
-PLANS: Mapping[str, Callable[[Draft, Mapping[str, str]], None]] = {
+PLANS: Mapping[str, Callable[[Luggage, Mapping[str, str]], None]] = {
     "claude": claude.plan,
     "codex": codex.plan,
     "opencode": opencode.plan,
@@ -65,7 +65,7 @@ class Outlook(msgspec.Struct, frozen=True):
     """All that an import would do."""
 
     wish: Wish
-    draft: Draft
+    luggage: Luggage
     lines: tuple[Line, ...]
     sessions: tuple[Candidate, ...]
     memories: int
@@ -78,7 +78,7 @@ class Outlook(msgspec.Struct, frozen=True):
     @property
     def work(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.draft.copies or self.fresh or self.memories)
+        return bool(self.luggage.copies or self.fresh or self.memories)
 
 
 def register(commands: Commands) -> None:
@@ -108,7 +108,9 @@ def run_import(args: Namespace) -> int:
         else:
             _show(outlook, every=args.dry_run)
         if not args.dry_run and outlook.work and _sure(args, outlook):
-            failed += _carry_out(home.prepare(), project, outlook, quiet=args.json)
+            done = _carry_out(home.prepare(), project, outlook)
+            failed += done.failed
+            say(msgspec.json.encode(done).decode()) if args.json else _tell(done)
     return 1 if failed else 0
 
 
@@ -116,13 +118,13 @@ def _list(home: Home, args: Namespace) -> int:
     """The agents that have anything here."""
     rows = [("AGENT", "SESSIONS", "SETTINGS AND FILES", "NEXT")]
     for agent, plan in PLANS.items():
-        draft, count = Draft(home), sum(1 for _ in AGENTS[agent].find(os.environ))
+        luggage, count = Luggage(home), sum(1 for _ in AGENTS[agent].find(os.environ))
         try:
-            plan(draft, os.environ)
+            plan(luggage, os.environ)
         except Fault as fault:
             warn(_plain(str(fault)))
-        if count or draft.lines:
-            rows.append((agent, str(count), str(len(draft.lines)), f"travois import {agent}"))
+        if count or luggage.lines:
+            rows.append((agent, str(count), str(len(luggage.lines)), f"travois import {agent}"))
     if args.json:
         found = [dict(zip(("agent", "sessions", "things"), row, strict=False)) for row in rows[1:]]
         say(msgspec.json.encode(found).decode())
@@ -153,14 +155,14 @@ def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
 
 def _look(home: Home, project: Project, wish: Wish) -> Outlook:
     """All that is there, and what would become of it."""
-    draft = Draft(home, only=wish.only)
+    luggage = Luggage(home, only=wish.only)
     if wish.agent:
-        PLANS[wish.agent](draft, os.environ)
+        PLANS[wish.agent](luggage, os.environ)
     memories = _memories(home, project, wish) if "memory" in wish.only else []
     told = tuple(_wanted(home, wish))
-    lines = (*draft.lines, *memories, *_talks(told))
+    lines = (*luggage.lines, *memories, *_talks(told))
     count = sum(1 for one in memories if one.fate == "kept" and one.why != THERE)
-    return Outlook(wish, draft, lines, told, count)
+    return Outlook(wish, luggage, lines, told, count)
 
 
 def _wanted(home: Home, wish: Wish) -> Iterator[Candidate]:
@@ -239,32 +241,46 @@ def _sure(args: Namespace, outlook: Outlook) -> bool:
         raise Fault("Nobody is there to ask", fix="Say --yes, or see --dry-run first.")
     things = [_many(len(outlook.fresh))] if outlook.fresh else []
     things += [f"{outlook.memories:,} memories"] if outlook.memories else []
-    things += [f"{len(outlook.draft.copies):,} files"] if outlook.draft.copies else []
+    things += [f"{len(outlook.luggage.copies):,} files"] if outlook.luggage.copies else []
     sys.stdout.write(f"\nImport {', '.join(things)}? [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _carry_out(home: Home, project: Project, outlook: Outlook, *, quiet: bool) -> int:
-    """Do all that was shown; returns how many sessions could not be read."""
-    tell = _silently if quiet else say
+class Done(msgspec.Struct, frozen=True):
+    """What an import has done."""
+
+    imported: tuple[str, ...] = ()
+    """The ids that the sessions have here."""
+    failed: int = 0
+    """How many sessions could not be read."""
+    files: int = 0
+    kept: str = ""
+    """Where the files are as they were before."""
+    undo: str = ""
+    """The change by which memories came in."""
+
+
+def _carry_out(home: Home, project: Project, outlook: Outlook) -> Done:
+    """Do all that was shown."""
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{outlook.wish.agent}"
-    kept = carry_out(home, outlook.draft, stamp=stamp)
-    if kept is not None:
-        tell(f"{len(outlook.draft.copies)} files are written; {kept} lists them and keeps the old.")
+    kept = carry_out(home, outlook.luggage, stamp=stamp)
+    undo = ""
     if outlook.memories:
         loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
-        done = open_here(home, project, loaded).import_from(outlook.wish.agent)
-        tell(f"Memories are read in. Undo: travois memory undo {done.id}")
+        undo = open_here(home, project, loaded).import_from(outlook.wish.agent).id
     ids, failed = _bring(home, outlook.fresh)
-    if ids:
-        go_on = styled(f"travois --resume {ids[-1]}", "bold")
-        tell(f"Imported: {_many(len(ids))}. The last one goes on with {go_on}")
-    return failed
+    return Done(tuple(ids), failed, len(outlook.luggage.copies), str(kept or ""), undo)
 
 
-def _silently(text: str) -> None:
-    """Where only JSON is wanted, nothing is told."""
+def _tell(done: Done) -> None:
+    if done.kept:
+        say(f"{done.files} files are written; {done.kept} lists them and keeps the old.")
+    if done.undo:
+        say(f"Memories are read in. Undo: travois memory undo {done.undo}")
+    if done.imported:
+        go_on = styled(f"travois --resume {done.imported[-1]}", "bold")
+        say(f"Imported: {_many(len(done.imported))}. The last one goes on with {go_on}")
 
 
 def _bring(home: Home, wanted: Iterable[Candidate]) -> tuple[list[str], int]:

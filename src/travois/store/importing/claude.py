@@ -10,7 +10,7 @@ from travois.policy import rules
 from travois.policy.rules import EFFECTS, READS
 from travois.store import foreign
 from travois.store.importing import shelves
-from travois.store.importing.plan import NOWHERE, Draft, tree_of
+from travois.store.importing.plan import NOWHERE, Luggage, tree_of
 from travois.store.instructions import plain_text
 from travois.store.reading import Layer, checked, is_list, parsed, words
 from travois.store.recorded.spoken import inner
@@ -26,32 +26,34 @@ OWN = ("ANTHROPIC_", "CLAUDE_", "DISABLE_", "MAX_THINKING")
 ANCHORED = ("Edit", *READS)
 
 
-def plan(draft: Draft, environ: Mapping[str, str]) -> None:
+def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but memories and sessions."""
     settings = foreign.user(environ)
     if settings is None:
         return
     folder = settings.parent
     if settings.is_file():
-        _settings(draft, settings)
+        _settings(luggage, settings)
     state = (folder if environ.get("CLAUDE_CONFIG_DIR") else folder.parent) / ".claude.json"
-    _servers(draft, state)
-    shelves.files(draft, "agents", folder / "agents", where="agents")
-    shelves.files(draft, "commands", folder / "commands", where="commands")
-    shelves.files(draft, "styles", folder / FOLDER, where=FOLDER)
-    shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "claude", folder / "CLAUDE.md", folder=folder)
+    _servers(luggage, state)
+    shelves.files(luggage, "agents", folder / "agents", where="agents")
+    shelves.files(luggage, "commands", folder / "commands", where="commands")
+    shelves.files(luggage, "styles", folder / FOLDER, where=FOLDER)
+    shelves.skills(luggage, folder / "skills")
+    shelves.instructions(luggage, "claude", folder / "CLAUDE.md", folder=folder)
     for path in sorted((folder / "rules").rglob("*.md")):
         if scope(plain_text(str(path))):
-            draft.leave("instructions", path.name, f"a rule for some files counts only in {folder}")
+            luggage.leave(
+                "instructions", path.name, f"a rule for some files counts only in {folder}"
+            )
         else:
-            shelves.instructions(draft, "claude", path, folder=folder)
+            shelves.instructions(luggage, "claude", path, folder=folder)
     for name, why in UNTAKEN.items():
         if (folder / name).exists():
-            draft.leave("settings", name, why)
+            luggage.leave("settings", name, why)
 
 
-def _settings(draft: Draft, path: Path) -> None:
+def _settings(luggage: Luggage, path: Path) -> None:
     layer = parsed(
         path.read_bytes(), where=str(path), level="user", foreign=True, base=str(path.parent)
     )
@@ -60,45 +62,47 @@ def _settings(draft: Draft, path: Path) -> None:
         if key.startswith("permissions."):
             continue
         if key.startswith("env."):
-            _variable(draft, key.removeprefix("env."), str(held.values.get(key, value)))
+            _variable(luggage, key.removeprefix("env."), str(held.values.get(key, value)))
         elif key in held.values:
-            draft.setting("settings", key, held.values[key])
+            luggage.setting("settings", key, held.values[key])
         else:
-            draft.leave("settings", key)
+            luggage.leave("settings", key)
     for key in (key for key in layer.values if key.startswith("permissions.")):
-        _permission(draft, key, layer, held)
+        _permission(luggage, key, layer, held)
     for event, groups in layer.hooks.items():
         if is_list(groups):
             text = str(groups)
             why = f"its programs stay in {path.parent}" if ".claude" in text else ""
-            draft.hooks(event, groups, why=why)
+            luggage.hooks(event, groups, why=why)
 
 
-def _variable(draft: Draft, name: str, value: str) -> None:
+def _variable(luggage: Luggage, name: str, value: str) -> None:
     if name.startswith(OWN):
-        draft.leave("settings", f"env.{name}", "it is meant for Claude Code itself")
+        luggage.leave("settings", f"env.{name}", "it is meant for Claude Code itself")
     else:
-        draft.variable(name, value)
+        luggage.variable(name, value)
 
 
-def _permission(draft: Draft, key: str, layer: Layer, held: Layer) -> None:
+def _permission(luggage: Luggage, key: str, layer: Layer, held: Layer) -> None:
     """One list of rules, or how to ask; what cannot be understood was said, and is left out."""
     if key not in held.values:
         notices = (one for one in held.notices if key in one)
-        draft.leave("permissions", key, next(notices, NOWHERE))
+        luggage.leave("permissions", key, next(notices, NOWHERE))
         return
     effect = next((one for one in EFFECTS if key == f"permissions.{one}"), "")
     if not effect:
-        draft.setting("permissions", key, held.values[key])
+        luggage.setting("permissions", key, held.values[key])
         return
     kept = words(held.values[key])
     for text in words(layer.values[key]):
         if text not in kept:
             why = next((one for one in held.notices if text in one), NOWHERE)
-            draft.leave("permissions", f"{key}: {text}", why.rpartition(": ")[2].partition(";")[0])
+            luggage.leave(
+                "permissions", f"{key}: {text}", why.rpartition(": ")[2].partition(";")[0]
+            )
     spelt = [_anchored(text, layer.base) for text in kept]
     fate = "kept" if spelt == list(kept) else "translated"
-    draft.setting("permissions", key, spelt, fate=fate)
+    luggage.setting("permissions", key, spelt, fate=fate)
 
 
 def _anchored(text: str, base: str) -> str:
@@ -108,9 +112,9 @@ def _anchored(text: str, base: str) -> str:
     return f"{rule.tool}(/{base}{rule.what})" if near and rule.tool in ANCHORED else text
 
 
-def _servers(draft: Draft, path: Path) -> None:
+def _servers(luggage: Luggage, path: Path) -> None:
     tree = tree_of(path)
-    shelves.servers(draft, tree, "mcpServers")
+    shelves.servers(luggage, tree, "mcpServers")
     for place in inner(tree, "projects"):
         for name in inner(tree, "projects", place, "mcpServers"):
-            draft.leave("mcp", name, f"it counts only in {place}, where it is read from {path}")
+            luggage.leave("mcp", name, f"it counts only in {place}, where it is read from {path}")

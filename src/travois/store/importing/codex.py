@@ -10,7 +10,7 @@ import msgspec
 from travois.kernel.faults import Fault
 from travois.store import neighbours, prefixes
 from travois.store.importing import shelves
-from travois.store.importing.plan import Draft, tree_of
+from travois.store.importing.plan import Luggage, tree_of
 from travois.store.instructions import plain_text
 from travois.store.reading import Layer, is_list, nested
 from travois.store.recorded.spoken import inner
@@ -37,55 +37,55 @@ WHY = {
 PROTOCOLS = {"responses": "responses", "chat": "chat"}
 
 
-def plan(draft: Draft, environ: Mapping[str, str]) -> None:
+def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but memories and sessions."""
     folder = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", ""), ".codex"))
     if (folder / "config.toml").is_file():
-        _settings(draft, folder / "config.toml")
-    _hooks(draft, tree_of(folder / "hooks.json"))
+        _settings(luggage, folder / "config.toml")
+    _hooks(luggage, tree_of(folder / "hooks.json"))
     for path in sorted((folder / "rules").glob("*.rules")):
-        _rules(draft, path)
-    shelves.files(draft, "commands", folder / "prompts", where="commands")
-    shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "codex", folder / "AGENTS.md", folder=folder)
+        _rules(luggage, path)
+    shelves.files(luggage, "commands", folder / "prompts", where="commands")
+    shelves.skills(luggage, folder / "skills")
+    shelves.instructions(luggage, "codex", folder / "AGENTS.md", folder=folder)
     if (folder / "auth.json").exists():
-        draft.leave("settings", "auth.json", "logins are not copied; set a key of your own")
+        luggage.leave("settings", "auth.json", "logins are not copied; set a key of your own")
 
 
-def _settings(draft: Draft, path: Path) -> None:
+def _settings(luggage: Luggage, path: Path) -> None:
     from tomllib import TOMLDecodeError, loads
 
     try:
         tree: Json = loads(plain_text(str(path)))
     except (OSError, TOMLDecodeError) as error:
         raise Fault(f"{path} cannot be understood", why=str(error)) from None
-    _said(draft, neighbours.codex(tree, str(path), level="user"))
-    shelves.servers(draft, tree, "mcp_servers")
+    _said(luggage, neighbours.codex(tree, str(path), level="user"))
+    shelves.servers(luggage, tree, "mcp_servers")
     for name in inner(tree, "model_providers"):
-        _provider(draft, name, inner(tree, "model_providers", name))
+        _provider(luggage, name, inner(tree, "model_providers", name))
     for name in inner(tree, "profiles"):
         profile = {**tree, **inner(tree, "profiles", name)}
         layer = neighbours.codex(profile, str(path), level="user")
         data = msgspec.json.format(msgspec.json.encode(nested(layer.values)), indent=2)
-        draft.file("settings", f"profiles/{name}.json", data + b"\n", fate="translated")
-    _hooks(draft, tree)
+        luggage.file("settings", f"profiles/{name}.json", data + b"\n", fate="translated")
+    _hooks(luggage, tree)
     for key in (key for key in tree if key not in TAKEN):
-        draft.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
+        luggage.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
 
 
-def _said(draft: Draft, layer: Layer) -> None:
+def _said(luggage: Luggage, layer: Layer) -> None:
     for key, value in layer.values.items():
         part = "permissions" if key.startswith(("permissions.", "sandbox.")) else "settings"
-        draft.setting(part, key, value, fate="translated")
+        luggage.setting(part, key, value, fate="translated")
     for notice in layer.notices:
         _, _, why = notice.partition(": ")
-        draft.leave("permissions", "sandbox_mode", why)
+        luggage.leave("permissions", "sandbox_mode", why)
 
 
-def _provider(draft: Draft, name: str, tree: Json) -> None:
+def _provider(luggage: Luggage, name: str, tree: Json) -> None:
     url, key, wire = tree.get("base_url"), tree.get("env_key"), tree.get("wire_api", "chat")
     if not isinstance(url, str) or wire not in PROTOCOLS:
-        draft.leave(
+        luggage.leave(
             "settings", f"model_providers.{name}", "it has no address, or no known protocol"
         )
         return
@@ -93,23 +93,23 @@ def _provider(draft: Draft, name: str, tree: Json) -> None:
     ours |= {"key_env": [key]} if isinstance(key, str) else {}
     more = [word for word in ("http_headers", "env_http_headers", "query_params") if word in tree]
     why = f"without its {', '.join(more)}" if more else ""
-    draft.setting("settings", f"providers.{name}", ours, fate="translated", why=why)
+    luggage.setting("settings", f"providers.{name}", ours, fate="translated", why=why)
 
 
-def _rules(draft: Draft, path: Path) -> None:
+def _rules(luggage: Luggage, path: Path) -> None:
     try:
         found, odd = prefixes.prefixes(plain_text(str(path)))
     except (OSError, ValueError) as error:
-        draft.leave("permissions", path.name, str(error))
+        luggage.leave("permissions", path.name, str(error))
         return
     for effect, listed in found.items():
         value: list[object] = [*listed]
-        draft.setting("permissions", f"permissions.{effect}", value, fate="translated")
+        luggage.setting("permissions", f"permissions.{effect}", value, fate="translated")
     for one in odd:
-        draft.leave("permissions", path.name, one)
+        luggage.leave("permissions", path.name, one)
 
 
-def _hooks(draft: Draft, tree: Json) -> None:
+def _hooks(luggage: Luggage, tree: Json) -> None:
     for event, groups in inner(tree, "hooks").items():
         if is_list(groups):
-            draft.hooks(event, groups)
+            luggage.hooks(event, groups)

@@ -8,7 +8,7 @@ from pathlib import Path
 from travois.kernel.faults import Fault
 from travois.store.importing import shelves
 from travois.store.importing.names import TOOLS
-from travois.store.importing.plan import Draft
+from travois.store.importing.plan import Luggage
 from travois.store.instructions import plain_text
 from travois.store.neighbours import loose
 from travois.store.reading import is_list, is_tree
@@ -26,19 +26,19 @@ WRITES = {"Write": "Edit"}
 """Rules call all changes of files by one name."""
 
 
-def plan(draft: Draft, environ: Mapping[str, str]) -> None:
+def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but sessions."""
     folder = Path(environ.get("GEMINI_CLI_HOME") or environ.get("HOME", "")) / ".gemini"
     if (folder / "settings.json").is_file():
-        _settings(draft, folder / "settings.json")
-    shelves.files(draft, "commands", folder / "commands", where="commands", ends=".toml")
-    shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "gemini", folder / "GEMINI.md", folder=folder)
+        _settings(luggage, folder / "settings.json")
+    shelves.files(luggage, "commands", folder / "commands", where="commands", ends=".toml")
+    shelves.skills(luggage, folder / "skills")
+    shelves.instructions(luggage, "gemini", folder / "GEMINI.md", folder=folder)
     if (folder / "oauth_creds.json").exists():
-        draft.leave("settings", "oauth_creds.json", "logins are not copied; set GEMINI_API_KEY")
+        luggage.leave("settings", "oauth_creds.json", "logins are not copied; set GEMINI_API_KEY")
 
 
-def _settings(draft: Draft, path: Path) -> None:
+def _settings(luggage: Luggage, path: Path) -> None:
     try:
         tree = loose(plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
@@ -46,31 +46,31 @@ def _settings(draft: Draft, path: Path) -> None:
     model = tree.get("model")
     name = model.get("name") if is_tree(model) else model
     if isinstance(name, str):
-        draft.setting("settings", "model", f"gemini/{name}", fate="translated")
+        luggage.setting("settings", "model", f"gemini/{name}", fate="translated")
     for name, server in inner(tree, "mcpServers").items():
         if is_tree(server):
-            _server(draft, name, server)
+            _server(luggage, name, server)
     for keys, effect in LISTS.items():
-        _rules(draft, tree, keys, effect)
+        _rules(luggage, tree, keys, effect)
     for event in inner(tree, "hooks"):
-        draft.leave("hooks", event, "its programs expect Gemini's own names of tools")
+        luggage.leave("hooks", event, "its programs expect Gemini's own names of tools")
     for key in (key for key in tree if key not in TAKEN):
-        draft.leave("settings", key)
+        luggage.leave("settings", key)
     for key in inner(tree, "tools"):
         if ("tools", key) not in LISTS:
-            draft.leave("settings", f"tools.{key}")
+            luggage.leave("settings", f"tools.{key}")
 
 
-def _server(draft: Draft, name: str, tree: Json) -> None:
+def _server(luggage: Luggage, name: str, tree: Json) -> None:
     """A server; an address without more is one that speaks in events."""
     events = "url" in tree and "httpUrl" not in tree and "type" not in tree
     trusted = tree.get("trust") is True
     kept = {key: value for key, value in tree.items() if key != "trust"}
     told = {**kept, "type": "sse"} if events else kept
-    draft.server(name, told, fate="translated" if events or trusted else "kept")
+    luggage.server(name, told, fate="translated" if events or trusted else "kept")
 
 
-def _rules(draft: Draft, tree: Json, keys: tuple[str, ...], effect: str) -> None:
+def _rules(luggage: Luggage, tree: Json, keys: tuple[str, ...], effect: str) -> None:
     listed = inner(tree, *keys[:-1]).get(keys[-1])
     texts = [str(one) for one in listed] if is_list(listed) else []
     kept: list[object] = []
@@ -78,8 +78,8 @@ def _rules(draft: Draft, tree: Json, keys: tuple[str, ...], effect: str) -> None
         spelt = list(_rule(text))
         kept += spelt
         if not spelt:
-            draft.leave("permissions", f"{'.'.join(keys)}: {text}")
-    draft.setting("permissions", f"permissions.{effect}", kept, fate="translated")
+            luggage.leave("permissions", f"{'.'.join(keys)}: {text}")
+    luggage.setting("permissions", f"permissions.{effect}", kept, fate="translated")
 
 
 def _rule(text: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from travois.context.front import Front
 from travois.kernel.faults import Fault
 from travois.store import neighbours, opencode_agents
 from travois.store.importing import shelves
-from travois.store.importing.plan import Draft
+from travois.store.importing.plan import Luggage
 from travois.store.instructions import plain_text
 from travois.store.recorded.spoken import inner
 from travois.store.settings import Json
@@ -28,25 +28,25 @@ WHY = {
 ENV = re.compile(r"\{env:(\w+)\}")
 
 
-def plan(draft: Draft, environ: Mapping[str, str]) -> None:
+def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but sessions."""
     folder = Path(opencode_agents.user(environ) or "/nonexistent")
     for name in neighbours.OPENCODE[:2]:
         if (folder / name).is_file():
-            _settings(draft, folder / name)
+            _settings(luggage, folder / name)
     for place in opencode_agents.folders(str(folder)):
         for path in sorted(Path(place).rglob("*.md")):
             name = str(path.relative_to(place)).removesuffix(".md").replace("/", "-")
-            _agent(draft, opencode_agents.adapted(front.read(plain_text(str(path))), name), name)
+            _agent(luggage, opencode_agents.adapted(front.read(plain_text(str(path))), name), name)
     for _, told in opencode_agents.tabled(str(folder)):
-        _agent(draft, told, str(told.values["name"]))
+        _agent(luggage, told, str(told.values["name"]))
     for name in ("command", "commands"):
-        shelves.files(draft, "commands", folder / name, where="commands")
-    shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "opencode", folder / "AGENTS.md", folder=folder)
+        shelves.files(luggage, "commands", folder / name, where="commands")
+    shelves.skills(luggage, folder / "skills")
+    shelves.instructions(luggage, "opencode", folder / "AGENTS.md", folder=folder)
 
 
-def _settings(draft: Draft, path: Path) -> None:
+def _settings(luggage: Luggage, path: Path) -> None:
     try:
         tree = neighbours.loose(plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
@@ -58,26 +58,26 @@ def _settings(draft: Draft, path: Path) -> None:
         base=str(path.parent),
     )
     for key, value in layer.values.items():
-        draft.setting("settings", key, value, fate="translated")
+        luggage.setting("settings", key, value, fate="translated")
     if "permission" in tree:
-        draft.setting("permissions", "permission", tree["permission"])
-    shelves.servers(draft, tree, "mcp")
+        luggage.setting("permissions", "permission", tree["permission"])
+    shelves.servers(luggage, tree, "mcp")
     for name in inner(tree, "provider"):
-        _provider(draft, name, inner(tree, "provider", name))
+        _provider(luggage, name, inner(tree, "provider", name))
     for name in inner(tree, "agent"):
         if inner(tree, "agent", name).get("disable") is True:
-            _agent(draft, None, name)
+            _agent(luggage, None, name)
     for name in inner(tree, "command"):
-        _command(draft, name, inner(tree, "command", name))
+        _command(luggage, name, inner(tree, "command", name))
     for key in (key for key in tree if key not in TAKEN):
-        draft.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
+        luggage.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
 
 
-def _provider(draft: Draft, name: str, tree: Json) -> None:
+def _provider(luggage: Luggage, name: str, tree: Json) -> None:
     options = inner(tree, "options")
     url, key = options.get("baseURL"), ENV.fullmatch(str(options.get("apiKey") or ""))
     if not isinstance(url, str):
-        draft.leave(
+        luggage.leave(
             "settings", f"provider.{name}", "it has no address; a known provider needs none"
         )
         return
@@ -86,27 +86,27 @@ def _provider(draft: Draft, name: str, tree: Json) -> None:
     why = ""
     if options.get("apiKey") and not key:
         why = "its key is not copied: name its variable as key_env"
-    draft.setting("settings", f"providers.{name}", ours, fate="translated", why=why)
+    luggage.setting("settings", f"providers.{name}", ours, fate="translated", why=why)
 
 
-def _command(draft: Draft, name: str, said: Json) -> None:
+def _command(luggage: Luggage, name: str, said: Json) -> None:
     body, about = said.get("template"), str(said.get("description") or "")
     if isinstance(body, str):
         head = f"---\ndescription: {about}\n---\n" if about and "\n" not in about else ""
         data = f"{head}{body}\n".encode()
-        draft.file("commands", f"commands/{name}.md", data, fate="translated")
+        luggage.file("commands", f"commands/{name}.md", data, fate="translated")
 
 
-def _agent(draft: Draft, told: Front | None, name: str) -> None:
+def _agent(luggage: Luggage, told: Front | None, name: str) -> None:
     if told is None:
-        draft.leave("agents", name, "it is switched off there")
+        luggage.leave("agents", name, "it is switched off there")
         return
     if not told.body.strip() or "description" not in told.values:
-        draft.leave("agents", name, "it has no prompt or no description of its own")
+        luggage.leave("agents", name, "it has no prompt or no description of its own")
         return
     lines = [f"{key}: {_spelt(value)}" for key, value in told.values.items()]
     data = "\n".join(("---", *lines, "---", told.body, "")).encode()
-    draft.file("agents", f"agents/{name}.md", data, fate="translated")
+    luggage.file("agents", f"agents/{name}.md", data, fate="translated")
 
 
 def _spelt(value: front.Value) -> str:

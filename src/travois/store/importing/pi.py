@@ -6,25 +6,25 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from travois.store.importing import shelves
-from travois.store.importing.plan import Draft, tree_of
+from travois.store.importing.plan import Luggage, tree_of
 
 TAKEN = ("defaultModel", "defaultProvider")
 
 
-def plan(draft: Draft, environ: Mapping[str, str]) -> None:
+def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but sessions."""
     own = Path(environ.get("HOME", ""), ".pi", "agent")
     folder = Path(environ.get("PI_CODING_AGENT_DIR") or own)
     settings = tree_of(folder / "settings.json")
     provider, model = settings.get("defaultProvider"), settings.get("defaultModel")
     if isinstance(provider, str) and isinstance(model, str):
-        draft.setting("settings", "model", f"{provider}/{model}", fate="translated")
+        luggage.setting("settings", "model", f"{provider}/{model}", fate="translated")
     for key in (key for key in settings if key not in TAKEN):
-        draft.leave("settings", key)
-    shelves.servers(draft, tree_of(folder.parent / "mcp.json"), "mcpServers")
-    shelves.files(draft, "commands", folder / "prompts", where="commands")
-    shelves.skills(draft, folder / "skills")
-    shelves.instructions(draft, "pi", folder / "AGENTS.md", folder=folder)
+        luggage.leave("settings", key)
+    shelves.servers(luggage, tree_of(folder.parent / "mcp.json"), "mcpServers")
+    shelves.files(luggage, "commands", folder / "prompts", where="commands")
+    shelves.skills(luggage, folder / "skills")
+    shelves.instructions(luggage, "pi", folder / "AGENTS.md", folder=folder)
     for name in ("auth.json", "extensions"):
         if (folder / name).exists():
-            draft.leave("settings", name, "logins and programs for pi are not copied")
+            luggage.leave("settings", name, "logins and programs for pi are not copied")

@@ -62,8 +62,8 @@ class Copy(msgspec.Struct, frozen=True):
     mode: int = 0o600
 
 
-class Draft:
-    """A plan in the making."""
+class Luggage:
+    """What is to come along, what is left behind, and the files that this makes."""
 
     def __init__(self, home: Home, *, only: Collection[str] = PARTS) -> None:
         self.lines: list[Line] = []
@@ -205,14 +205,14 @@ class Draft:
             self.lines.append(line)
 
 
-def carry_out(home: Home, draft: Draft, *, stamp: str) -> Path | None:
+def carry_out(home: Home, luggage: Luggage, *, stamp: str) -> Path | None:
     """Write all that the plan says, each file at once; returns where the old ones are kept.
 
     If it is stopped in between, the same import goes on where it stopped.
     """
     kept = home.path / "imports" / stamp
     try:
-        for copy in draft.copies.values():
+        for copy in luggage.copies.values():
             path = home.path / copy.where
             if path.exists():
                 (kept / copy.where).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -222,11 +222,11 @@ def carry_out(home: Home, draft: Draft, *, stamp: str) -> Path | None:
             path.chmod(copy.mode)
     except OSError as error:
         raise disk.fault("The import stopped", error, path=home.path) from error
-    if draft.copies:
+    if luggage.copies:
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = "".join(f"{where}\n" for where in draft.copies)
+        made = "".join(f"{where}\n" for where in luggage.copies)
         disk.replace(kept / "made.txt", made.encode())
-    return kept if draft.copies else None
+    return kept if luggage.copies else None
 
 
 def secret(name: str, value: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from travois.context.instructions import imports
 from travois.policy.paths import inside
-from travois.store.importing.plan import LARGEST, MOST, Draft, Part
+from travois.store.importing.plan import LARGEST, MOST, Luggage, Part
 from travois.store.instructions import HOPS, plain_text
 from travois.store.reading import is_tree
 from travois.store.recorded.spoken import inner
@@ -16,24 +16,24 @@ from travois.store.settings import Json
 SKILL = "SKILL.md"
 
 
-def files(draft: Draft, part: Part, folder: Path, *, where: str, ends: str = ".md") -> None:
+def files(luggage: Luggage, part: Part, folder: Path, *, where: str, ends: str = ".md") -> None:
     """All files of a folder, and of those in it, under the names that they have."""
     found = sorted(path for path in folder.rglob(f"*{ends}") if path.is_file())
     for path in found[:MOST]:
         if path.stat().st_size > LARGEST:
-            draft.leave(part, path.name, f"it is too large; copy {path} yourself")
+            luggage.leave(part, path.name, f"it is too large; copy {path} yourself")
         else:
-            draft.file(part, f"{where}/{path.relative_to(folder)}", path.read_bytes())
+            luggage.file(part, f"{where}/{path.relative_to(folder)}", path.read_bytes())
 
 
-def skills(draft: Draft, folder: Path) -> None:
+def skills(luggage: Luggage, folder: Path) -> None:
     """All skills of a folder, each with what lies beside it."""
     for path in sorted(folder.glob(f"*/{SKILL}")):
         if not path.parent.name.startswith("."):
-            draft.folder("skills", path.parent, f"skills/{path.parent.name}")
+            luggage.folder("skills", path.parent, f"skills/{path.parent.name}")
 
 
-def instructions(draft: Draft, agent: str, path: Path, *, folder: Path, hops: int = 0) -> None:
+def instructions(luggage: Luggage, agent: str, path: Path, *, folder: Path, hops: int = 0) -> None:
     """A text that says how to work, and those beside it that it imports."""
     if not path.is_file():
         return
@@ -41,14 +41,14 @@ def instructions(draft: Draft, agent: str, path: Path, *, folder: Path, hops: in
     try:
         text = plain_text(str(path))
     except OSError as error:
-        draft.leave("instructions", name, str(error))
+        luggage.leave("instructions", name, str(error))
         return
     near = [one for one in imports(text) if _beside(path.parent / one, folder)]
     if text.strip():
-        draft.instructions(agent, name, text, base=path.parent, imported=hops > 0, near=near)
+        luggage.instructions(agent, name, text, base=path.parent, imported=hops > 0, near=near)
     for one in near if hops < HOPS else ():
         found = Path(os.path.normpath(path.parent / one))
-        instructions(draft, agent, found, folder=folder, hops=hops + 1)
+        instructions(luggage, agent, found, folder=folder, hops=hops + 1)
 
 
 def _beside(path: Path, folder: Path) -> bool:
@@ -56,8 +56,8 @@ def _beside(path: Path, folder: Path) -> bool:
     return path.is_file() and inside(os.path.normpath(path), str(folder))
 
 
-def servers(draft: Draft, tree: Json, key: str) -> None:
+def servers(luggage: Luggage, tree: Json, key: str) -> None:
     """The servers of tools that settings name."""
     for name, server in inner(tree, key).items():
         if is_tree(server):
-            draft.server(name, server)
+            luggage.server(name, server)
