@@ -6,13 +6,13 @@ import os
 import re
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from tests.ports.kin import kin
 from tests.ports.raw import Peer, answer, serve
 from tests.tools.local import told
 from tests.tools.world import World
@@ -52,11 +52,15 @@ PAGES = {"/": FORM, "/leads": LEADS, "/large": LARGE}
 
 
 @pytest.fixture(scope="module")
-def chromium() -> str:
+def chromium() -> Iterator[Chromium]:
+    """One browser for all tests; when it is closed, nothing of it is left."""
     try:
-        return program()
+        chromium = Chromium(program())
     except Fault as fault:
         pytest.skip(str(fault))
+    yield chromium
+    anyio.run(chromium.aclose)
+    assert not [line for line in kin(os.getpid()).values() if "chrom" in line or "driver" in line]
 
 
 @pytest.fixture(scope="module")
@@ -100,18 +104,11 @@ class Browsing:
         return found[2], found[3].split("\n")[1:]
 
 
-def browse(folder: Path, path: str, work: Callable[[Browsing], Awaitable[None]]) -> None:
-    async def main() -> None:
-        chromium = Chromium(path)
-        try:
-            await work(Browsing(World(folder), chromium))
-        finally:
-            await chromium.aclose()
-
-    anyio.run(main)
+def browse(folder: Path, chromium: Chromium, work: Callable[[Browsing], Awaitable[None]]) -> None:
+    anyio.run(work, Browsing(World(folder), chromium))
 
 
-def test_a_form_is_read_filled_and_sent(tmp_path: Path, chromium: str, site: str) -> None:
+def test_a_form_is_read_filled_and_sent(tmp_path: Path, chromium: Chromium, site: str) -> None:
     async def work(b: Browsing) -> None:
         assert await b.page("navigate", url=f"{site}/") == (TEXT, [])
         fresh = "What was not there before:\n"
@@ -135,7 +132,7 @@ def test_a_form_is_read_filled_and_sent(tmp_path: Path, chromium: str, site: str
 
 
 def test_a_page_leads_nowhere_that_nobody_was_asked_about(
-    tmp_path: Path, chromium: str, site: str
+    tmp_path: Path, chromium: Chromium, site: str
 ) -> None:
     async def work(b: Browsing) -> None:
         _, remarks = await b.page("navigate", url=f"{site}/leads")
@@ -161,7 +158,7 @@ def test_a_page_leads_nowhere_that_nobody_was_asked_about(
 
 
 def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
-    tmp_path: Path, chromium: str, site: str
+    tmp_path: Path, chromium: Chromium, site: str
 ) -> None:
     async def work(b: Browsing) -> None:
         shown = await b.told("navigate", url=f"{site}/large")
@@ -177,7 +174,7 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
         assert isinstance(words, Text) and isinstance(media, Media)
         data = b.world.blobs.get(media.blob)
         assert (media.mime, media.size, data[:2]) == ("image/jpeg", len(data), b"\xff\xd8")
-        for pid, line in processes():
+        for pid, line in kin(os.getpid()).items():
             if "--type=renderer" in line:
                 os.kill(pid, signal.SIGKILL)
         assert "navigate starts it afresh" in await b.told("read")
@@ -187,24 +184,6 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
         assert text == "Two\nYou came by /two"
 
     browse(tmp_path, chromium, work)
-    assert processes() == []
-
-
-def processes() -> list[tuple[int, str]]:
-    """The living programs that descend from this one, with their command lines."""
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            parents |= {int(folder.name): int(parent)} if state not in "ZX" else {}
-    found = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return [(pid, _line(pid)) for pid in found - {os.getpid()}]
-
-
-def _line(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
 
 
 def test_what_is_asked_about() -> None:
