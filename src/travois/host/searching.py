@@ -107,7 +107,8 @@ def endpoint(kind: str, given: Mapping[str, object]) -> Endpoint:
 def _query(wanted: Wanted) -> str:
     """The query with its hosts, as search engines take them."""
     only = " OR ".join(f"site:{host}" for host in wanted.only)
-    return " ".join((wanted.query, only, *(f"-site:{host}" for host in wanted.never))).strip()
+    never = (f"-site:{host}" for host in wanted.never)
+    return " ".join(filter(None, (wanted.query, only, *never)))
 
 
 def _filled(text: str, query: str) -> str:

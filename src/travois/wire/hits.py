@@ -47,9 +47,9 @@ def merged(hits: Iterable[Hit]) -> tuple[Hit, ...]:
     found: dict[str, Hit] = {}
     for hit in hits:
         known = found.get(hit.url, hit)
-        texts = dict.fromkeys(filter(None, (known.text, hit.text)))
-        title, date = known.title or hit.title, known.date or hit.date
-        found[hit.url] = Hit(hit.url, title, " … ".join(texts), date)
+        more = known.text and hit.text not in known.text
+        text = f"{known.text} … {hit.text}" if more else known.text or hit.text
+        found[hit.url] = Hit(hit.url, known.title or hit.title, text, known.date or hit.date)
     return tuple(hit for hit in found.values() if hit.url)
 
 
