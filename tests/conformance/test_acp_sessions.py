@@ -21,6 +21,7 @@ import acp
 from tests.conformance.editor import House, Window, fits, text
 from tests.e2e.program import read
 from tests.e2e.shelves import fill
+from travois import lab
 from travois.kernel.facts import Ended, Result
 
 SLEEP = "sleep {0} & sleep {0}"
@@ -227,6 +228,22 @@ def test_two_sessions_work_side_by_side(house: House) -> None:
         {"when": {"tool_result": {"name": "Bash"}}, "say": "First."},
     ]
     house.run(script, main)
+
+
+def test_an_editor_that_hangs_up_at_once_leaves_nothing_behind(house: House) -> None:
+    asked = {"cwd": str(house.folder), "mcpServers": []}
+    line = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": asked}
+    with lab.server([]) as house.api:
+        done = subprocess.run(
+            house.command,
+            input=json.dumps(line).encode(),
+            capture_output=True,
+            env={"PATH": os.environ["PATH"], **house.environment},
+            timeout=60,
+        )
+    answer = json.loads(done.stdout.splitlines()[0])
+    assert (done.returncode, done.stderr, answer["id"]) == (0, b"", 1)
+    assert list(house.home.glob("sessions/*/*")) == []
 
 
 def test_bad_lines_are_answered_and_the_end_of_input_is_the_end(house: House) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from travois.app import custom, lending
 from travois.app.acp.calls import fenced
-from travois.app.acp.person import Editor
 from travois.app.options import Options
 from travois.app.sdk import Session, typed
 from travois.app.shapes import Json, Object
@@ -29,11 +28,10 @@ COLUMNS = 100
 class Desk:
     """Where commands are typed: in the editor's own prompt."""
 
-    def __init__(self, session: Session, options: Options, person: Editor) -> None:
+    def __init__(self, session: Session, options: Options) -> None:
         self.session = session
         self.options = options
         self.columns = COLUMNS
-        self._person = person
         ours = {name: COMMANDS[name] for name in OURS}
         known, self.notices = custom.known(options, taken=ours)
         self.commands: Mapping[str, Command] = {**ours, **own.commands(known)}
@@ -67,8 +65,8 @@ class Desk:
     # --- what commands may want of a desk ---------------------------------------------------------
 
     async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
-        """Let the person choose one of some things."""
-        return await self._person.pick(title, [name for name, _ in options])
+        """None of our commands that are offered here wants it."""
+        return None
 
     async def browse(self, shelf: Shelf) -> Summary | None:
         """The editor has a list of sessions itself."""

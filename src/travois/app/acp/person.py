@@ -76,13 +76,6 @@ class Editor:
         found = tuple(answer for answer in answers if answer is not None)
         return found if len(found) == len(inquiry.choices) else None
 
-    async def pick(self, title: str, options: list[str]) -> int | None:
-        """Let the person choose one of some things that no call is about."""
-        offered: list[Json] = [_option(n, name) for n, name in enumerate(options)]
-        told: Object = {"toolCallId": f"pick-{title}", "title": title, "kind": "other"}
-        picked = await self._pick(told, [*offered, NONE])
-        return int(picked) if picked and picked.isdecimal() else None
-
     async def _pick(self, call: Object, options: list[Json]) -> str | None:
         """The option that was chosen; none if the question was taken back."""
         body: Object = {"sessionId": self.session, "toolCall": call, "options": options}

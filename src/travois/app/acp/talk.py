@@ -140,7 +140,7 @@ class Talk:
         agent = session.crew.agent
         self.choices = Choices(session, self._options)
         self._teller = Teller(agent, self.choices)
-        self._desk = Desk(session, replace(self._options, resume="", fork=False), self._person)
+        self._desk = Desk(session, replace(self._options, resume="", fork=False))
         self._person.session, self._person.describe = session.id, self._teller.described
         if self._able.reads:
             agent.world = replace(agent.world, files=self._buffers(agent))

@@ -68,6 +68,7 @@ class Talks:
         self._group = group
         self._able = Capabilities()
         self._open: dict[str, Talk] = {}
+        self._left = False
 
     def ways(self) -> Mapping[str, Way]:
         """Every method, with who does it."""
@@ -90,7 +91,8 @@ class Talks:
         return {name: Way(*way) for name, way in ways.items()}
 
     def leave(self) -> None:
-        """Close all that is open."""
+        """Close all that is open, or is about to be."""
+        self._left = True
         for talk in self._open.values():
             self._group.start_soon(talk.leave)
 
@@ -148,6 +150,8 @@ class Talks:
             raise
         self._open[talk.id] = talk
         self._group.start_soon(talk.greet)  # after our answer, which names the session
+        if self._left:
+            self._group.start_soon(talk.leave)
         return talk
 
     async def _close(self, asked: One) -> Object:
