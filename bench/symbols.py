@@ -22,7 +22,7 @@ from travois.host.ripgrep import resolve
 from travois.tools import syntax
 from travois.tools.symbols import SYMBOLS
 
-RUNS = 5
+RUNS = 3
 TREES = {
     "this repository": (Path(__file__).parents[1], ("JudgedFiles", "Session.append", "waiting")),
     "site-packages": (Path(sysconfig.get_path("purelib")), ("Session", "Client.send", "get")),
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _files(root: Path) -> list[str]:
-    done = subprocess.run([resolve("rg"), "--files", "-uu", root], capture_output=True, text=True)
+    done = subprocess.run([resolve("rg"), "--files", root], capture_output=True, text=True)
     return done.stdout.splitlines()
 
 
