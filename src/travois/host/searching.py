@@ -120,7 +120,7 @@ def _hits(at: Endpoint, body: bytes) -> list[Hit]:
         found = _at(msgspec.json.decode(body), at.results)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise OSError("the search answered with something that is not JSON") from None
-    if not found and not isinstance(found, list):
+    if found is None:
         raise OSError(f"the search answered without a list at {at.results!r}")
     shown = (at.link, at.title, at.text, at.date)
     hits = [Hit(*(string(_at(row, name)) for name in shown)) for row in rows(found)]
