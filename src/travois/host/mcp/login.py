@@ -35,22 +35,27 @@ async def login(server: Server, folder: Path, show: Callable[[str], None]) -> st
     """Ask the person by their browser; returns why that failed, if it did."""
     if why := loaded():
         return why
+    try:
+        with anyio.fail_after(PATIENCE):
+            await _let_in(server, folder, show)
+    except TimeoutError:
+        return LATE
+    except (ExceptionGroup, *failures()) as error:
+        return worded(error)
+    return ""
+
+
+async def _let_in(server: Server, folder: Path, show: Callable[[str], None]) -> None:
     from mcp import Client
 
     from travois.host.mcp.granted import Granted
     from travois.host.mcp.remote import remote
 
-    try:
-        with anyio.fail_after(PATIENCE):
-            async with waiting(server, show) as door:
-                kept = Coming(folder, server)
-                auth = Granted(server, kept, port=door.port, show=door.open, code=door.returned)
-                async with Client(remote(server, auth=auth)):
-                    return ""
-    except TimeoutError:
-        return LATE
-    except (ExceptionGroup, *failures()) as error:
-        return worded(error)
+    async with waiting(server, show) as door:
+        kept = Coming(folder, server)
+        auth = Granted(server, kept, port=door.port, show=door.open, code=door.returned)
+        async with Client(remote(server, auth=auth)):
+            return
 
 
 class Door:
