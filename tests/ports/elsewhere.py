@@ -7,9 +7,19 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Thread
+from typing import Annotated
 
 import uvicorn
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
+from pydantic import BaseModel
+
+
+class Name(BaseModel):
+    name: str
+
+
+def _who() -> Elicit[Name]:
+    return Elicit("Who?", Name)
 
 
 @contextmanager
@@ -24,6 +34,16 @@ def elsewhere(port: int, kind: str = "http") -> Generator[MCPServer]:
     @server.tool()
     def header(name: str, ctx: Context) -> str:
         return (ctx.headers or {}).get(name, "")
+
+    @server.tool()
+    async def grow(ctx: Context) -> str:
+        server.add_tool(add, name="more")
+        await ctx.notify_tools_changed()
+        return "grown"
+
+    @server.tool()
+    async def who(name: Annotated[Name, Resolve(_who)]) -> str:
+        return name.name
 
     app = server.streamable_http_app() if kind == "http" else server.sse_app()
     running = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical"))

@@ -375,6 +375,31 @@ def test_a_server_that_starts_anew_between_calls_is_found_again(
     assert anyio.run(main) == ["3", "3", "3"]
 
 
+@pytest.mark.parametrize(("mode", "era"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+def test_in_both_eras_questions_are_put(mode: str, era: str, port: int, tmp_path: Path) -> None:
+    async def main() -> tuple[str, str]:
+        person = someone("Ann")
+        with elsewhere(port):
+            async with linked(tmp_path, far(port), mode=mode) as link:
+                told = text(await link.call("who", {}, person))
+                assert person.asked[0].question.startswith("far asks: Who?")
+                return told, link.era
+
+    assert anyio.run(main) == ("Ann", era)
+
+
+def test_without_a_session_changes_are_heard_of_as_well(port: int, tmp_path: Path) -> None:
+    async def do(link: Link) -> str:
+        await link.call("grow", {}, someone())
+        with anyio.fail_after(20):
+            while "more" not in {offer.name for offer in link.offers}:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        return text(await link.call("more", {"a": 1, "b": 2}, someone()))
+
+    with elsewhere(port):
+        assert asked(tmp_path, far(port), do) == "3"
+
+
 def test_a_command_gives_headers_at_each_connection(port: int, tmp_path: Path) -> None:
     async def do(link: Link) -> str:
         return text(await link.call("header", {"name": "x-key"}, someone()))

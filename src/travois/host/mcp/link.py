@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,7 @@ import msgspec
 from travois.engine.ports import Command, Env
 from travois.engine.tool import Refusal
 from travois.host.mcp.kept import keep
-from travois.host.mcp.life import LOGIN, LOOK, PAUSE, Life
+from travois.host.mcp.life import ATTEMPTS, LOGIN, LOOK, PAUSE, Life
 from travois.host.mcp.line import Journal, streams
 from travois.host.mcp.speech import (
     MANY,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 GONE = "its connection ended while the call ran, so what it had done is not known"
+STATELESS = "2026-07-28"
+"""From this version on there are no sessions, and changes have to be asked for."""
 CHANGES = frozenset(f"{what}ListChangedNotification" for what in ("Tool", "Prompt", "Resource"))
 
 
@@ -79,6 +81,8 @@ class Link(Life):
         """`mode` is the era of the protocol, where one is not to find that out."""
         super().__init__(server, Tokens(around.tokens, server), mode=mode)
         self.about = ""
+        self.era = ""
+        """The version of the protocol that it speaks."""
         self.info: dict[str, str] = {}
         """Its own name and version."""
         self.offers: tuple[Offer, ...] = ()
@@ -205,14 +209,14 @@ class Link(Life):
             self._client, self._mode = client, mode
             self._become("ready", "")
             group.start_soon(self._relearn, client)
-            if client.protocol_version >= "2026-07-28":
+            if self.era >= STATELESS:
                 group.start_soon(self._listen, client)
             await self._ended.wait()
             group.cancel_scope.cancel()
 
     async def _learn(self, client: Client) -> None:
         has = client.server_capabilities
-        self.about = client.instructions or ""
+        self.about, self.era = client.instructions or "", client.protocol_version
         if known := client.server_info:
             self.info = {"name": known.name, "version": known.version}
         self.offers = await offers(client) if has.tools is not None else ()
@@ -234,13 +238,20 @@ class Link(Life):
                 continue
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changes where a server has to be asked for that."""
-        try:
-            async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
-                async for _ in events:
-                    self._changed.set()
-        except failures():
-            return
+        """Hear of changes where that has to be asked for, also after the line was lost."""
+        for lost in range(ATTEMPTS):
+            with suppress(*failures()):
+                await self._overhear(client)
+            await anyio.sleep(PAUSE * 2**lost)
+
+    async def _overhear(self, client: Client) -> None:
+        """Nothing is told of what changed before, so that is seen once."""
+        async with client.listen(
+            tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+        ) as events:
+            self._changed.set()
+            async for _ in events:
+                self._changed.set()
 
     async def _heard(self, message: IncomingMessage) -> None:
         if type(message).__name__ in CHANGES:
