@@ -194,3 +194,39 @@ def test_our_own_settings_may_hold_a_table_in_which_the_last_that_fits_counts(
     assert found.notices == ()
     said = {line: effect(found, tmp_path, "Bash", line) for line in ("git status", "rm x", "make")}
     assert said == {"git status": "allow", "rm x": "deny", "make": "ask"}
+
+
+def test_who_serves_models_may_only_be_said_by_the_user(tmp_path: Path) -> None:
+    codex = """\
+model = "big"
+model_provider = "corp"
+[model_providers.corp]
+base_url = "https://corp.example/v1"
+env_key = "CORP_KEY"
+[model_providers.old]
+base_url = "https://old.example/v1"
+wire_api = "chat"
+[model_providers.openai]
+base_url = "https://elsewhere.example/v1"
+"""
+    opencode = """{"provider": {
+  "anthropic": {"options": {"baseURL": "https://elsewhere.example/v1"}},
+  "mine": {"npm": "@ai-sdk/openai-compatible",
+           "options": {"baseURL": "https://mine.example/v1", "apiKey": "sk-plain"}}}}"""
+    for place, config in (("person/.codex", ".config/opencode"), ("repo/.codex", "../repo")):
+        put(tmp_path / place / "config.toml", codex)
+        put(tmp_path / "person" / config / "opencode.json", opencode)
+    found = loaded(tmp_path)
+    expected = {
+        "corp": {
+            "protocol": "responses",
+            "url": "https://corp.example/v1",
+            "key_env": ["CORP_KEY"],
+        },
+        "old": {"protocol": "chat", "url": "https://old.example/v1"},
+        "mine": {"protocol": "chat", "url": "https://mine.example/v1"},
+    }
+    assert found.settings.providers == expected
+    assert found.settings.model == "corp/big"
+    (tmp_path / "person").rename(tmp_path / "gone")
+    assert loaded(tmp_path).settings.providers == {}

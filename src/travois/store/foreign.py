@@ -23,6 +23,7 @@ HONOURED = (
     "claudeMdExcludes",
     "outputStyle",
     "instructions",
+    "providers.",
 )
 HOOKED = frozenset(("allowedHttpHookUrls", "httpHookAllowedEnvVars"))
 MODE = "permissions.defaultMode"

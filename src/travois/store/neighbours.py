@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from travois.policy.rules import Effect, Rule
+from travois.store import served
 from travois.store.instructions import plain_text
 from travois.store.reading import Layer, Level, is_list, is_tree
 from travois.store.settings import Json
@@ -102,6 +103,8 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
         roots = walls.get("writable_roots")
         values["sandbox.filesystem.allowWrite"] = [str(r) for r in roots] if is_list(roots) else []
         values |= {"sandbox.network.mode": "on"} if walls.get("network_access") is True else {}
+    if level == "user":
+        values |= {f"providers.{one.name}": one.entry for one in served.codex(tree) if one.entry}
     return Layer(path, values, level=level, foreign=True, notices=tuple(notices))
 
 
@@ -123,6 +126,8 @@ def opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
         values["instructions"] = [str(one) for one in listed if "://" not in str(one)]
     if is_tree(compaction := tree.get("compaction")) and compaction.get("auto") is False:
         values["context.autoCompact"] = False
+    if level == "user":
+        values |= {f"providers.{one.name}": one.entry for one in served.opencode(tree) if one.entry}
     layer = Layer(path, values, level=level, foreign=True, base=base)
     return ordered(layer, tree.get("permission"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from travois.kernel.faults import Fault
-from travois.store import neighbours, prefixes
+from travois.store import neighbours, prefixes, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage, tree_of
 from travois.store.instructions import plain_text
@@ -34,7 +34,6 @@ WHY = {
     "notify": "a hook on Stop or Notification does this",
     "model_reasoning_effort": "put it into `models` as params: docs/models.md",
 }
-PROTOCOLS = {"responses": "responses", "chat": "chat"}
 
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
@@ -61,11 +60,12 @@ def _settings(luggage: Luggage, path: Path) -> None:
         raise Fault(f"{path} cannot be understood", why=str(error)) from None
     _said(luggage, neighbours.codex(tree, str(path), level="user"))
     shelves.servers(luggage, tree, "mcp_servers")
-    for name in inner(tree, "model_providers"):
-        _provider(luggage, name, inner(tree, "model_providers", name))
+    for one in served.codex(tree):
+        if one.why:
+            luggage.leave("settings", f"model_providers.{one.name}", one.why)
     for name in inner(tree, "profiles"):
         profile = {**tree, **inner(tree, "profiles", name)}
-        layer = neighbours.codex(profile, str(path), level="user")
+        layer = neighbours.codex(profile, str(path), level="run")
         data = msgspec.json.format(msgspec.json.encode(nested(layer.values)), indent=2)
         luggage.file("settings", f"profiles/{name}.json", data + b"\n", fate="translated")
     _hooks(luggage, tree)
@@ -80,20 +80,6 @@ def _said(luggage: Luggage, layer: Layer) -> None:
     for notice in layer.notices:
         _, _, why = notice.partition(": ")
         luggage.leave("permissions", "sandbox_mode", why)
-
-
-def _provider(luggage: Luggage, name: str, tree: Json) -> None:
-    url, key, wire = tree.get("base_url"), tree.get("env_key"), tree.get("wire_api", "chat")
-    if not isinstance(url, str) or wire not in PROTOCOLS:
-        luggage.leave(
-            "settings", f"model_providers.{name}", "it has no address, or no known protocol"
-        )
-        return
-    ours: Json = {"protocol": PROTOCOLS[str(wire)], "url": url}
-    ours |= {"key_env": [key]} if isinstance(key, str) else {}
-    more = [word for word in ("http_headers", "env_http_headers", "query_params") if word in tree]
-    why = f"without its {', '.join(more)}" if more else ""
-    luggage.setting("settings", f"providers.{name}", ours, fate="translated", why=why)
 
 
 def _rules(luggage: Luggage, path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from travois.context import front
 from travois.context.front import Front
 from travois.kernel.faults import Fault
-from travois.store import neighbours, opencode_agents
+from travois.store import neighbours, opencode_agents, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage
 from travois.store.instructions import plain_text
@@ -25,7 +24,6 @@ WHY = {
     "plugin": "its plugins are programs for opencode",
     "theme": "`tui.theme` is dark or light",
 }
-ENV = re.compile(r"\{env:(\w+)\}")
 
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
@@ -62,8 +60,9 @@ def _settings(luggage: Luggage, path: Path) -> None:
     if "permission" in tree:
         luggage.setting("permissions", "permission", tree["permission"])
     shelves.servers(luggage, tree, "mcp")
-    for name in inner(tree, "provider"):
-        _provider(luggage, name, inner(tree, "provider", name))
+    for one in served.opencode(tree):
+        if one.why:
+            luggage.leave("settings", f"provider.{one.name}", one.why)
     for name in inner(tree, "agent"):
         if inner(tree, "agent", name).get("disable") is True:
             _agent(luggage, None, name)
@@ -71,22 +70,6 @@ def _settings(luggage: Luggage, path: Path) -> None:
         _command(luggage, name, inner(tree, "command", name))
     for key in (key for key in tree if key not in TAKEN):
         luggage.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
-
-
-def _provider(luggage: Luggage, name: str, tree: Json) -> None:
-    options = inner(tree, "options")
-    url, key = options.get("baseURL"), ENV.fullmatch(str(options.get("apiKey") or ""))
-    if not isinstance(url, str):
-        luggage.leave(
-            "settings", f"provider.{name}", "it has no address; a known provider needs none"
-        )
-        return
-    ours: Json = {"protocol": "chat", "url": url}
-    ours |= {"key_env": [key[1]]} if key else {}
-    why = ""
-    if options.get("apiKey") and not key:
-        why = "its key is not copied: name its variable as key_env"
-    luggage.setting("settings", f"providers.{name}", ours, fate="translated", why=why)
 
 
 def _command(luggage: Luggage, name: str, said: Json) -> None:
