@@ -69,6 +69,8 @@ def test_the_provider_searches_beside_the_conversation(program: Program, provide
         kinds = {"anthropic": "messages", "openai": "input", "gemini": "contents"}
         talks = [body[kinds[provider]] for body in main]
     assert len(beside) == (2 if provider == "anthropic" else 1)
+    assert "go" not in json.dumps(beside[0][kinds[provider]])
+    assert "You search the web for a coding agent." in json.dumps(beside[0])
     for before, after in pairwise(talks):
         assert bare(after[: len(before)]) == bare(before)
     (shown,) = results(program)

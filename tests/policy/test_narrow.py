@@ -57,6 +57,18 @@ def test_always_for_a_file_is_that_file_and_for_a_page_its_host() -> None:
     assert always(GUARD, fetch) == ("WebFetch(domain:docs.example.org)",)
 
 
+def test_always_for_the_browser_is_its_host_and_for_a_search_any() -> None:
+    click = Access("net", "http://localhost:3000/a", spelt='click button "Buy"')
+    browser = Use("Browser", (click,), "/w")
+    search = Use("WebSearch", (Access("net", "a search of the web for x"),), "/w")
+    assert always(GUARD, browser) == ("Browser(domain:localhost)",)
+    assert effects(browser, None) == ('reaches http://localhost:3000/a to click button "Buy"',)
+    assert always(GUARD, search) == ("WebSearch",)
+    assert judge(
+        Guard(folders=("/w",), rules=(parse("WebSearch(x)", "allow"),)), search
+    ).effect == ("ask")
+
+
 def test_there_is_no_always_for_what_rules_cannot_allow() -> None:
     leaving = Use("Bash", (Access("exec", "x"), Access("leave", "x")), "/w")
     asked = Guard(folders=("/w",), rules=(parse("Bash(npm test:*)", "ask"),))

@@ -112,6 +112,9 @@ def test_a_form_is_read_filled_and_sent(tmp_path: Path, chromium: Chromium, site
     async def work(b: Browsing) -> None:
         assert await b.page("navigate", url=f"{site}/") == (TEXT, [])
         fresh = "What was not there before:\n"
+        assert b.chromium.named("[5]") == 'button "Save"'
+        assert b.chromium.named("1:1") == 'button "inner"'
+        assert b.chromium.named("9") == ""
         line = TEXT.splitlines()[3].replace('"Name"', '"Name" = "Ada"')
         assert await b.page("type", ref="2", text="Ada") == (fresh + line, [])
         line = TEXT.splitlines()[4].replace('= "one" of', '= "two" of')
@@ -190,16 +193,22 @@ def test_what_is_asked_about() -> None:
     class Open:
         url = "https://docs.example.org/a"
 
+        def named(self, ref: str) -> str:
+            return f'button "Buy\u200b {ref}"' if ref else ""
+
     tool, here = browser(Open(), images=lambda: True), World  # type: ignore[arg-type]
     asked = {
-        action: tool.access(tool.args(action=action, url="HTTP://Example.org#x"), here)
+        action: tool.access(tool.args(action=action, ref="7", url="HTTP://Example.org#x"), here)
         for action in ("navigate", "read", "wait", "screenshot", "click", "type", "back")
     }
-    there = (Access("net", "https://docs.example.org/a"),)
+    there = ("net", "https://docs.example.org/a")
     assert asked == {
         "navigate": (Access("net", "http://example.org/"),),
         **dict.fromkeys(("read", "wait", "screenshot"), ()),
-        **dict.fromkeys(("click", "type", "back"), there),
+        **{
+            action: (Access(*there, spelt=f'{action} button "Buy\\u200b 7"'),)
+            for action in ("click", "type", "back")
+        },
     }
     for url in ("file:///etc/passwd", "javascript:alert(1)", "http://a@b/", "chrome://crash"):
         with pytest.raises(Refusal, match="not a plain"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AsyncExitStack
 
+from travois.app.options import Options
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.kernel.faults import Fault
@@ -12,11 +13,11 @@ from travois.store.settings import Loaded
 
 
 def opened(
-    loaded: Loaded, stack: AsyncExitStack, session: Session
+    loaded: Loaded, options: Options, stack: AsyncExitStack, *, session: Session
 ) -> tuple[tuple[AnyTool, ...], tuple[str, ...]]:
     """The tool for it, and what the user should know; it starts when a page is wanted."""
     asked = loaded.settings.browser
-    if not asked.enabled:
+    if not asked.enabled or (options.tools is not None and "Browser" not in options.tools):
         return (), ()
     from travois.host.browser import ROOT, Chromium, program
     from travois.tools.browser import browser

@@ -156,7 +156,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=guests.attended, spill=opened.spill)
         kinds, flaws = agents_here(place, loaded, options)
-        window, remarks = browsing.opened(loaded, stack, session)
+        window, remarks = browsing.opened(loaded, options, stack, session=session)
         own = _tools(loaded, options, (*window, *guests.tools), card=card)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)

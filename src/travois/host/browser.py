@@ -71,6 +71,10 @@ class Chromium:
         """Where the page in front is; empty if there is none."""
         return self._window.url if self._window else ""
 
+    def named(self, ref: str) -> str:
+        """What the page calls the element of that number."""
+        return self._window.named(ref) if self._window else ""
+
     async def act(self, args: BrowserArgs) -> Seen:
         """Do one thing, and look at the page."""
         return await self._within(lambda window: window.act(args))

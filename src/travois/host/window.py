@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LOOK = Path(__file__).with_name("browser.js")
 ROOM = 400_000
 """How many characters of a page are read."""
-FRAMES = 12
+FRAMES, NEWS = 12, 10
 SHORT, LONG = 5_000, 20_000
 """How many milliseconds an element and a page may take."""
 MOMENT, RESTLESS = 0.1, 30
@@ -120,6 +120,13 @@ class Window:
     @property
     def _page(self) -> Page:
         return self._pages[-1]
+
+    def named(self, ref: str) -> str:
+        """What the page, as it was last told, calls the element of that number."""
+        _, lines = self._before
+        number = re.escape(ref.strip("[] "))
+        wanted = re.compile(rf'\[{number}\] (\w+ "(?:[^"\\]|\\.)*")')
+        return next((found[1] for line in lines if (found := wanted.search(line))), "")
 
     def local(self) -> bool:
         """Whether all that is open is on this machine: only then may pages reach it."""
@@ -221,7 +228,7 @@ class Window:
     def _asked_for(self) -> None:
         """Show nothing of a host that nobody was asked about, wherever a page may lead."""
         url = self._page.url
-        if url.startswith("http") and _host(url) not in self._hosts:
+        if url != "about:blank" and _host(url.removeprefix("blob:")) not in self._hosts:
             raise PermissionError(f"the page led to {url[:500]}. To go on there, navigate to it.")
 
     async def _element(self, ref: str) -> ElementHandle:
@@ -237,6 +244,10 @@ class Window:
 
     # --- what pages do by themselves -------------------------------------------------------------
 
+    def _tell(self, news: str) -> None:
+        if len(self._news) < NEWS:
+            self._news.append(news)
+
     def _sent(self, request: Request) -> None:
         if request.resource_type not in LASTING:
             self._pending.add(request)
@@ -247,7 +258,7 @@ class Window:
     def _follow(self, page: Page) -> None:
         """A page came to the front: the first one, or a window that another opened."""
         if self._pages:
-            self._news.append(f"a window opened and is in front: {page.url[:200]}")
+            self._tell(f"a window opened and is in front: {page.url[:200]}")
         self._pages.append(page)
         self._heading = page.url
         page.on("dialog", self._answer)
@@ -265,16 +276,16 @@ class Window:
         self._pages.remove(page)
         if front and self._pages:
             self._heading = self._page.url
-            self._news.append(f"the window closed; in front is {self._page.url[:200]}")
+            self._tell(f"the window closed; in front is {self._page.url[:200]}")
 
     async def _answer(self, dialog: Dialog) -> None:
         accept = self._accept or dialog.type in ("alert", "beforeunload")
         done = "accepted" if accept else "dismissed; accept says OK to it"
-        self._news.append(f"the page asked by a dialog: {dialog.message[:300]!r}, {done}")
+        self._tell(f"the page asked by a dialog: {dialog.message[:300]!r}, {done}")
         await (dialog.accept() if accept else dialog.dismiss())
 
     def _download(self, download: Download) -> None:
-        self._news.append(f"a download was refused: {download.url[:500]}; fetch it with Bash")
+        self._tell(f"a download was refused: {download.url[:500]}; fetch it with Bash")
 
 
 async def _read(frame: Frame, prefix: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ class Access(msgspec.Struct, frozen=True):
     kind: Literal["read", "write", "exec", "net", "spawn", "tell", "leave", "call"]
     target: str
     spelt: str = ""
-    """The path before links were followed, where that is another one."""
+    """The path before links were followed, where that is another one; what is done at a URL."""
     scope: Literal["one", "many", "deep"] = "one"
     """Whether the path is itself, a shell pattern, or a folder with all that is in it."""
     names: int = 1

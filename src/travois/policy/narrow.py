@@ -34,8 +34,12 @@ def always(guard: Guard, use: Use, cage: Cage | None = None) -> tuple[str, ...]:
 
 def effects(use: Use, cage: Cage | None) -> tuple[str, ...]:
     """In plain words, what a use does and what holds it back."""
-    touched = (f"{VERBS[access.kind]} {access.target}" for access in use.touched)
+    touched = (f"{VERBS[access.kind]} {access.target}{_purpose(access)}" for access in use.touched)
     return (*dict.fromkeys(touched), *_unknown(use), *_walls(use, cage))
+
+
+def _purpose(access: Access) -> str:
+    return f" to {access.spelt}" if access.kind == "net" and access.spelt else ""
 
 
 VERBS = {

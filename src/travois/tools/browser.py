@@ -54,6 +54,10 @@ class Browser(Protocol):
         """Where the page in front is; empty if there is none."""
         ...
 
+    def named(self, ref: str) -> str:
+        """What the page calls the element of that number; empty if it does not show one."""
+        ...
+
     async def act(self, args: BrowserArgs) -> Seen:
         """Do one thing, wait until the page has settled, and look at it."""
         ...
@@ -87,7 +91,7 @@ def browser(window: Browser, *, images: Callable[[], bool]) -> AnyTool:
         args=BrowserArgs,
         access=lambda args, here: _access(args, here, window),
         run=run,
-        summary=lambda args: _summary(args, window.url),
+        summary=_summary,
     )
 
 
@@ -106,7 +110,8 @@ def _access(args: BrowserArgs, here: Here, window: Browser) -> tuple[Access, ...
         case "read" | "wait" | "screenshot":
             return ()
         case "click" | "type" | "back":
-            return (Access("net", window.url),) if window.url else ()
+            doing = f"{args.action} {visible(window.named(args.ref))}".strip()
+            return (Access("net", window.url, spelt=doing),) if window.url else ()
         case "navigate":
             if (url := canonical(args.url)) is None:
                 raise Refusal(f"{args.url[:200]!r} is not a plain http(s) URL.")
@@ -115,8 +120,11 @@ def _access(args: BrowserArgs, here: Here, window: Browser) -> tuple[Access, ...
             assert_never(args.action)
 
 
-def _summary(args: BrowserArgs, url: str) -> str:
-    if args.action == "navigate":
-        return f"Open {args.url} in the browser"
-    what = {"click": f"[{args.ref}]", "type": f"{args.text!r} into [{args.ref}]"}
-    return f"Browser: {args.action} {what.get(args.action, '')} on {url}"
+def _summary(args: BrowserArgs) -> str:
+    what = {
+        "navigate": args.url,
+        "click": f"[{args.ref}]",
+        "type": f"{args.text!r} into [{args.ref}]",
+        "wait": args.text,
+    }
+    return f"Browser: {args.action} {what.get(args.action, '')}".strip()
