@@ -284,7 +284,7 @@ def test_ours_are_there_and_only_general_can_change_things(disk: Disk) -> None:
     looking = tuple(
         name
         for name in names
-        if name in ("Bash", "Read", "Grep", "Glob", "Recall") or name.startswith("Git")
+        if name in ("Bash", "Read", "Grep", "Glob", "Symbols", "Recall") or name.startswith("Git")
     )
     assert [(k.name, k.mode, k.instructions, usable(k, names)) for k in found] == [
         ("explore", "plan", False, looking),

@@ -17,7 +17,7 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskGroup
 
-from travois.app import hooking
+from travois.app import hooking, telemetry
 from travois.app.compose import Crew, Guests, gather
 from travois.app.options import Options
 from travois.context.compact import Cut, starting, up_to
@@ -103,10 +103,7 @@ class Session:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(crew.aclose)
             if crew.telemetry is not None:
-                from travois.app.telemetry.observing import observed
-
-                watched = observed(crew.agent, crew.id, crew.telemetry, tell=self._undelivered)
-                await stack.enter_async_context(watched)
+                await self._observe(crew, crew.telemetry, stack)
             crew.notices += await hooking.begin(crew.agent, self._options)
             stack.push_async_callback(self._part)
             self._group = await stack.enter_async_context(anyio.create_task_group())
@@ -231,8 +228,17 @@ class Session:
         typed = self.leaving == "typed"
         self.parting = await hooking.end(self.crew.agent, typed=typed)
 
-    def _undelivered(self, why: str) -> None:
-        self.parting += (why,)
+    async def _observe(self, crew: Crew, wish: telemetry.Wish, stack: AsyncExitStack) -> None:
+        """Let a collector hear what happens, from here on."""
+        if not telemetry.installed():
+            crew.notices += (telemetry.MISSING,)
+            return
+        from travois.app.telemetry.observing import observed
+
+        def tell(why: str) -> None:
+            self.parting += (why,)
+
+        await stack.enter_async_context(observed(crew.agent, crew.id, wish, tell=tell))
 
     def stop(self) -> None:
         """Stop the turn that runs, if one does."""
