@@ -255,6 +255,7 @@ def test_bad_lines_are_answered_and_the_end_of_input_is_the_end(house: House) ->
     lines = [
         b"{",
         b"\xff\xfe",
+        b'{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"x":"\xff"}}',
         b"[" * 5_000,
         b"[]",
         b'{"jsonrpc":"2.0","id":1,"method":5}',
@@ -283,8 +284,8 @@ def test_bad_lines_are_answered_and_the_end_of_input_is_the_end(house: House) ->
         if "error" in answer:
             fits(acp.schema.Error, answer["error"])
     codes = [(one["id"], one["error"]["code"]) for one in answers if "error" in one]
-    assert codes[:5] == [(None, -32700)] * 3 + [(None, -32600), (1, -32600)]
-    assert dict(codes[5:]) == {
+    assert codes[:6] == [(None, -32700)] * 4 + [(None, -32600), (1, -32600)]
+    assert dict(codes[6:]) == {
         "a": -32601,
         "b": -32602,
         "c": -32602,

@@ -153,7 +153,7 @@ def _shown(part: Part, blobs: Blobs) -> Shown:
 
 def _read(data: bytes, number: int) -> Line | Garbled:
     try:
-        return msgspec.json.decode(data, type=Line)
+        return msgspec.json.decode(data.decode(), type=Line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = f"Line {number} of standard input is not a message: {error}"
     try:

@@ -102,7 +102,7 @@ class Peer:
         if not line.strip():
             return
         try:
-            message = msgspec.json.decode(line, type=Message)
+            message = msgspec.json.decode(line.decode(), type=Message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._garbled(line, str(error))
             return
@@ -115,7 +115,7 @@ class Peer:
 
     def _garbled(self, line: bytes, why: str) -> None:
         try:
-            id: Id = msgspec.json.decode(line, type=Identified).id
+            id: Id = msgspec.json.decode(line.decode(), type=Identified).id
             code = INVALID
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             id, code = None, INVALID if _is_json(line) else GARBLED
@@ -160,7 +160,7 @@ class Peer:
         try:
             params = b"{}" if message.params == b"null" else message.params
             return await way.run(msgspec.json.decode(params, type=way.takes))
-        except msgspec.ValidationError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return Wrong(UNFIT, str(error))
         except Wrong as wrong:
             return wrong
@@ -170,7 +170,7 @@ class Peer:
 
 def _is_json(line: bytes) -> bool:
     try:
-        msgspec.json.decode(line)
+        msgspec.json.decode(line.decode())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True

@@ -129,7 +129,8 @@ class Talks:
         return (await self._reopened(asked)).opened()
 
     async def _fork(self, asked: Again) -> Object:
-        _known(asked.session_id)
+        if not _known(asked.session_id).first_prompt:
+            raise Fault("Nothing was said yet that a branch could begin with")
         options = replace(self._asked(asked), resume=asked.session_id, fork=True)
         talk = await self._opened(options)
         return {"sessionId": talk.id, **talk.opened()}
@@ -264,9 +265,11 @@ def _home() -> Home:
     return homes.locate(os.environ).prepare()
 
 
-def _known(id: str) -> None:
-    if not any(one.id == id for one in summaries(_home())):
+def _known(id: str) -> Summary:
+    found = next((one for one in summaries(_home()) if one.id == id), None)
+    if found is None:
         raise Wrong(MISSING, f"There is no session {id!r}")
+    return found
 
 
 def _discard(home: Home, summary: Summary, everything: list[Summary]) -> None:
