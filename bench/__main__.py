@@ -10,7 +10,7 @@ from importlib import import_module
 
 NAMES = (
     *("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage"),
-    *("snapshots", "cache", "agents", "recall", "screen", "offline", "symbols"),
+    *("snapshots", "cache", "agents", "recall", "screen", "offline", "router", "symbols"),
 )
 
 RECORDED = ("tokens", "fidelity", "memory")

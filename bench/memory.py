@@ -1,5 +1,7 @@
 """How much of what answers a question is found in memory, beside BM25 and a plain embedding.
 
+Besides the search with MiniLM there is that with the static table, and that by words alone.
+
 `python bench/memory.py SETS_DIR [--json]`: each conversation of each set is put into an index as
 the program does it, and each question is asked. The baselines and the measure are those of the
 scorer, `score.py`, which stands beside the sets.
@@ -24,6 +26,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
 from travois.host.embedder import minilm, weights
+from travois.host.embedder.static import Static
 from travois.store.recorded.passages import pieces
 from travois.store.search.document import Document, Embedder
 from travois.store.search.index import Index
@@ -67,6 +70,8 @@ def measure(
             base = scratch / f"{name}-{at}.db"
             ways: dict[str, Ranking] = {
                 "travois": _travois(conversation, texts, embedder=embedder, base=base),
+                "static": _travois(conversation, texts, embedder=Static(), base=_beside(base, 1)),
+                "words": _travois(conversation, texts, embedder=None, base=_beside(base, 2)),
                 "bm25": _bm25(scorer, ids, texts),
                 "embedding": _embedding(ids, texts, embedder=plain),
             }
@@ -109,7 +114,13 @@ def _embedding(ids: list[str], texts: list[str], *, embedder: Embedder) -> Ranki
     return ranking
 
 
-def _travois(conversation: Any, texts: list[str], *, embedder: Embedder, base: Path) -> Ranking:
+def _beside(base: Path, number: int) -> Path:
+    return base.with_suffix(f".{number}.db")
+
+
+def _travois(
+    conversation: Any, texts: list[str], *, embedder: Embedder | None, base: Path
+) -> Ranking:
     """Turns are found as documents; sessions as groups of passages, by their words only."""
     whole = any("text" not in turn for _, turn in _turns(conversation))
     documents = list(_passages(conversation, texts) if whole else _spoken(conversation))
@@ -166,7 +177,8 @@ def _tell(text: str) -> None:
 
 
 def _table(figures: dict[str, Figures]) -> str:
-    head = f"{'recall@5 / @10':<22}{'travois':>15}{'bm25':>15}{'embedding':>15}{'over bm25':>15}"
+    names = [*next(iter(figures.values())), "over bm25"]
+    head = f"{'recall@5 / @10':<22}" + "".join(f"{name:>15}" for name in names)
     return "\n".join([head, *(_line(name, ways) for name, ways in figures.items())])
 
 

@@ -18,9 +18,8 @@ from travois.wire.valid import flaws
 NAMES = frozenset(tool.name for tool in TOOLS)
 SCHEMAS = {tool.name: json.loads(tool.schema or schema(tool.args)) for tool in TOOLS}
 TUNED, HELD_OUT, BEYOND = (requests(name) for name in ("tuned", "held_out", "beyond"))
-RATE = 38
-"""How many of 40 are right at least."""
-HELD_OUT_RATE = 0
+RATE, HELD_OUT_RATE = 38, 18
+"""How many of 40 are right at least, and of 20 on which nothing was tuned."""
 HARMS = {"Bash", "Edit", "Write", "MultiEdit", "NotebookEdit", "KillShell"}
 
 
@@ -41,7 +40,6 @@ def test_most_simple_requests_become_the_right_call(near: Nearest) -> None:
     assert len(TUNED) - len(wrong) >= RATE, wrong
 
 
-@pytest.mark.skip
 def test_requests_that_nobody_looked_at_do_nearly_as_well(near: Nearest) -> None:
     right = [judged(one, route(one.text, near=near, tools=NAMES)) for one in HELD_OUT]
     assert right.count("right") >= HELD_OUT_RATE

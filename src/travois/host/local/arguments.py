@@ -21,6 +21,18 @@ RUN = re.compile(
     rf" ((?:{PROGRAMS})\b(?: .+)?)$",
     re.IGNORECASE | re.DOTALL,
 )
+LEAD = (
+    r"^\W*(?:(?:please|now|ok|okay|and|then|(?:can|could|would|will|should) you|you should|always"
+    r"|let us|let's|i want you to|for the future|from now on)[,:]?\s+)*"
+)
+WISHES = {
+    "Bash": "run|execute|start|launch|try|call|do|build|test|use|let",
+    "Edit": r"replace|change|rename|swap|turn|substitute|fix|in\s+\S+",
+    "Remember": r"remember|memori[sz]e|keep|bear|(?:make a )?note|(?:don't|do not|never)\s+forget",
+    "Write": "create|make|add|write|start|save|put|new|store",
+}
+"""How a wish for something that leaves a trace begins; what is only talked of is not done."""
+WISHED = {tool: re.compile(rf"{LEAD}(?:{said})\b", re.IGNORECASE) for tool, said in WISHES.items()}
 LINES = re.compile(
     r"\blines? (\d+)(?:\s*(?:-|–|to|until|through)\s*(?:line )?(\d+))?", re.IGNORECASE
 )
@@ -42,6 +54,11 @@ RUINS = re.compile(
 SPECIAL = re.compile(r"([\\.^$*+?{}\[\]|()])")
 POLITE = re.compile(r"[\s,]*(?:please|thanks|thank you|for me)?[\s.!?]*$", re.IGNORECASE)
 BETWEEN = re.compile(r"\s*(?:[;\n]|,(?: and\b)?| and )\s*")
+
+
+def wished(tool: str, text: str) -> bool:
+    """Whether a text is a wish for such a call, and does not only speak of one."""
+    return tool not in WISHED or WISHED[tool].match(text) is not None
 
 
 def reader(tool: str, name: str) -> Reader:

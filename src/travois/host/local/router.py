@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from travois.host.local.arguments import reader
+from travois.host.local.arguments import reader, wished
 from travois.host.local.examples import Example, Nearest
 from travois.host.local.reading import NAMED, TYPES, Kind, shape, spans
 
 COUNT = 16
 """How many of the nearest examples are looked at."""
-SURE = 0.45
+SURE = 0.55
 """How near an example must be."""
 LONGEST = 30
 """How many words a simple request has, where what it names counts as one."""
@@ -49,7 +49,11 @@ def _fitting(text: str, *, near: Nearest, tools: frozenset[str]) -> Iterator[Rou
     for cosine, example in near.find(text, count=COUNT):
         if not example.tool:
             yield Routed("", {}, cosine, example.say)
-        elif example.tool in tools and (call := _call(text, example)) is not None:
+        elif (
+            example.tool in tools
+            and wished(example.tool, text)
+            and (call := _call(text, example)) is not None
+        ):
             doubts = near.doubts(text) + _ignored(text, call)
             yield Routed(example.tool, call, cosine - DOUBT * doubts)
 
