@@ -28,7 +28,7 @@ TINY = {
 def test_sessions_of_all_agents_go_on_at_the_model_of_your_choice(program: Program) -> None:
     talk(program.home.parent)
     first = program.run("import", "--json")
-    assert [row["sessions"] for row in json.loads(first.out)] == ["1", "1", "1", "1"]
+    assert [row["sessions"] for row in json.loads(first.out)] == [1, 1, 1, 1]
     agents = ("claude", "codex", "opencode", "gemini")
     done = program.run("import", *agents, "--only", "sessions", "--yes")
     assert (done.code, done.err) == (0, "")
@@ -53,12 +53,15 @@ def test_all_that_an_agent_keeps_is_shown_first_and_then_taken_over(program: Pro
     memory = "---\nname: db\ndescription: We use Postgres\ntype: project\n---\nPostgres 16.\n"
     text(person / ".claude" / "projects" / slug / "memory" / "db.md", memory)
     text(person / ".claude" / "projects" / "-other" / "memory" / "x.md", memory)
+    for name in ("empty", "silent"):
+        text(person / ".claude" / "projects" / "-w" / f"{name}.jsonl", '{"type":"summary"}\n')
     plan = json.loads(program.run("import", "claude", "--dry-run", "--json").out)
     assert [one["title"] for one in plan["sessions"]] == ["why did we drop redis"]
     told = {(one["part"], one["name"]): one["fate"] for one in plan["things"]}
     assert told["memory", "db"] == "kept"
     assert told["memory", "1 other projects"] == "left out"
     assert told["sessions", "1 session"] == "translated"
+    assert told["sessions", "2 sessions"] == "left out"
     assert not (program.home / "settings.json").exists()
     done = program.run("import", "claude", "--yes")
     assert (done.code, done.err) == (0, "")

@@ -56,7 +56,6 @@ class Wish(msgspec.Struct, frozen=True):
     agent: str
     found: tuple[Found, ...]
     only: tuple[Part, ...]
-    session: str = ""
     project: Project | None = None
     """The one whose sessions are wanted; none for all."""
 
@@ -116,7 +115,7 @@ def run_import(args: Namespace) -> int:
 
 def _list(home: Home, args: Namespace) -> int:
     """The agents that have anything here."""
-    rows = [("AGENT", "SESSIONS", "SETTINGS AND FILES", "NEXT")]
+    found: list[tuple[str, int, int]] = []
     for agent, plan in PLANS.items():
         luggage, count = Luggage(home), sum(1 for _ in AGENTS[agent].find(os.environ))
         try:
@@ -124,12 +123,14 @@ def _list(home: Home, args: Namespace) -> int:
         except Fault as fault:
             warn(_plain(str(fault)))
         if count or luggage.lines:
-            rows.append((agent, str(count), str(len(luggage.lines)), f"travois import {agent}"))
+            found.append((agent, count, len(luggage.lines)))
     if args.json:
-        found = [dict(zip(("agent", "sessions", "things"), row, strict=False)) for row in rows[1:]]
-        say(msgspec.json.encode(found).decode())
-    else:
-        say(table(rows, right=(1, 2)) if rows[1:] else "No other agent keeps anything here.")
+        told = [{"agent": agent, "sessions": count, "things": more} for agent, count, more in found]
+        say(msgspec.json.encode(told).decode())
+        return 0
+    rows = [(one, f"{count:,}", str(more), f"travois import {one}") for one, count, more in found]
+    head = ("AGENT", "SESSIONS", "SETTINGS AND FILES", "NEXT")
+    say(table([head, *rows], right=(1, 2)) if rows else "No other agent keeps anything here.")
     return 0
 
 
@@ -144,8 +145,9 @@ def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
     for source in args.sources:
         where = project if args.here else None
         if source in PLANS:
-            found = tuple(AGENTS[source].find(os.environ)) if "sessions" in only else ()
-            yield Wish(source, found, only, args.session, where)
+            there = AGENTS[source].find(os.environ) if "sessions" in only else ()
+            found = tuple(one for one in there if args.session in one.path.stem)
+            yield Wish(source, found, only, where)
         elif os.path.exists(source):
             yield Wish("", (recognised(Path(source)),), ("sessions",))
         else:
@@ -159,30 +161,41 @@ def _look(home: Home, project: Project, wish: Wish) -> Outlook:
     if wish.agent:
         PLANS[wish.agent](luggage, os.environ)
     memories = _memories(home, project, wish) if "memory" in wish.only else []
-    told = tuple(_wanted(home, wish))
-    lines = (*luggage.lines, *memories, *_talks(told))
+    spoken = _progressing(candidates(home, wish.found), len(wish.found))
+    told = tuple(one for one in spoken if _of(wish.project, one, home))
+    lines = (*luggage.lines, *memories, *_talks(spoken, told, silent=len(wish.found) - len(spoken)))
     count = sum(1 for one in memories if one.fate == "kept" and one.why != THERE)
     return Outlook(wish, luggage, lines, told, count)
 
 
-def _wanted(home: Home, wish: Wish) -> Iterator[Candidate]:
-    keys = wish.project.keys if wish.project else ()
-    for number, one in enumerate(candidates(home, wish.found)):
-        _progress(f"reading sessions … {number:,} of {len(wish.found):,}")
-        theirs = one.found.path.stem
-        if wish.session and wish.session not in theirs:
-            continue
-        if not keys or (os.path.isdir(one.cwd) and identify(home, one.cwd).key in keys):
-            yield one
+def _progressing(found: Iterable[Candidate], number: int) -> list[Candidate]:
+    listed: list[Candidate] = []
+    for one in found:
+        _progress(f"reading sessions … {len(listed):,} of {number:,}")
+        listed.append(one)
     _progress("")
+    return listed
 
 
-def _talks(told: tuple[Candidate, ...]) -> Iterator[Line]:
-    fresh = sum(1 for one in told if not one.known)
-    if fresh:
+def _of(project: Project | None, one: Candidate, home: Home) -> bool:
+    """Whether a session is about a project, if only those are wanted."""
+    if project is None:
+        return True
+    return os.path.isdir(one.cwd) and identify(home, one.cwd).key in project.keys
+
+
+def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int) -> Iterator[Line]:
+    """What becomes of sessions; one in which nothing was said is often an agent's of another."""
+    if fresh := sum(1 for one in told if not one.known):
         yield Line("sessions", _many(fresh), "translated", "sessions")
-    if known := len(told) - fresh:
-        yield Line("sessions", _many(known), "left out", why="imported before")
+    left = {
+        "imported before": len(told) - fresh,
+        "of other projects": len(spoken) - len(told),
+        "nothing is said in them, they belong to another one, or they cannot be read": silent,
+    }
+    for why, number in left.items():
+        if number:
+            yield Line("sessions", _many(number), "left out", why=why)
 
 
 def _many(number: int) -> str:
@@ -220,9 +233,9 @@ def _show(outlook: Outlook, *, every: bool) -> None:
         if every or line.fate != "kept" or plain[line.part] <= SHOWN:
             told = " - ".join(filter(None, (line.where, line.why)))
             rows.append((line.part, _plain(line.name), line.fate, _plain(told)))
-    rows += [
-        (p, f"{n - SHOWN} more", "kept", "") for p, n in plain.items() if n > SHOWN > 0 == every
-    ]
+    if not every:
+        more = ((part, number - SHOWN) for part, number in plain.items() if number > SHOWN)
+        rows += [(part, f"{number} more", "kept", "") for part, number in more]
     say(table(rows) if rows[1:] else "There is nothing to import.")
     if rows[1:]:
         count = Counter(line.fate for line in outlook.lines)
