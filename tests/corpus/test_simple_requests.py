@@ -9,6 +9,7 @@ import pytest
 
 from tests.corpus.asked import FOLDER, judged, requests
 from travois.host.embedder.static import Static
+from travois.host.local.arguments import READERS, reader
 from travois.host.local.examples import Nearest, known
 from travois.host.local.router import route
 from travois.tools.catalogue import TOOLS
@@ -66,6 +67,17 @@ def test_an_example_is_routed_to_itself(near: Nearest) -> None:
         if one.tool and (made is None or (made.tool, made.input) != (one.tool, one.input)):
             wrong.append((one.text, made))
     assert wrong == []
+
+
+def test_what_an_example_names_is_read_from_its_text_and_so_never_said_for_another() -> None:
+    fixed = [
+        (one.text, name)
+        for one in known()
+        for name, value in one.input.items()
+        if (one.tool, name) in READERS and reader(one.tool, name)(one.text) != value
+        if value not in ("**/*", 1)
+    ]
+    assert fixed == []
 
 
 def test_a_tool_that_is_not_there_is_not_called(near: Nearest) -> None:

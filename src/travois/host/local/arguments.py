@@ -17,10 +17,15 @@ PROGRAMS = (
     "|whoami|yarn"
 )
 RUN = re.compile(
-    r"\b(?:run|execute|start|launch|try|call|do)(?: the)?(?: shell)?(?: command)?:?"
-    rf" ((?:{PROGRAMS})\b(?: .+)?)$",
-    re.IGNORECASE | re.DOTALL,
+    r"\b(?:run|execute|start|launch)(?: the)?(?: shell)?(?: command)?:?"
+    rf" ((?:{PROGRAMS})\b(?: [^\n]+)?)$",
+    re.IGNORECASE,
 )
+TALK = re.compile(
+    r"[,?]|\b(?:a|and|because|but|if|it|my|our|so|sure|that|the|them|then|this|until)\b",
+    re.IGNORECASE,
+)
+"""What stands in sentences, and hardly ever in commands."""
 LEAD = (
     r"^\W*(?:(?:please|now|ok|okay|and|then|(?:can|could|would|will|should) you|you should|always"
     r"|let us|let's|i want you to|for the future|from now on)[,:]?\s+)*"
@@ -117,8 +122,8 @@ def _command(text: str) -> str | None:
         return None
     if any(span.mark for span in spans(text)):
         return _sole(_marked(text))
-    match = RUN.search(text)
-    return _plain(match[1]) if match else None
+    match = RUN.search(_plain(text))
+    return match[1] if match and not TALK.search(match[1]) else None
 
 
 def _swap(at: int) -> Reader:
@@ -152,7 +157,8 @@ def _limit(text: str) -> int | None:
     if match := FIRST.search(text):
         return int(match[1])
     match = None if ONWARDS.search(text) else LINES.search(text)
-    return int(match[2] or match[1]) - int(match[1]) + 1 if match else None
+    count = int(match[2] or match[1]) - int(match[1]) + 1 if match else 0
+    return count if count > 0 else None
 
 
 def _number(text: str) -> int | None:

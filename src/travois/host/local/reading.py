@@ -154,7 +154,7 @@ def _all(text: str) -> Iterator[Span]:
     for match in SPAN.finditer(text):
         quoted = match.lastgroup in ("code", "double", "curly", "single")
         said = match[match.lastgroup or 0]
-        if said.casefold() not in NOT_PATHS:
+        if quoted or (said.casefold() not in NOT_PATHS and "..." not in said):
             mark = ("`" if match.lastgroup == "code" else '"') if quoted else ""
             yield Span(_kind(said), said, *match.span(), mark)
     for cue in CUE:
