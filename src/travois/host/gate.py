@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
+from weakref import WeakSet
 
 from travois.host.cage.asking import Asked, plain
 from travois.host.cage.network import attend, dialled, reachable
@@ -33,11 +34,17 @@ class Gate:
         self.url = f"socks5://127.0.0.1:{self._listener.getsockname()[1]}"
         self.refused: list[str] = []
         """Whom the browser tried to reach and may not, and why, in words."""
+        self._inward = WeakSet[Tcp]()
 
     async def serve(self) -> None:
         """Let connections through until this is cancelled."""
         with self._listener:
             await attend(self._listener, self._reach, refuse=self._refuse)
+
+    def turn_away(self) -> None:
+        """End what leads to this machine: a browser keeps connections for whoever comes next."""
+        for inward in tuple(self._inward):
+            inward.hang_up()
 
     def _refuse(self, words: str) -> None:
         if words not in self.refused and len(self.refused) < REMEMBERED:
@@ -48,7 +55,9 @@ class Gate:
         if LOOPBACK.fullmatch(name):
             if not self._local():
                 raise PermissionError(f"{name} is this machine, which other pages may not reach")
-            return await dialled(name, ("127.0.0.1", "::1"), asked.port)
+            inward = await dialled(name, ("127.0.0.1", "::1"), asked.port)
+            self._inward.add(inward)
+            return inward
         found = [address for address in await self._found(name, asked) if reachable(address)]
         if not found:
             raise PermissionError(f"{name} is in a private network, which may not be reached")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
+from contextlib import suppress
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
@@ -56,6 +57,11 @@ class Tcp(ByteStream):
     async def send_eof(self) -> None:
         """Say that nothing more will come."""
         self._socket.shutdown(socket.SHUT_WR)
+
+    def hang_up(self) -> None:
+        """Let whoever reads or writes find the end, whichever task that is."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     async def aclose(self) -> None:
         """Hang up."""

@@ -133,6 +133,11 @@ class Window:
         urls = {self._heading, *(page.url for page in self._pages[:-1])} - {"about:blank"}
         return bool(urls) and all(map(_loopback, urls))
 
+    def _turn(self, url: str) -> None:
+        self._heading = url
+        if not self.local():
+            self._gate.turn_away()
+
     async def act(self, args: BrowserArgs) -> Seen:
         """Do one thing, and look at the page."""
         self._news, self._accept = [], args.accept
@@ -167,7 +172,7 @@ class Window:
         from playwright.async_api import Error
 
         self._hosts.add(_host(url))
-        self._heading = url
+        self._turn(url)
         try:
             await self._page.goto(url, wait_until="domcontentloaded", timeout=LONG)
         except Error as error:
@@ -260,7 +265,7 @@ class Window:
         if self._pages:
             self._tell(f"a window opened and is in front: {page.url[:200]}")
         self._pages.append(page)
-        self._heading = page.url
+        self._turn(page.url)
         page.on("dialog", self._answer)
         page.on("download", self._download)
         page.on("close", self._closed)
@@ -269,13 +274,13 @@ class Window:
     def _moved(self, page: Page, frame: Frame) -> None:
         error = frame.url.startswith("chrome-error:")
         if page is self._page and frame == page.main_frame and not error:
-            self._heading = frame.url
+            self._turn(frame.url)
 
     def _closed(self, page: Page) -> None:
         front = page is self._page
         self._pages.remove(page)
         if front and self._pages:
-            self._heading = self._page.url
+            self._turn(self._page.url)
             self._tell(f"the window closed; in front is {self._page.url[:200]}")
 
     async def _answer(self, dialog: Dialog) -> None:
