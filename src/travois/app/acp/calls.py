@@ -30,7 +30,7 @@ KINDS = {
     "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols"),
     "execute": ("Bash", "BashOutput", "KillShell"),
     "fetch": ("WebFetch", "WebSearch"),
-    "think": ("Agent", "TodoWrite", "Remember"),
+    "think": ("Agent", "Remember"),
     "switch_mode": ("ExitPlanMode",),
 }
 KIND = {name: kind for kind, names in KINDS.items() for name in names}

@@ -34,6 +34,8 @@ from travois.kernel.tokens import context_tokens
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
 TITLE = 80
+LISTING = "TodoWrite"
+"""The call that is shown as a plan, and not as a call."""
 SILENT = ("end", "aborted", "failed")
 """Ends of a turn that the answer to its prompt tells by itself."""
 
@@ -63,16 +65,16 @@ class Teller:
             case Grew(kind="thinking", text=text):
                 self._streamed = True
                 yield self._chunk("agent_thought_chunk", text)
-            case Running(call=call):
+            case Running(call=call) if self.awaits(call):
                 yield _updated({"toolCallId": call, "status": "in_progress"})
-            case Progress(call=call, text=text):
+            case Progress(call=call, text=text) if self.awaits(call):
                 shown: list[Json] = [calls.text(calls.fenced(text))]
                 yield _updated({"toolCallId": call, "content": shown})
             case Retrying():
                 yield notice(f"{event.message}; trying again in {event.wait:.1f} s")
             case Warned(text=text):
                 yield notice(text)
-            case Grew() | BlockBegan() | BlockEnded():
+            case Grew() | BlockBegan() | BlockEnded() | Running() | Progress():
                 pass
             case _:
                 assert_never(event)
@@ -155,6 +157,8 @@ class Teller:
 
     def _called(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
         for call in called(content):
+            if call.name == LISTING:
+                continue
             self._calls[call.id] = call
             yield {"sessionUpdate": "tool_call", "status": "pending", **self.described(call)}
 
