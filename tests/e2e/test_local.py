@@ -37,8 +37,13 @@ def test_without_a_key_simple_requests_are_done_and_it_is_said_by_whom(alone: Pr
     (notice,) = done.err.splitlines()
     assert notice.startswith(f"travois: {LINE}")
     assert "not a coder; add a real model: export ANTHROPIC_API_KEY=…, or run ollama" in notice
+    alone.extra |= {"ANTHROPIC_API_KEY": "sk-later"}
     done = alone.run("-c", "-p", "read the file a.txt")
-    assert (done.code, done.err, "needle" in done.out) == (0, "", True)
+    assert (done.code, "needle" in done.out) == (0, True)
+    assert done.err == (
+        "travois: local/smollm2 answers in this session, though a key is set: "
+        "--model NAME for another\n"
+    )
     facts = alone.facts()
     assert kinds(facts).count("Assistant") == 4
     (head,) = (entry.fact for entry in facts if isinstance(entry.fact, Epoch))

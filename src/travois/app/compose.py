@@ -28,7 +28,6 @@ from travois.app import (
     telemetry,
 )
 from travois.app.lending import Loan
-from travois.app.local import Local
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options
 from travois.app.posting import Office
@@ -160,19 +159,16 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         own = _tools(loaded, options, (*window, *guests.tools), card=card)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan = await lending.opened(
-            place, loaded, options, processes=world.processes, session=session
-        )
+        loan = await lending.opened(place, loaded, options, world=world, session=session)
         tools |= loan.tools(loaded)
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)
         dressed, unstyled = skilled.dressed(place, loaded, options)
         settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
-        local = Local(loaded, stack)
-        answers, key_source = serving.served(
-            card, loaded, stack, session=session, local=local, given=model
-        )
+        serve = serving.Reach(loaded, stack, session=session, given=model)
+        answers, key_source = serve.served(card)
         hooks, unusable = hooking.known(loaded)
+        heard = (*hooks, *guests.listeners)
         agent = Agent(
             session=session,
             model=answers,
@@ -184,9 +180,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
             unwalled=fence.unwalled,
             person=guests.person or Nobody(),
             purse=_purse(asked, session),
-            hooks=hooking.install(
-                (*hooks, *guests.listeners), loaded, place, found=opened, stack=stack
-            ),
+            hooks=hooking.install(heard, loaded, place, found=opened, stack=stack),
         )
         _equip(agent, place, loaded=loaded, options=options)
         office = None
@@ -198,23 +192,25 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         notices += (*serving.unpriced(loaded, card), *flaws, *unstyled, *remarks)
         notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log), *loan.notices)
         kept = stack.pop_all()
-        serve = serving.serving(model, loaded, kept, session=session, local=local)
-        notices += _served(agent, place, loaded=loaded, options=options, serve=serve)
-        lending.equip(agent, loan)
+        notices += _served(agent, place, loaded=loaded, options=options, serve=serve, loan=loan)
         crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
-        wish = telemetry.wished(asked, os.environ)
-        if wish is not None and not telemetry.installed():
-            done.notices, wish = (*done.notices, telemetry.MISSING), None
-        done.telemetry = wish
+        done.telemetry = telemetry.wished(asked, os.environ)
         return replace(done, plugins=loaded.plugins, style=asked.output_style or DEFAULT)
 
 
 def _served(
-    agent: Agent, place: Place, *, loaded: Loaded, options: Options, serve: Callable[[Card], Model]
+    agent: Agent,
+    place: Place,
+    *,
+    loaded: Loaded,
+    options: Options,
+    serve: Callable[[Card], Model],
+    loan: Loan,
 ) -> tuple[str, ...]:
-    """Let other models stand in, choose and search for an agent; says which of them cannot."""
+    """Let servers lend tools, and other models stand in, choose and search; says which cannot."""
+    lending.equip(agent, loan)
     remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
     searching.equip(agent, loaded, serve=serve)
     return serving.equip(agent, loaded, serve=serve, chain=options.fallback)

@@ -43,10 +43,17 @@ async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Car
         return epoch.model if epoch else SCRIPTED, ""
     chosen = loaded.settings.model
     if epoch and (not chosen or loaded.origin("model") != "command line"):
-        return epoch.model, ""
+        return epoch.model, _hint(epoch.model)
     found, line = await _found(chosen, known(loaded), fallback=_fallback(loaded))
     longest = loaded.settings.max_output_tokens
     return replace(found, output=longest) if longest else found, line
+
+
+def _hint(card: Card) -> str:
+    """Tells whoever has a key by this time how to go on with a model that can do more."""
+    if not card.frail or not catalog.configured(os.environ):
+        return ""
+    return f"{card.name} answers in this session, though a key is set: --model NAME for another"
 
 
 def _fallback(loaded: Loaded) -> bool:
@@ -83,32 +90,34 @@ def resolved(name: str, among: Catalog | None) -> Card:
     return sized(model)
 
 
-def served(
-    card: Card,
-    loaded: Loaded,
-    stack: AsyncExitStack,
-    *,
-    session: Session,
-    local: Local,
-    given: Model | None = None,
-) -> tuple[Model, str]:
-    """Whoever answers for a model, and where its key comes from; one that is given does for all."""
-    if given is not None:
-        return given, "none"
-    if card.provider == PROVIDER:
-        return local.serve(card), "none"
-    where = catalog.endpoint(card, os.environ, among=known(loaded))
-    session.secrets = secrets((*where.headers, *os.environ.items()))
-    travel = transport(where.url, os.environ, _patience(loaded, card))
-    stack.push_async_callback(travel.aclose)
-    return HttpModel(card, where, travel), where.key_source
+class Reach:
+    """Whoever answers for a model. What it opens is closed with the session.
 
+    A model that is given does for all.
+    """
 
-def serving(
-    given: Model | None, loaded: Loaded, stack: AsyncExitStack, *, session: Session, local: Local
-) -> Callable[[Card], Model]:
-    """Whoever answers for any model."""
-    return lambda card: served(card, loaded, stack, session=session, local=local, given=given)[0]
+    def __init__(
+        self, loaded: Loaded, stack: AsyncExitStack, *, session: Session, given: Model | None
+    ) -> None:
+        self._loaded, self._session, self._given = loaded, session, given
+        self._opened = AsyncExitStack()
+        stack.push_async_callback(self._opened.aclose)
+        self._local = Local(loaded, self._opened)
+
+    def __call__(self, card: Card) -> Model:
+        return self.served(card)[0]
+
+    def served(self, card: Card) -> tuple[Model, str]:
+        """Whoever answers for this one, and where its key comes from."""
+        if self._given is not None:
+            return self._given, "none"
+        if card.provider == PROVIDER:
+            return self._local.serve(card), "none"
+        where = catalog.endpoint(card, os.environ, among=known(self._loaded))
+        self._session.secrets = secrets((*where.headers, *os.environ.items()))
+        travel = transport(where.url, os.environ, _patience(self._loaded, card))
+        self._opened.push_async_callback(travel.aclose)
+        return HttpModel(card, where, travel), where.key_source
 
 
 def equip(

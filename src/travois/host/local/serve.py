@@ -48,11 +48,10 @@ def main() -> None:
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     with os.fdopen(os.dup(1), "wb") as told:
         os.dup2(2, 1)  # whatever llama.cpp prints is no word of ours
-        server, url = serve(order)
+        running, url = serve(order)
         told.write(msgspec.json.encode(Ready(url)) + b"\n")
     sys.stdin.buffer.read()
-    del server
-    os._exit(0)
+    os._exit(0 if running else 1)  # taking it apart can wait for ever
 
 
 def serve(order: Order) -> tuple[object, str]:
