@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.corpus.asked import FOLDER, judged, requests
+from tests.tools.test_git import Repo
 from travois.host.embedder.static import Static
 from travois.host.local.arguments import READERS, reader
 from travois.host.local.examples import Nearest, known
@@ -21,6 +23,11 @@ SCHEMAS = {tool.name: json.loads(tool.schema or schema(tool.args)) for tool in T
 TUNED, HELD_OUT, BEYOND = (requests(name) for name in ("tuned", "held_out", "beyond"))
 RATE, HELD_OUT_RATE = 38, 18
 """How many of 40 are right at least, and of 20 on which nothing was tuned."""
+HERE = {
+    tool.name: tool
+    for tool in TOOLS
+    if tool.name in ("Edit", "Glob", "Grep", "Read", "Write") or tool.name.startswith("Git")
+}
 HARMS = {"Bash", "Edit", "Write", "MultiEdit", "NotebookEdit", "KillShell"}
 
 
@@ -60,9 +67,9 @@ def test_every_call_is_one_that_the_tool_takes(near: Nearest) -> None:
     assert (wrong, len(calls) > 300) == ([], True)
 
 
-def test_an_example_is_routed_to_itself(near: Nearest) -> None:
+def test_examples_are_routed_to_themselves(near: Nearest) -> None:
     wrong = []
-    for one in known():
+    for one in known()[::3]:
         made = route(one.text, near=near, tools=NAMES)
         if one.tool and (made is None or (made.tool, made.input) != (one.tool, one.input)):
             wrong.append((one.text, made))
@@ -111,6 +118,39 @@ def test_nothing_is_changed_on_a_guess(near: Nearest, text: str) -> None:
 
 def test_a_long_request_is_not_a_simple_one(near: Nearest) -> None:
     assert route("git status " * 20, near=near, tools=NAMES) is None
+
+
+def test_the_calls_work_in_a_real_repository(near: Nearest, tmp_path: Path) -> None:
+    repo = shop(tmp_path)
+    made = [route(one.text, near=near, tools=NAMES) for one in TUNED]
+    calls = [call for call in made if call and call.tool in HERE and call.input.get("rev") is None]
+    for call in calls:
+        assert repo.say(HERE[call.tool], **call.input)
+    assert len(calls) > 25
+    assert (repo.folder / "README.md").read_text() == "# Store\n"
+    assert (repo.folder / "todo.txt").read_text() == "buy milk"
+    assert "def total_price(cart)" in (repo.folder / "src/shop/cart.py").read_text()
+
+
+def shop(tmp_path: Path) -> Repo:
+    repo = Repo(tmp_path)
+    code = "import decimal\n\nclass Basket: ...\n# TODO discount\n" + "x = 1\n" * 20
+    for name in (
+        "src/shop/cart.py",
+        "src/shop/prices.py",
+        "tests/test_cart.py",
+        "config/settings.toml",
+    ):
+        repo.write(name, code)
+    for name in ("pyproject.toml", "docs/setup.md", "Makefile"):
+        repo.write(name, "text\n")
+    repo.write("README.md", "# Shop\n")
+    for subject in ("Begin", "Go on with rounding", "End"):
+        repo.write("log.txt", subject)
+        repo.git("add", "-A")
+        repo.git("commit", "-qm", subject)
+    repo.write("src/shop/cart.py", code + "def total_price(basket): ...\n")
+    return repo
 
 
 def test_no_request_is_an_example() -> None:
