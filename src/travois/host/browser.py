@@ -111,6 +111,7 @@ class Chromium:
         self._gate = Gate(
             lambda: bool(self._window and self._window.local()), addresses=self._addresses
         )
+        portal.call(_hush)
         self._serving = portal.start_task_soon(self._gate.serve)
         return portal
 
@@ -119,6 +120,8 @@ class Chromium:
 
         try:
             with anyio.fail_after(PATIENCE):
+                if self._window and not self._window.open_still:
+                    await self._end()
                 self._window = self._window or await self._opened()
                 return await work(self._window)
         except TimeoutError:
@@ -147,3 +150,10 @@ class Chromium:
         if window is not None:
             with anyio.CancelScope(shield=True):
                 await window.close()
+
+
+def _hush() -> None:
+    """Keep off the screen what Playwright leaves unheard when its driver dies."""
+    from asyncio import get_running_loop
+
+    get_running_loop().set_exception_handler(lambda loop, context: None)

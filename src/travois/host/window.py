@@ -43,6 +43,7 @@ LASTING = ("eventsource", "websocket", "media", "ping")
 FAREWELL = 5.0
 SIZE = (1280, 800)
 GONE = re.compile(r"(Target|Page|Browser|Connection)[\w, ]* (crashed|closed|disconnected)")
+UNUSABLE = re.compile("intercepts pointer events|is not (visible|enabled|stable|editable)")
 FIND = "(number) => window.__travois?.elements.get(number)?.deref()"
 ARGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -118,7 +119,14 @@ class Window:
         return self._page.url if self._pages and self._page.url.startswith("http") else ""
 
     @property
+    def open_still(self) -> bool:
+        """Whether there is any page."""
+        return bool(self._pages)
+
+    @property
     def _page(self) -> Page:
+        if not self._pages:
+            raise OSError("the page was closed")
         return self._pages[-1]
 
     def named(self, ref: str) -> str:
@@ -277,17 +285,20 @@ class Window:
             self._turn(frame.url)
 
     def _closed(self, page: Page) -> None:
-        front = page is self._page
+        front = page is self._pages[-1]
         self._pages.remove(page)
         if front and self._pages:
             self._turn(self._page.url)
             self._tell(f"the window closed; in front is {self._page.url[:200]}")
 
     async def _answer(self, dialog: Dialog) -> None:
+        from playwright.async_api import Error
+
         accept = self._accept or dialog.type in ("alert", "beforeunload")
         done = "accepted" if accept else "dismissed; accept says OK to it"
         self._tell(f"the page asked by a dialog: {dialog.message[:300]!r}, {done}")
-        await (dialog.accept() if accept else dialog.dismiss())
+        with suppress(Error):
+            await (dialog.accept() if accept else dialog.dismiss())
 
     def _download(self, download: Download) -> None:
         self._tell(f"a download was refused: {download.url[:500]}; fetch it with Bash")
@@ -316,6 +327,8 @@ def _loopback(url: str) -> bool:
 
 
 def first_line(message: str) -> str:
-    """The first line of what Playwright says, without its colours and names."""
-    line = re.sub(r"\x1b\[[0-9;]*m", "", message).strip().partition("\n")[0]
-    return re.sub(r"^(\w+\.\w+): ", "", line)[:500]
+    """The first line of what Playwright says, and why an element could not be used."""
+    first, *log = re.sub(r"\x1b\[[0-9;]*m", "", message).strip().splitlines() or [""]
+    why = next((line.strip(" -") for line in log if UNUSABLE.search(line)), "")
+    said = re.sub(r"^(\w+\.\w+): ", "", first)
+    return f"{said} {why}".strip()[:500]
