@@ -85,6 +85,23 @@ def test_the_provider_searches_beside_the_conversation(program: Program, provide
     assert spent == pytest.approx({"gemini": 0.014}.get(provider, 0.010), abs=1e-9)
 
 
+def test_a_provider_that_will_not_search_is_a_result_in_words(program: Program) -> None:
+    def refuse(prompt: Prompt, state: dict[str, object]) -> Reply | list[Any] | str:
+        if "web_search" in json.dumps(prompt.body.get("tools", [{}])[0])[:60]:
+            return Reply(error={"status": 403, "message": "web search is not enabled"})
+        return speak(prompt, state)
+
+    with lab.server(refuse) as api:
+        program.url = api.url
+        settings = ("--settings", json.dumps({"webSearch": {"use": "provider"}}))
+        done = program.ask("go", *settings, "--allowedTools", "WebSearch")
+        assert (done.code, done.out) == (0, "It came out in October 2025.\n"), done.err
+    (shown,) = results(program)
+    assert shown == (
+        "WebSearch failed: anthropic/claude-haiku-5-5 could not search: web search is not enabled"
+    )
+
+
 def bare(messages: list[Any]) -> Any:
     """Messages without their cache markers, which wander."""
     return json.loads(json.dumps(messages), object_hook=_unmarked)
