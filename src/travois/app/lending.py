@@ -12,8 +12,7 @@ from travois.app.opening import Place
 from travois.app.options import Options
 from travois.app.shapes import Json
 from travois.context.lent import Told, announced
-from travois.engine.agent import Agent
-from travois.engine.ports import Processes
+from travois.engine.agent import Agent, World
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Refusal
 from travois.kernel.blocks import Text
@@ -67,7 +66,7 @@ def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
 
 
 async def opened(
-    place: Place, loaded: Loaded, options: Options, *, processes: Processes, session: Session
+    place: Place, loaded: Loaded, options: Options, *, world: World, session: Session
 ) -> Loan:
     """The servers of a session; none of them is started yet."""
     listed = found(place, loaded, options)
@@ -78,10 +77,10 @@ async def opened(
     from travois.host.mcp.standing import stand
     from travois.host.process import LocalProcesses
 
-    assert isinstance(processes, LocalProcesses)
+    assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"
     around = Surroundings(
-        processes,
+        world.processes,
         (place.cwd, *options.folders),
         logs=folder / "logs",
         tokens=folder / "tokens",
