@@ -74,10 +74,10 @@ def test_a_bad_file_is_a_problem_in_words_and_we_live(
             assert not caught.value.retry
             return str(caught.value)
 
-    told = anyio.run(main)
-    assert told.startswith(f"{path} cannot be run here: ")
-    assert why in told
-    assert told.endswith("Choose another file, --model local/PATH, or another model.")
+    words = anyio.run(main)
+    assert words.startswith(f"{path} cannot be run here: ")
+    assert why in words
+    assert words.endswith("Choose another file, --model local/PATH, or another model.")
     assert not children()
 
 
@@ -88,6 +88,8 @@ def test_nobody_without_the_key_is_served_and_one_that_died_is_started_again() -
             url = f"{where.url}/chat/completions"
             async with Direct().post(url, headers=(), body=b"{}") as refused:
                 assert refused.status == 401
+            able = (await anyio.to_thread.run_sync(told, where, "/props"))["chat_template_caps"]
+            assert able["supports_tools"] and able["supports_tool_calls"], "by our own template"
             (pid,) = children()
             assert await running.endpoint() == where
             os.kill(pid, signal.SIGKILL)
@@ -100,11 +102,16 @@ def test_nobody_without_the_key_is_served_and_one_that_died_is_started_again() -
     anyio.run(main)
 
 
+def told(where: Endpoint, path: str) -> Any:
+    """What a server says of itself."""
+    url = where.url.removesuffix("/v1") + path
+    with urlopen(UrlRequest(url, headers=dict(where.headers))) as got:
+        return json.load(got)
+
+
 def slot(where: Endpoint) -> dict[str, Any]:
     """What the one slot of a server is doing."""
-    url = where.url.removesuffix("/v1") + "/slots"
-    with urlopen(UrlRequest(url, headers=dict(where.headers))) as got:
-        return json.load(got)[0]
+    return told(where, "/slots")[0]
 
 
 def test_whoever_stops_listening_stops_the_generation() -> None:
