@@ -102,6 +102,20 @@ def test_a_provider_that_will_not_search_is_a_result_in_words(program: Program) 
     )
 
 
+def test_a_provider_that_has_no_search_is_said_at_the_start(program: Program) -> None:
+    with lab.server([{"say": "Hi.", "repeat": True}]) as api:
+        settings = {
+            "providers": {"groq": {"url": f"{api.url}/v1"}},
+            "webSearch": {"use": "provider"},
+        }
+        program.extra = {"GROQ_API_KEY": "k"}
+        done = program.run("-p", "go", "--model", "groq/x", "--settings", json.dumps(settings))
+        assert (done.code, done.out) == (0, "Hi.\n"), done.err
+        told = "webSearch.use is provider, but whoever serves groq/x has none"
+        assert told in done.err
+        assert "WebSearch" not in json.dumps(api.bodies[0]["tools"])
+
+
 def bare(messages: list[Any]) -> Any:
     """Messages without their cache markers, which wander."""
     return json.loads(json.dumps(messages), object_hook=_unmarked)

@@ -212,8 +212,8 @@ def _served(
     """Let servers lend tools, and other models stand in, choose and search; says which cannot."""
     lending.equip(agent, loan)
     remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
-    searching.equip(agent, loaded, serve=serve)
-    return serving.equip(agent, loaded, serve=serve, chain=options.fallback)
+    unheard = searching.equip(agent, loaded, serve=serve)
+    return (*unheard, *serving.equip(agent, loaded, serve=serve, chain=options.fallback))
 
 
 def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:

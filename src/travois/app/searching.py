@@ -24,8 +24,8 @@ def offered(loaded: Loaded, card: Card) -> bool:
     return use == "endpoint" or (use == "provider" and known is not None and bool(known.search))
 
 
-def equip(agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model]) -> None:
-    """Let an agent search; raises `Fault` if what settings say makes no sense."""
+def equip(agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model]) -> tuple[str, ...]:
+    """Let an agent search, or say why it cannot; raises `Fault` if settings make no sense."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
         from travois.host.searching import EndpointSearch, endpoint
@@ -35,6 +35,9 @@ def equip(agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model]) -> No
     elif asked.use == "provider":
         among = serving.known(loaded)
         agent.search = lambda agent, wanted: _asked(agent, wanted, serve, among)
+        if not offered(loaded, model(agent)):
+            return (f"webSearch.use is provider, but whoever serves {model(agent).name} has none",)
+    return ()
 
 
 async def _asked(
