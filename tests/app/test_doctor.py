@@ -8,7 +8,10 @@ import pytest
 from tests.app.commanding import run
 from travois.app.commands import doctor
 
-NAMES = ["bash", "git", "ripgrep", "terminal", "home", "settings", "model", "embedder"]
+NAMES = [
+    *("bash", "git", "ripgrep", "terminal", "home", "settings"),
+    *("model", "embedder", "small model"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -22,11 +22,16 @@ from jsonschema import Draft202012Validator
 
 from tests.host.local.small import HERE, needs_engine, torn, without_layers
 from tests.host.local.test_grammar import SCHEMAS, TEXT
+from tests.host.local.test_guided import EXAMPLES, UNSURE
 from travois.host.catalog import Endpoint
+from travois.host.embedder.static import Static
 from travois.host.http import Direct
 from travois.host.local.engine import Engine
+from travois.host.local.examples import Nearest
 from travois.host.local.grammar import rules
+from travois.host.local.guided import Asked, Guided
 from travois.host.local.mind import Mind
+from travois.kernel.blocks import Call, Text
 from travois.wire.replies import Problem
 
 pytestmark = needs_engine
@@ -132,13 +137,19 @@ def test_whoever_stops_listening_stops_the_generation() -> None:
     assert anyio.run(main) < 900
 
 
-def test_under_the_grammar_it_says_a_call_that_every_tool_takes() -> None:
-    async def main() -> str:
+def test_under_the_grammar_it_says_calls_that_tools_take_with_words_of_the_request() -> None:
+    async def main() -> tuple[str, Text | Call]:
         async with engine(window=2_048) as running:
-            return await Mind(running, Direct()).choose(TEXT, [], rules(SCHEMAS, TEXT))
+            mind = Mind(running, Direct())
+            guided = Guided(lambda: Nearest(Static(), EXAMPLES), mind)
+            any_tool = await mind.choose(TEXT, [], rules(SCHEMAS, TEXT))
+            return any_tool, await guided.answer(Asked(UNSURE, SCHEMAS, ()))
 
-    tool, _, args = anyio.run(main).partition(" ")
+    said, made = anyio.run(main)
+    tool, _, args = said.partition(" ")
     assert Draft202012Validator(SCHEMAS[tool]).is_valid(json.loads(args)), args
+    assert isinstance(made, Call)
+    assert (made.name, json.loads(made.args)["file_path"] in UNSURE) == ("Read", True)
 
 
 def test_it_ends_with_whoever_wanted_it_and_says_nothing_but_where_it_is() -> None:

@@ -112,6 +112,7 @@ def _own() -> Iterator[Check]:
     yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
     yield _key(loaded)
     yield _meaning(home)
+    yield _small()
 
 
 def _meaning(home: Home) -> Check:
@@ -123,6 +124,18 @@ def _meaning(home: Home) -> Check:
         return Check("embedder", works=True, why=found.name)
     why, _, fix = found.why.partition(": ")
     return Check("embedder", works=False, why=f"{why}; search goes by words", fix=fix)
+
+
+def _small() -> Check:
+    """Whether more than examples and rules answers where there is no key."""
+    from travois.app.local import smollm2
+
+    found = smollm2()
+    if not isinstance(found, str):
+        return Check("small model", works=True, why=found.stem)
+    why, _, fix = found.partition(": ")
+    instead = "without a key, examples and rules answer"
+    return Check("small model", works=False, why=f"{why}; {instead}", fix=fix)
 
 
 def _settings(home: Home) -> Loaded:
