@@ -175,7 +175,8 @@ class Link(Life):
             await over.wait()
         if self._untaken and len(self._calls) == 1:  # of several, it is not known which one
             raise Untaken(f"{self.server.name}: {self.why}")
-        raise Refusal(f"{self.server.name}: {self.why if LOGIN in self.why else GONE}.")
+        lost = self.why if LOGIN in self.why else f"{GONE} ({self.why})"
+        raise Refusal(f"{self.server.name}: {lost}.")
 
     async def _attempt(self, mode: str) -> str:
         """Start it and stay with it until it ends; says why it did."""
@@ -186,7 +187,7 @@ class Link(Life):
             try:
                 await self._live(mode, scope)
             except (ExceptionGroup, *failures()) as error:
-                self._untaken = unreached(error)
+                self._untaken = self._untaken or unreached(error)
                 return worded(error)
             finally:
                 self._over.set()
@@ -291,7 +292,9 @@ class Link(Life):
 
         auth = Granted(server, self._tokens) if self._tokens.path.exists() else None
         headers = await asked(server, around.processes) if server.helper else {}
-        return remote(server, auth=auth, headers=headers, forgotten=self._forget)
+        return remote(
+            server, auth=auth, headers=headers, forgotten=self._forget, ended=self._ended.set
+        )
 
     def _forget(self) -> None:
         """It knows nothing of us any more, so it did nothing of what was asked last."""
@@ -300,7 +303,7 @@ class Link(Life):
 
     def _last_words(self) -> str:
         if self.server.url:
-            return "it knew nothing of the session any more"
+            return "the connection to it ended"
         return f"it ended; `travois mcp logs {self.server.name}` shows what it said"
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import anyio
 import msgspec
 
 from travois.engine.ports import Command, Processes
@@ -14,7 +15,9 @@ from travois.tools.lenders import Server
 
 if TYPE_CHECKING:
     import httpx2
-    from mcp.client._transport import TransportStreams
+    from anyio.streams.memory import MemoryObjectReceiveStream
+    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.shared.message import SessionMessage
 
 REFUSED, UNKNOWN = frozenset((401, 403)), 404
 SESSION = "mcp-session-id"
@@ -29,8 +32,12 @@ async def remote(
     auth: httpx2.Auth | None = None,
     headers: dict[str, str] | None = None,
     forgotten: Callable[[], None] = lambda: None,
+    ended: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[TransportStreams]:
-    """The way to a server by HTTP; `forgotten` is called when it knows nothing of us any more."""
+    """The way to a server by HTTP.
+
+    `forgotten` is called when it knows nothing of us any more, `ended` when its line is cut.
+    """
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
@@ -53,14 +60,33 @@ async def remote(
     told = {**server.headers, **(headers or {})}
     if server.kind == "sse":
         sse = sse_client(server.url, told, httpx_client_factory=client, auth=auth)
-        async with sse as (read, write):
-            yield read, write
+        async with sse as (read, write), _watched(read, ended) as heard:
+            yield heard, write
         return
     async with (
         client(told, auth=auth) as http,
         streamable_http_client(server.url, http_client=http) as (read, write),
     ):
         yield read, write
+
+
+@asynccontextmanager
+async def _watched(
+    read: ReadStream[SessionMessage | Exception], ended: Callable[[], None]
+) -> AsyncGenerator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
+    """The same messages; that there will be no more is told, which the SDK keeps to itself."""
+    bring, heard = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
+
+    async def pass_on() -> None:
+        async with bring:
+            async for message in read:
+                await bring.send(message)
+        ended()
+
+    async with heard, anyio.create_task_group() as group:
+        group.start_soon(pass_on)
+        yield heard
+        group.cancel_scope.cancel()
 
 
 async def asked(server: Server, processes: Processes) -> dict[str, str]:
