@@ -6,8 +6,9 @@ ARGS   ?=
 
 .PHONY: run test check unit setup clean bench
 
+# A model that is named, or a command such as `demo`, needs nothing more.
 run: $(VENV)/.installed
-	$(if $(findstring --model,$(ARGS)),,@$(BIN)/python scripts/offline.py)
+	$(if $(findstring --model,$(ARGS))$(filter-out -%,$(firstword $(ARGS))),,@$(BIN)/python scripts/offline.py)
 	@$(BIN)/travois $(ARGS)
 
 test: $(VENV)/.installed-dev
