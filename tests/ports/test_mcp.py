@@ -297,13 +297,16 @@ def test_a_server_that_wants_a_login_says_how(tmp_path: Path) -> None:
     from tests.ports.raw import answer, serve
     from tests.ports.test_web import say
 
-    with serve(say(*[answer(b"no", status="401 Unauthorized")] * 3)) as there:
+    async def do(link: Link) -> tuple[str, str]:
+        return link.state, link.why
 
-        async def do(link: Link) -> tuple[str, str]:
-            return link.state, link.why
-
-        state, why = asked(tmp_path, Server("far", "http", url=there.url), do)
-    assert (state, why) == ("failed", "it wants you to log in: run `travois mcp login far`")
+    with serve(say(*[answer(b"no", status="401 Unauthorized")] * 6)) as there:
+        one = Server("far", "http", url=there.url)
+        state, why = asked(tmp_path, one, do)
+        assert (state, why) == ("failed", "it wants you to log in: run `travois mcp login far`")
+        keyed = Server("far", "http", url=there.url, headers={"Authorization": "Bearer old"})
+        _, why = asked(tmp_path, keyed, do)
+        assert why == "it refuses the Authorization that is configured for it"
 
 
 def test_tokens_are_kept_for_their_owner_only(tmp_path: Path) -> None:

