@@ -13,9 +13,9 @@ import pytest
 from tests.e2e.program import Done, Program, kinds
 from tests.e2e.test_models import EMPTY
 from tests.host.local.small import HERE, needs_engine, without_layers
+from travois.app.local import RULES, SAID, SMALL
+from travois.host.local.engine import missing
 from travois.kernel.facts import Epoch
-
-LINE = "no key is set: a very small model on this machine answers ("
 
 
 @pytest.fixture
@@ -35,8 +35,7 @@ def test_without_a_key_simple_requests_are_done_and_it_is_said_by_whom(alone: Pr
     assert (done.code, done.out.splitlines()[0]) == (0, "GitStatus:"), done.err
     assert "?? a.txt" in done.out
     (notice,) = done.err.splitlines()
-    assert notice.startswith(f"travois: {LINE}")
-    assert "not a coder; add a real model: export ANTHROPIC_API_KEY=…, or run ollama" in notice
+    assert notice == f"travois: {SAID.format(RULES if missing() or not HERE.exists() else SMALL)}"
     alone.extra |= {"ANTHROPIC_API_KEY": "sk-later"}
     done = alone.run("-c", "-p", "read the file a.txt")
     assert (done.code, "needle" in done.out) == (0, True)

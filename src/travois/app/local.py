@@ -22,9 +22,11 @@ PROVIDER, EMBEDDED = "local", "smollm2"
 HERE = "this machine, in a process of its own"
 PATIENCE = Timeouts(first_byte=600.0, idle=600.0)
 """A long prompt takes minutes to read here."""
+SMALL = "a very small model on this machine answers (SmolLM2 135M)"
+RULES = "examples and rules on this machine answer"
 SAID = (
-    "no key is set: a very small model on this machine answers ({}): enough to see everything "
-    "work offline, not a coder; add a real model: export ANTHROPIC_API_KEY=…, or run ollama"
+    "no key is set: {}: enough to see everything work offline, not a coder; "
+    "add a real model: export ANTHROPIC_API_KEY=…, or run ollama"
 )
 
 
@@ -80,7 +82,7 @@ def smollm2() -> Path | str:
 def notice() -> str:
     """What the embedded default is, in one line."""
     weights = smollm2()
-    return SAID.format("SmolLM2 135M" if isinstance(weights, Path) else "examples and rules alone")
+    return SAID.format(SMALL if isinstance(weights, Path) else RULES)
 
 
 def near() -> Nearest:
