@@ -21,9 +21,10 @@ from travois.wire.valid import flaws
 
 NAMES = frozenset(tool.name for tool in TOOLS)
 SCHEMAS = {tool.name: json.loads(tool.schema or schema(tool.args)) for tool in TOOLS}
-TUNED, SEEN, BEYOND = (requests(name) for name in ("tuned", "seen", "beyond"))
+TUNED, SEEN, HELD_OUT, BEYOND = map(requests, ("tuned", "seen", "held_out", "beyond"))
 RATE, SEEN_RATE = 38, 18
-"""How many of 40 are right at least, and of 20 on which nothing was tuned."""
+"""How many are right at least, of 40 and of 20. Both were known when examples were written, so they
+hold what there is and do not tell how well it does; nothing is held of the set that does."""
 HERE = {
     tool.name: tool
     for tool in TOOLS
@@ -38,7 +39,7 @@ def near() -> Nearest:
 
 
 def test_the_sets_are_of_the_size_that_the_figures_name() -> None:
-    assert (len(TUNED), len(SEEN), len(BEYOND) >= 20) == (40, 20, True)
+    assert (len(TUNED), len(SEEN), len(HELD_OUT), len(BEYOND)) == (40, 20, 20, 24)
 
 
 def test_most_simple_requests_become_the_right_call(near: Nearest) -> None:
@@ -49,7 +50,7 @@ def test_most_simple_requests_become_the_right_call(near: Nearest) -> None:
     assert len(TUNED) - len(wrong) >= RATE, wrong
 
 
-def test_requests_that_nobody_looked_at_do_nearly_as_well(near: Nearest) -> None:
+def test_those_that_examples_have_come_to_mirror_stay_right(near: Nearest) -> None:
     right = [judged(one, route(one.text, near=near, tools=NAMES)) for one in SEEN]
     assert right.count("right") >= SEEN_RATE
 
@@ -60,7 +61,7 @@ def test_what_takes_more_than_a_call_becomes_none(near: Nearest) -> None:
 
 
 def test_every_call_is_one_that_the_tool_takes(near: Nearest) -> None:
-    texts = [one.text for one in (*TUNED, *SEEN, *BEYOND)]
+    texts = [one.text for one in (*TUNED, *SEEN, *HELD_OUT, *BEYOND)]
     made = [route(text, near=near, tools=NAMES) for text in texts]
     calls = [(call.tool, call.input) for call in made if call and call.tool]
     calls += [(one.tool, one.input) for one in known() if one.tool]
