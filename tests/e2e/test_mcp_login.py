@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 import pytest
 
 from tests.e2e.program import Program
+from tests.ports.test_mcp import linked, sum_of
 from travois import lab
+from travois.tools.lenders import Server
 
 pytest.importorskip("mcp")
 pytest.importorskip("uvicorn")
@@ -145,6 +148,8 @@ def test_a_stranger_cannot_end_a_login_and_a_no_is_told(program: Program, guarde
     assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
     back = asked["redirect_uri"]
     assert urlsplit(back).hostname == "127.0.0.1"
+    with socket.create_connection(("127.0.0.1", urlsplit(back).port or 0)):
+        pass
     for strange in (f"{back}?code=x&state=guessed", f"{back}?code=x", back.replace("call", "fall")):
         with pytest.raises(urllib.error.HTTPError, match="400"):
             urllib.request.urlopen(strange)
@@ -152,3 +157,17 @@ def test_a_stranger_cannot_end_a_login_and_a_no_is_told(program: Program, guarde
     out, _ = child.communicate(timeout=30)
     assert (child.returncode, out.decode().strip()) == (1, "it did not let us in: access_denied")
     assert tokens(program) == []
+
+
+def test_sessions_side_by_side_share_one_login(program: Program, guarded: Guarded) -> None:
+    assert program.run("mcp", "login", "far").code == 0
+    far = Server("far", "http", url=guarded.url)
+
+    async def main() -> list[str]:
+        folder = program.home / "mcp"
+        async with linked(folder, far) as one, linked(folder, far) as other:
+            (guarded.folder / "expired").touch()
+            return [await sum_of(one), await sum_of(other)]
+
+    assert anyio.run(main) == ["3", "3"]
+    assert guarded.journal[3:] == ["refresh"] * 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
@@ -82,16 +82,19 @@ class Door:
 
     async def answer(self, stream: SocketStream) -> None:
         """Take what a browser brings; whoever does not know the state is not ours."""
-        async with stream:
-            line = (await stream.receive(8192)).partition(b"\r\n")[0].decode(errors="replace")
-            asked = urlsplit(line.split(" ")[1] if " " in line else "")
-            brought = {key: values[0] for key, values in parse_qs(asked.query).items()}
-            ours = asked.path == "/callback" and brought.get("state") == self._state != ""
-            page = PAGE.format(
-                "You can close this page." if ours else "This is not what we wait for."
-            )
-            head = HEAD.format("200 OK" if ours else "400 Bad Request", len(page))
-            await stream.send((head + page).encode())
+        gone = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+        with suppress(*gone):  # browsers open more connections than they use
+            async with stream:
+                await self._answered(stream)
+
+    async def _answered(self, stream: SocketStream) -> None:
+        line = (await stream.receive(8192)).partition(b"\r\n")[0].decode(errors="replace")
+        asked = urlsplit(line.split(" ")[1] if " " in line else "")
+        brought = {key: values[0] for key, values in parse_qs(asked.query).items()}
+        ours = asked.path == "/callback" and brought.get("state") == self._state != ""
+        page = PAGE.format("You can close this page." if ours else "This is not what we wait for.")
+        head = HEAD.format("200 OK" if ours else "400 Bad Request", len(page))
+        await stream.send((head + page).encode())
         if ours:
             self._brought = brought
             self._came.set()
