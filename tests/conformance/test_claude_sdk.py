@@ -247,12 +247,13 @@ def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
 
     @tool("fail", "Always fails", {})
     async def fail(args: dict[str, Any]) -> dict[str, Any]:
-        return {"content": [{"type": "text", "text": "no luck"}], "is_error": True}
+        return {"content": [{"type": "text", "text": f"no luck{'!' * 400}"}], "is_error": True}
 
     async def main() -> None:
         server = create_sdk_mcp_server("calc", "2.0", tools=[add, fail])
         allowed = ["mcp__calc__add", "mcp__calc__fail"]
-        async with house.client(mcp_servers={"calc": server}, allowed_tools=allowed) as client:
+        how = {"allowed_tools": allowed, "env": {"MAX_MCP_OUTPUT_TOKENS": "100"}}
+        async with house.client(mcp_servers={"calc": server}, **how) as client:
             await client.query("add")
             messages = await response(client)
             status = await client.get_mcp_status()
@@ -260,7 +261,8 @@ def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
             await client.query("again")
             refused = results(await response(client))
         assert results(messages)[0] == "Sum: 5"
-        assert "no luck" in results(messages)[1]
+        assert "no luck!" in results(messages)[1]
+        assert "[407 characters in all: " in results(messages)[1]
         assert "switched off" in refused[0]
         opening = messages[0]
         assert isinstance(opening, SystemMessage)

@@ -215,6 +215,22 @@ def test_servers_come_and_go_while_a_session_runs(program: Program) -> None:
         assert len({json.dumps((body["system"], body["tools"])) for body in api.bodies}) == 1
 
 
+def test_a_session_without_servers_takes_none_up(program: Program) -> None:
+    with lab.server([{"say": "Fine."}]) as api:
+        program.url = api.url
+        host = Host(program)
+        host.ask("r1", "initialize")
+        told = ask(host, "mcp_set_servers", servers={"later": {"command": "x"}})
+        why = "this session began without servers, so its head has no tools for them"
+        assert told == {"added": [], "removed": [], "errors": {"later": why}}
+        assert ask(host, "mcp_set_servers", servers={}) == {
+            "added": [],
+            "removed": [],
+            "errors": {},
+        }
+        assert host.leave() == 0
+
+
 def test_a_question_is_taken_back_when_its_turn_is_interrupted(program: Program) -> None:
     call = {"tool_use": {"name": "Write", "input": {"file_path": "a", "content": "b"}}}
     with lab.server([{"say": [call]}]) as api:

@@ -91,11 +91,15 @@ async def opened(
     if session.view.epoch is not None and not _promised(session):
         return Loan(waiting=left, notices=(*notices, FRESH))
     denied = [rule.tool for rule in loaded.rules if rule.effect == "deny" and not rule.what]
-    room = (loaded.settings.max_mcp_output_tokens or TOKENS) * CHARS
     lending = Lending(
-        made, hidden=lambda name: any(names(rule, name) for rule in denied), room=room
+        made, hidden=lambda name: any(names(rule, name) for rule in denied), room=room(loaded)
     )
     return Loan(lending, made, left, (*notices, *await stand(made, around)), around)
+
+
+def room(loaded: Loaded) -> int:
+    """How many characters of what a tool of a server brings are shown."""
+    return (loaded.settings.max_mcp_output_tokens or TOKENS) * CHARS
 
 
 def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:

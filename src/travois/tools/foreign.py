@@ -75,13 +75,18 @@ Caller = Callable[[str, dict[str, Any]], Awaitable[Answered]]
 
 
 def foreign(
-    server: str, offers: Iterable[Offer], call: Caller, *, taken: Collection[str] = ()
+    server: str,
+    offers: Iterable[Offer],
+    call: Caller,
+    *,
+    taken: Collection[str] = (),
+    room: int = KEPT,
 ) -> tuple[AnyTool, ...]:
-    """The tools of a server, under names that nobody else has."""
+    """The tools of a server, under names that nobody else has; `room` is as for `outcome`."""
     found: dict[str, AnyTool] = {}
     for offer in offers:
         name = named(server, offer.name, taken={*taken, *found})
-        found[name] = _tool(server, offer, call, name=name)
+        found[name] = _tool(server, offer, call, name=name, room=room)
     return tuple(found.values())
 
 
@@ -100,9 +105,9 @@ def described(text: str) -> str:
     return shown if len(shown) <= TOLD else f"{shown[: TOLD - 1]}…"
 
 
-def _tool(server: str, offer: Offer, call: Caller, *, name: str) -> AnyTool:
+def _tool(server: str, offer: Offer, call: Caller, *, name: str, room: int) -> AnyTool:
     async def run(args: dict[str, Any], env: Env, id: str) -> Outcome:
-        return outcome(await call(offer.name, args), env, id)
+        return outcome(await call(offer.name, args), env, id, room=room)
 
     return Tool[Any](
         name=name,
@@ -127,7 +132,7 @@ def _brief(args: dict[str, Any]) -> str:
 
 
 def outcome(answered: Answered, env: Env, id: str, *, room: int = KEPT) -> Outcome:
-    """A server's answer as the model sees it; what is too long is kept in a file."""
+    """A server's answer as the model sees it; what goes over `room` characters is in a file."""
     detail = bytes(answered.structured_content).decode().removeprefix("null")
     shown = [_shown(item, env, f"{id}-{n}") for n, item in enumerate(answered.content)]
     bounded: list[Shown] = []

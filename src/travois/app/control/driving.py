@@ -18,15 +18,15 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.app import custom
+from travois.app import custom, lending
 from travois.app import input as reading
+from travois.app.compose import prepare
 from travois.app.control import answers, mcp
 from travois.app.control.desk import Desk
 from travois.app.control.hooks import listeners, unheard
 from travois.app.control.lines import Line, Request, Response
 from travois.app.control.person import Host
 from travois.app.flags import chosen
-from travois.app.lending import statuses
 from travois.app.options import Options
 from travois.app.run import Run, say
 from travois.app.sdk import Session
@@ -110,13 +110,14 @@ class Driven:
         for notice in (*unheard(hooks), *self._ignored()):
             sys.stderr.write(f"travois: {notice}\n")
         person = Host(self.desk) if self._args.permission_prompt_tool == "stdio" else None
-        tools = (*own, *mcp.tools(self.servers.values()))
+        room = lending.room(prepare(options)[1]) if self.servers else 0
+        tools = (*own, *mcp.tools(self.servers.values(), room=room))
         return Session(options, person=person, tools=tools, listeners=heard)
 
     def _servers(self) -> list[Json]:
         """Those that the host serves itself, and those that are configured."""
         own = [server.brief() for server in self.servers.values()]
-        return [*statuses(self.session.crew.loan), *own]
+        return [*lending.statuses(self.session.crew.loan), *own]
 
     def _ignored(self) -> Iterator[str]:
         tool = self._args.permission_prompt_tool

@@ -108,7 +108,8 @@ async def replaced(driven: Driven, request: Request) -> Object:
     removed = [name for name in driven.added if name not in wanted]
     for name in removed:
         _remove(driven, name)
-    fresh = {name: tree for name, tree in wanted.items() if name not in driven.added}
+    there = {*driven.added, *driven.servers}
+    fresh = {name: tree for name, tree in wanted.items() if name not in there}
     errors = {name: why for name in fresh if (why := _against(driven, name, fresh[name]))}
     asked = {name: tree for name, tree in fresh.items() if name not in errors}
     links = _added(driven, asked, errors) if asked else ()
@@ -124,11 +125,10 @@ def _against(driven: Driven, name: str, tree: object) -> str:
     """Why a server cannot be added; empty if it can."""
     loan = driven.session.crew.loan
     if table(tree).get("type") == "sdk":
-        return "" if name in driven.servers else INSIDE
+        return INSIDE
     if loan.lending is None:
         return CLOSED
-    there = {*driven.servers, *(link.server.name for link in loan.links)}
-    return TAKEN if name in there else ""
+    return TAKEN if name in (link.server.name for link in loan.links) else ""
 
 
 def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Link]:
@@ -143,7 +143,7 @@ def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Li
         scope = driven.added[link.server.name] = anyio.CancelScope()
         crew.agent.background(partial(_kept, link, scope))
     crew.loan = replace(crew.loan, links=(*crew.loan.links, *made))
-    names = {link.server.name for link in made} | driven.servers.keys()
+    names = {link.server.name for link in made}
     lost = [name for name in trees if name not in names]
     errors |= {name: "; ".join(listed.notices) or "it cannot be used" for name in lost}
     return made
