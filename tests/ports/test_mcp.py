@@ -319,6 +319,14 @@ def test_tokens_are_kept_for_their_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
 
 
+def test_who_we_are_may_be_known_beforehand(tmp_path: Path) -> None:
+    said = {"client_id": "travois", "token_endpoint_auth_method": "none"}
+    kept = Tokens(tmp_path, Server("far", "http", url="https://far.example/", client=said))
+    known = anyio.run(kept.get_client_info)
+    assert known is not None
+    assert (known.client_id, known.client_secret) == ("travois", None)
+
+
 # --- servers that others wrote -------------------------------------------------------------------
 
 
