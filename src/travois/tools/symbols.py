@@ -7,16 +7,17 @@ parsed. What it cannot say is which of two things of the same name is meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+import sys
+from collections.abc import Iterator, Sequence
 
 import anyio
 import msgspec
-from anyio import to_thread
+from msgspec.structs import replace
 
-from travois.engine.ports import Env, Stat
+from travois.engine.ports import Command, Env, Stat
 from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.tools import syntax
+from travois.tools.parsing import Source, Task, Wanted
 from travois.tools.place import absolute, plain, reads
 from travois.tools.ripgrep import (
     KEPT_BACK,
@@ -38,9 +39,9 @@ WIDEST = 10_000
 SAMPLE = 8_000
 """How many bytes tell whether a file is text."""
 LINES, BYTES = 250, 20_000
-PARTED = re.compile(r"\.|::|#|->")
 MADE = re.compile(rb"(?i)@generated\b|\bdo not edit\b")
-Work = Callable[[bytes, str], Iterable[str]]
+BATCH, KEEP = 200, 32 * 1024 * 1024
+PARSER = (sys.executable, "-I", "-m", "travois.tools.parsing")
 
 
 class SymbolsArgs(msgspec.Struct, frozen=True):
@@ -80,58 +81,24 @@ class Looked(msgspec.Struct):
             yield KEPT_BACK
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A name as it was asked for; loose, it is part of the name in whichever case."""
-
-    name: str
-    loose: bool = False
-
-    @property
-    def last(self) -> str:
-        """The name without those around it."""
-        return PARTED.split(self.name)[-1].lstrip("$@")
-
-    @property
-    def expression(self) -> str:
-        """The name as a regular expression, for ripgrep and for us."""
-        text = r"\w*".join(re.escape(part) for part in self.last.split("*"))
-        return rf"\w*{text}\w*" if self.loose else text
-
-    @property
-    def whole(self) -> re.Pattern[str]:
-        """Finds it among names that have those around them before them."""
-        outer = "".join(rf"{re.escape(part)}\." for part in PARTED.split(self.name)[:-1])
-        return re.compile(rf"(?:.*\.)?{outer}{self.expression}", re.IGNORECASE if self.loose else 0)
-
-    def near(self, data: bytes, language: str) -> bool:
-        """Whether there is a line that may define it, as far as the language shows that."""
-        flags = re.IGNORECASE if self.loose else 0
-        line = syntax.grammars()[language].near.replace("NAME", f"(?:{self.expression})")
-        defines, text = re.compile(line, flags), data.decode(errors="replace")
-        core = re.escape(max(self.last.split("*"), key=len))
-        for match in re.finditer(core, text, flags):
-            first, last = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
-            if defines.search(text[first : last if last >= 0 else len(text)]):
-                return True
-        return False
-
-
 async def _symbols(args: SymbolsArgs, env: Env, call: str) -> Outcome:
     place, stat = await spot(env, args.path)
     kinds, wanted = _kinds(args.kind), Wanted(args.name)
     _check(wanted, args, place, stat=stat)
     if not args.name:
+        if stat.kind == "folder" and not args.kind:
+            kinds = tuple(kind for kind in kinds if kind != "field")
         looked = await _sources(env, place, stat, "--files")
-        return _told(args, await _look(env, looked, partial(_outlined, kinds, stat.kind)))
+        return _told(args, await _look(env, looked, Task("outline", wanted, kinds)))
     looked = await _sources(env, place, stat, *_holding(wanted))
     if args.references:
-        return _told(args, await _look(env, looked, partial(_used, wanted)))
-    looked = await _look(env, looked, partial(_defined, wanted, kinds))
+        return _told(args, await _look(env, looked, Task("uses", wanted, kinds)))
+    looked = await _look(env, looked, Task("definitions", wanted, kinds))
     if looked.rows or "*" in args.name:
         return _told(args, looked)
     loose = Wanted(args.name, loose=True)
     looked = await _sources(env, place, stat, *_holding(loose))
-    looked = await _look(env, looked, partial(_defined, loose, kinds))
+    looked = await _look(env, looked, Task("definitions", loose, kinds))
     return _told(args, looked, note=f"Nothing is called {args.name!r}; names like it:\n")
 
 
@@ -177,25 +144,46 @@ async def _sources(env: Env, place: str, stat: Stat, *options: str) -> Looked:
     return Looked(stat.kind, shown, more, hidden=len(shown) < len(found))
 
 
-async def _look(env: Env, looked: Looked, work: Work) -> Looked:
-    """Do the work on each file, as far as time allows; bad files are passed over."""
+async def _look(env: Env, looked: Looked, task: Task) -> Looked:
+    """Do the task on each file, as far as time allows; bad files are passed over."""
     with anyio.move_on_after(SECONDS):
-        for path in looked.files:
-            data = await _source(env, path, looked.place)
-            lines = await to_thread.run_sync(_lines, work, data, syntax.language_of(path))
-            looked.rows += (Row(path, line) for line in lines or ())
-            looked.passed += lines is None
-            looked.done += 1
-            if looked.done % 100 == 0:
-                env.progress(f"{looked.done} of {len(looked.files)} files")
+        while looked.done < len(looked.files):
+            batch = await _batch(env, looked)
+            sources = tuple(source for _, source in batch if source is not None)
+            lines = iter(await _parsed(env, replace(task, sources=sources)))
+            for path, source in batch:
+                found = next(lines) if source is not None else None
+                looked.rows += (Row(path, line) for line in found or ())
+                looked.passed += found is None
+            looked.done += len(batch)
+            env.progress(f"{looked.done} of {len(looked.files)} files")
     return looked
 
 
-def _lines(work: Work, data: bytes | None, language: str) -> list[str] | None:
-    try:
-        return list(work(data, language)) if data is not None else None
-    except syntax.Unparsed:
-        return None
+async def _batch(env: Env, looked: Looked) -> list[tuple[str, Source | None]]:
+    """The next files, as many as go well together."""
+    batch, size = list[tuple[str, Source | None]](), 0
+    for path in looked.files[looked.done : looked.done + BATCH]:
+        data = await _source(env, path, looked.place)
+        size += len(data or b"")
+        batch.append((path, None if data is None else Source(data, syntax.language_of(path))))
+        if size > LARGEST * 4:
+            break
+    return batch
+
+
+async def _parsed(env: Env, task: Task) -> list[list[str] | None]:
+    """What a process of its own tells of each source; one that ended it is passed over."""
+    told = list[list[str] | None]()
+    while len(told) < len(task.sources):
+        rest = msgspec.msgpack.encode(replace(task, sources=task.sources[len(told) :]))
+        command = Command(PARSER, cwd=env.root, stdin=rest, keep=KEEP, stderr="apart")
+        done = await env.processes.run(command, timeout=SECONDS)
+        lines = done.output.joined().splitlines()
+        told += (msgspec.json.decode(line, type=list[str] | None) for line in lines)
+        if done.status:
+            told.append(None)
+    return told
 
 
 async def _source(env: Env, path: str, place: str) -> bytes | None:
@@ -212,35 +200,6 @@ async def _source(env: Env, path: str, place: str) -> bytes | None:
 
 def _lacking(languages: Sequence[str]) -> str:
     return f"no grammar for {', '.join(languages)} (pip install 'travois[code]' brings it)"
-
-
-def _defined(wanted: Wanted, kinds: tuple[str, ...], data: bytes, language: str) -> Iterable[str]:
-    if not syntax.installed(language):
-        return _used(wanted, data, language)
-    if not wanted.near(data, language):
-        return []
-    whole = wanted.whole
-    found = (one for one in syntax.symbols(data, language) if one.kind in kinds)
-    return [_row(one) for one in found if whole.fullmatch(one.name)]
-
-
-def _outlined(kinds: tuple[str, ...], place: str, data: bytes, language: str) -> Iterable[str]:
-    """All of a file; of a folder's files what others can see."""
-    if not syntax.installed(language):
-        return []
-    found = [one for one in syntax.symbols(data, language) if one.kind in kinds]
-    if place == "folder" and kinds == syntax.KINDS:
-        found = [one for one in found if one.kind != "field"]
-    return [_row(one) for one in found]
-
-
-def _used(wanted: Wanted, data: bytes, language: str) -> Iterable[str]:
-    for one in syntax.mentions(data, language, wanted.last):
-        yield f"{one.line} in {one.within}: {one.text}" if one.within else f"{one.line}: {one.text}"
-
-
-def _row(one: syntax.Symbol) -> str:
-    return f"{one.line} {one.kind} {one.name} {one.text}"
 
 
 def _told(args: SymbolsArgs, looked: Looked, *, note: str = "") -> Outcome:

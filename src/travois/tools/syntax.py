@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING
@@ -29,8 +29,6 @@ AROUND = (*CLASSES, *FUNCTIONS, "module", "type", "scope", "closed")
 KINDS = (*CLASSES, *FUNCTIONS, *LOCALS, "type", "typedef", "module", "macro")
 NAMES = re.compile(r"identifier|name|constant|variable|symbol|^word$|^preproc_arg$")
 """Kinds of leaves that are names; a macro's text is one leaf."""
-SMALL, MANY = 64 * 1024, 512
-"""What is remembered of files: how large one may be, and how many."""
 SIGNATURE = 160
 PATIENCE, PIECE, UNRULY = 1.0, 16 * 1024, 10_000
 """How many seconds one file may take, how it is fed, and how much may stand in one error."""
@@ -137,14 +135,6 @@ def _query(found: Grammar) -> str:
 
 def symbols(data: bytes, language: str) -> tuple[Symbol, ...]:
     """All that a source defines, in order; local variables are nobody else's business."""
-    if len(data) <= SMALL:
-        return remembered(data, language)
-    return _symbols(data, _root(data, language), language)
-
-
-@lru_cache(MANY)
-def remembered(data: bytes, language: str) -> tuple[Symbol, ...]:
-    """The same for a small file, which may be asked about again."""
     return _symbols(data, _root(data, language), language)
 
 
@@ -197,8 +187,10 @@ def _kind(kind: str, inside: str) -> str:
 
 
 def _plain(data: bytes, name: Node) -> str:
+    """A name as it is told; empty if it goes over lines, as only what is broken does."""
     text = data[name.start_byte : name.end_byte].decode(errors="replace").strip("@$:#\"'")
-    return re.sub(r"(?<=\w)<[^<>]*>|\s", "", text).replace("\\", ".").replace("::", ".")
+    text = re.sub(r"(?<=\w)<[^<>]*>| ", "", text).replace("\\", ".").replace("::", ".")
+    return "" if "\n" in text else text
 
 
 def _signature(data: bytes, node: Node, name: Node, *, kind: str) -> str:
@@ -219,9 +211,9 @@ def _body(node: Node) -> Node | None:
 
 
 def _root(data: bytes, language: str) -> Node:
-    """The syntax tree; raises `Unparsed` for what would hold up the program.
+    """The syntax tree; raises `Unparsed` for what takes too long.
 
-    The parser is fed piece by piece: this is the only way to stop it, and others run meanwhile.
+    The parser is fed piece by piece, so that it can be stopped between two of them.
     """
     from tree_sitter import Parser
 
