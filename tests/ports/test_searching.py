@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.ports.raw import Peer, Server, answer, serve
-from travois.engine.searching import Wanted
+from travois.engine.sought import Wanted
 from travois.host.searching import EndpointSearch, endpoint
 from travois.kernel.faults import Fault
 from travois.wire.hits import Hit

@@ -11,7 +11,8 @@ from travois.app import serving
 from travois.engine.agent import Agent, Small
 from travois.engine.ports import Model
 from travois.engine.room import model
-from travois.engine.searching import Found, Searcher, Wanted, searched
+from travois.engine.searching import Searcher, searched
+from travois.engine.sought import Found, Wanted
 from travois.host.catalog import Catalog
 from travois.kernel.models import Model as Card
 from travois.store.settings import Loaded

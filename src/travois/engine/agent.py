@@ -26,9 +26,9 @@ from travois.engine.ports import (
     Processes,
     Web,
 )
-from travois.engine.searching import Found, Wanted
 from travois.engine.session import Session
 from travois.engine.skills import Practice, Skills
+from travois.engine.sought import Found, Wanted
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import User

@@ -24,9 +24,9 @@ from travois.engine.occasions import CwdChanged
 from travois.engine.outbox import AgentOutbox
 from travois.engine.person import Choice, Inquiry
 from travois.engine.ports import Progress, Running, Unanswered
-from travois.engine.searching import Search
 from travois.engine.session import Session
 from travois.engine.skills import Practice
+from travois.engine.sought import Search
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.kernel.blocks import Call, Text, words
 from travois.kernel.facts import Asked, Decided, Noted, Result

@@ -22,8 +22,8 @@ from travois.engine.person import Answer as Answer
 from travois.engine.person import Choice as Choice
 from travois.engine.person import Person as Person
 from travois.engine.person import Question as Question
-from travois.engine.searching import Search
 from travois.engine.skills import Practice
+from travois.engine.sought import Search
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request

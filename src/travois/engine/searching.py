@@ -1,4 +1,4 @@
-"""Searching the web: what is wanted, what was found, and how a provider is asked to do it.
+"""Searching the web: how a provider is asked to do it.
 
 The provider searches in a request of its own, beside the conversation. So the conversation's head
 stays as it is, every call is judged like any other, and what was found is shown as a result.
@@ -6,44 +6,24 @@ stays as it is, every call is judged like any other, and what was found is shown
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
+from travois.engine.agent import Agent, Small
+from travois.engine.fork import beside
+from travois.engine.sought import Found, Wanted
+from travois.engine.spending import Exhausted
 from travois.kernel.blocks import Opaque, Text
 from travois.kernel.facts import AnyFact, Assistant, Entry, Epoch, User
 from travois.kernel.view import project
 from travois.wire.hits import Hit, asking, merged
 from travois.wire.replies import Problem, Reply
 
-if TYPE_CHECKING:
-    from travois.engine.agent import Agent, Small
-
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "search.md"
 PAUSES = 5
 """How often a provider may pause before it has answered."""
-
-
-class Wanted(msgspec.Struct, frozen=True):
-    """What to look for, and on which hosts only or never."""
-
-    query: str
-    only: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
-
-
-class Found(msgspec.Struct, frozen=True):
-    """The pages, and what a model says that it read there."""
-
-    hits: tuple[Hit, ...]
-    said: str = ""
-
-
-Search = Callable[[Wanted], Awaitable[Found]]
-"""Raises OSError, in words."""
 
 
 class Searcher(msgspec.Struct, frozen=True):
@@ -57,9 +37,6 @@ class Searcher(msgspec.Struct, frozen=True):
 
 async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
     """What the provider's search brings; its cost is on record as a request beside."""
-    from travois.engine.fork import beside
-    from travois.engine.spending import Exhausted
-
     card = by.small.card
     params = asking(card.protocol, by.tool, only=wanted.only, never=wanted.never)
     price = replace(card.price, search=by.price)

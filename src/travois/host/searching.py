@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from travois.engine.searching import Found, Wanted
+from travois.engine.sought import Found, Wanted
 from travois.host.web import HttpxWeb, Message
 from travois.kernel.faults import Fault
 from travois.policy.sites import mentions

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from travois.engine.ports import Env
-from travois.engine.searching import Found, Wanted
+from travois.engine.sought import Found, Wanted
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
 from travois.policy.glyphs import visible
