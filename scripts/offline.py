@@ -67,7 +67,8 @@ def alone() -> bool:
     from travois.host import catalog
     from travois.host.local_servers import found
 
-    if os.environ.get("CI", "").strip() or catalog.configured(os.environ):
+    unread = os.environ.get("CI", "").strip() and not sys.stdin.isatty()
+    if unread or catalog.configured(os.environ):
         return False
     return anyio.run(found, os.environ) is None
 

@@ -26,7 +26,8 @@ SMALL = "a very small model on this machine answers (SmolLM2 135M)"
 RULES = "examples and rules on this machine answer"
 SAID = (
     "no key is set: {}: enough to see everything work offline, not a coder; "
-    "add a real model: export ANTHROPIC_API_KEY=…, or run ollama"
+    "add a real model: export ANTHROPIC_API_KEY=…, or run ollama "
+    "(`travois demo` shows what that is like)"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -58,7 +59,8 @@ def _hint(card: Card) -> str:
 
 def _fallback(loaded: Loaded) -> bool:
     """Whether the embedded model answers where no other can: not where nobody reads what it is."""
-    return loaded.settings.local.fallback and not os.environ.get("CI", "").strip()
+    unread = os.environ.get("CI", "").strip() and not sys.stdin.isatty()
+    return loaded.settings.local.fallback and not unread
 
 
 async def _found(chosen: str, among: Catalog, *, fallback: bool) -> tuple[Card, str]:

@@ -31,8 +31,9 @@ examples:
   travois search flaky upload test --here       only those of this project
   travois search migration --agent codex        only those of one agent
 
-Sessions of Claude Code, Codex, opencode, Gemini CLI and pi are found where those agents keep them, and
-are only read. The setting search.agents: false leaves them out. Agents can call this command, too.
+Sessions of Claude Code, Codex, opencode, Gemini CLI and pi are found where those agents keep
+them, and are only read. The setting search.agents: false leaves them out. Agents can call this
+command, too.
 """
 AT_ONCE = 0.5
 """How many seconds may be spent on reading sessions before the answer is given."""
