@@ -21,6 +21,7 @@ import pytest
 from tests.e2e.program import Program
 from tests.ports.test_mcp import linked, sum_of
 from travois import lab
+from travois.host.mcp.link import Link
 from travois.tools.lenders import Server
 
 pytest.importorskip("mcp")
@@ -167,7 +168,15 @@ def test_sessions_side_by_side_share_one_login(program: Program, guarded: Guarde
         folder = program.home / "mcp"
         async with linked(folder, far) as one, linked(folder, far) as other:
             (guarded.folder / "expired").touch()
-            return [await sum_of(one), await sum_of(other)]
+            told: list[str] = []
+
+            async def use(link: Link) -> None:
+                told.append(await sum_of(link))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(use, one)
+                group.start_soon(use, other)
+            return told
 
     assert anyio.run(main) == ["3", "3"]
-    assert guarded.journal[3:] == ["refresh"] * 2
+    assert set(guarded.journal[3:]) == {"refresh"}
