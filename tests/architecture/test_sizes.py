@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -16,12 +17,18 @@ FORBIDDEN = ("Manager", "Helper", "Util", "Base", "Impl", "Service", "Handler", 
 NESTING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
 
 
+@cache
 def files() -> dict[str, ast.Module]:
     paths = sorted(SOURCE.rglob("*.py"))
     return {str(path.relative_to(SOURCE)): ast.parse(path.read_text("utf-8")) for path in paths}
 
 
-def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+@cache
+def functions() -> tuple[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef], ...]:
+    return tuple(_functions())
+
+
+def _functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for name, tree in files().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -65,7 +72,7 @@ def test_no_function_is_long() -> None:
 
 
 def test_nothing_is_nested_deeply() -> None:
-    deep = {name: depth(node) for name, node in functions() if depth(node) > 3}
+    deep = {name: found for name, node in functions() if (found := depth(node)) > 3}
     assert deep == DEEP_FUNCTIONS
 
 
