@@ -124,7 +124,7 @@ def test_an_id_that_was_used_again_is_another_call(tmp_path: Path) -> None:
     ]
 
 
-def test_images_are_kept_as_blobs(tmp_path: Path) -> None:
+def test_images_are_kept_as_blobs_and_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     picture = Picture("image/png", b64encode(b"png").decode())
     turns = (
         Spoken("user", "look", 1.0, pictures=(picture, Picture("application/pdf", "AAA"))),
@@ -133,7 +133,9 @@ def test_images_are_kept_as_blobs(tmp_path: Path) -> None:
     )
     session = told(tmp_path, recorded(*turns))
     image = f"image image/png {b'png'.hex()} 3"
-    assert shown(session) == [("human", "look", image), ("model", "Bash a"), ("of a", image)]
+    lost = "(A recorded document, application/pdf, could not be read.)"
+    said = [("human", "look", image, lost), ("model", "Bash a"), ("of a", image)]
+    assert shown(session) == said
 
 
 def test_a_compaction_shows_the_summary_and_what_was_kept(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 
 BEGINS = "(The recorded session begins here.)"
 NO_RESULT = "(No result of this call was recorded: it was interrupted, or its result is lost.)"
+UNREADABLE = "(A recorded {kind}, {mime}, could not be read.)"
 STRAY = "(A tool said this; its call is not part of the recorded session.)\n{text}"
 ENDS = (
     "(The conversation up to here was held in another program, {agent}, and was imported. Tools "
@@ -168,15 +169,15 @@ class _Telling:
         self._used.add(free)
         return free
 
-    def _media(self, pictures: tuple[Picture, ...]) -> Iterable[Media]:
+    def _media(self, pictures: tuple[Picture, ...]) -> Iterable[Shown]:
         for one in pictures:
             try:
                 data = b64decode(one.data, validate=False)
             except binascii.Error:
                 data = b""
-            if data:
-                kind = "image" if one.mime.startswith("image/") else "document"
-                yield Media(kind, one.mime, self._keep(data), len(data))
+            kind = "image" if one.mime.startswith("image/") else "document"
+            lost = Text(UNREADABLE.format(kind=kind, mime=one.mime))
+            yield Media(kind, one.mime, self._keep(data), len(data)) if data else lost
 
 
 def _words(text: str) -> tuple[Shown, ...]:
