@@ -71,6 +71,10 @@ if TYPE_CHECKING:
     from travois.app.dreaming import Nights
 
 
+ROOMY = 16_000
+"""In a smaller window, a tool that Grep can stand in for is not worth its words."""
+
+
 class Crew(msgspec.Struct):
     """A running agent and everything that must be closed after it."""
 
@@ -350,6 +354,7 @@ def _tools(
     own = (tool for tool in TOOLS if options.tools is None or tool.name in options.tools)
     denied = set(loaded.settings.permissions.deny)
     denied |= set() if loaded.settings.memory.enabled else {"Remember"}
+    denied |= {"Symbols"} if card.window < ROOMY else set()
     denied |= set() if searching.offered(loaded, card) else {"WebSearch"}
     return {tool.name: tool for tool in (*own, *also) if tool.name not in denied}
 
