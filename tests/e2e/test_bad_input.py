@@ -50,7 +50,7 @@ def test_an_unknown_model_names_the_nearest(program: Program) -> None:
 def test_no_key_says_which_to_set(program: Program) -> None:
     done = program.run("-p", "x", "--model", "anthropic/claude-opus-5-5")
     assert done.code == 2 and "ANTHROPIC_API_KEY" in done.err
-    done = program.run("-p", "x")
+    done = program.run("-p", "x", "--settings", '{"local":{"fallback":false}}')
     assert done.code == 2 and "OPENAI_API_KEY" in done.err
 
 
