@@ -24,7 +24,7 @@ from travois.store.home import Home
 from travois.store.log import Log
 from travois.store.mail import Letter, Mailbox
 
-SENDERS, LETTERS = 8, 250
+SENDERS, LETTERS = 8, 1_000
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def keep_on(work: Callable[[], None], *, seed: int) -> None:
         work()
 
     while code == -signal.SIGKILL:
-        chosen = (chance.randint(1, LETTERS // 2), chance.choice(("before", "torn", "after")))
+        chosen = (chance.randint(1, 500), chance.choice(("before", "torn", "after")))
         child = FORK.Process(target=run, args=chosen)
         child.start()
         child.join()
