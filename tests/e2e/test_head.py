@@ -43,7 +43,7 @@ def test_midnight_cd_and_commits_leave_the_head_and_the_cache_as_they_are(
 def test_the_order_of_tools_does_not_matter() -> None:
     chance, tools = Random(0), list(TOOLS)
     heads = {specs(tuple(tools))}
-    for _ in range(50):
+    for _ in range(1_000):
         chance.shuffle(tools)
         heads.add(specs(tuple(tools)))
     assert len(heads) == 1
