@@ -5,6 +5,7 @@ It does not say that other fields are forbidden: whoever adds one is not kept fr
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from travois.wire.loose import rows, table
 
 
+@cache
 def schema(struct: type[msgspec.Struct]) -> str:
     """The schema of a struct as compact JSON: the same text for the same struct, always."""
     whole = msgspec.json.schema(struct)
