@@ -12,8 +12,8 @@ from tests.corpus.asked import FOLDER, judged, requests
 from tests.tools.test_git import Repo
 from travois.host.embedder.static import Static
 from travois.host.local.arguments import READERS, reader
-from travois.host.local.examples import Nearest, known
-from travois.host.local.reading import shape
+from travois.host.local.examples import Nearest, keep, kept, known
+from travois.host.local.reading import spans
 from travois.host.local.router import route
 from travois.tools.catalogue import TOOLS
 from travois.wire.schema import schema
@@ -66,7 +66,7 @@ def test_every_call_is_one_that_the_tool_takes(near: Nearest) -> None:
     calls = [(call.tool, call.input) for call in made if call and call.tool]
     calls += [(one.tool, one.input) for one in known() if one.tool]
     wrong = [(tool, args) for tool, args in calls if flaws(args, SCHEMAS[tool])]
-    assert (wrong, len(calls) > 300) == ([], True)
+    assert (wrong, len(calls) > 250) == ([], True)
 
 
 def test_examples_are_routed_to_themselves(near: Nearest) -> None:
@@ -84,15 +84,53 @@ def test_what_an_example_names_is_read_from_its_text_and_so_never_said_for_anoth
         for one in known()
         for name, value in one.input.items()
         if (one.tool, name) in READERS and reader(one.tool, name)(one.text) != value
-        if value not in ("**/*", 1)
+        if value not in ("**/*", 1, "HEAD")
     ]
     assert fixed == []
+
+
+def test_what_is_kept_of_the_examples_is_what_they_say() -> None:
+    assert kept() == keep(Static())
 
 
 def test_a_tool_that_is_not_there_is_not_called(near: Nearest) -> None:
     without = NAMES - {"GitStatus"}
     made = route("git status", near=near, tools=without)
     assert made is None or made.tool != "GitStatus"
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "args"),
+    [
+        ("could you quickly search for greet in this folder", "Grep", {"pattern": "greet"}),
+        ("pls grep Basket in tests", "Grep", {"pattern": "Basket", "path": "tests"}),
+        ('search the whole repo for "in this folder"', "Grep", {"pattern": "in this folder"}),
+        ("opne docs/setup.md", "Read", {"file_path": "docs/setup.md"}),
+        ("let's have a peek at the readme", "Read", {"file_path": "README.md"}),
+        ("find a file called invoice", "Glob", {"pattern": "**/*invoice*"}),
+        ("list all the tests", "Glob", {"pattern": "**/*test*"}),
+        ("show commit abc123", "GitShow", {"rev": "abc123"}),
+        ("python --version", "Bash", {"command": "python --version"}),
+        ("kick off make build", "Bash", {"command": "make build"}),
+        (
+            "make a file called notes.txt with hello in it",
+            "Write",
+            {"file_path": "notes.txt", "content": "hello"},
+        ),
+        (
+            "pls remember we list all files in this folder",
+            "Remember",
+            {"text": "we list all files in this folder"},
+        ),
+    ],
+)
+def test_what_is_said_politely_and_otherwise_is_the_same_wish(
+    near: Nearest, text: str, tool: str, args: dict[str, str]
+) -> None:
+    made = route(text, near=near, tools=NAMES)
+    assert made is not None
+    made.input.pop("output_mode", None)
+    assert (made.tool, made.input) == (tool, args)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +147,11 @@ def test_a_tool_that_is_not_there_is_not_called(near: Nearest) -> None:
             "   ",
             "?",
             "`rm -rf /`",
+            "rm -rf build",
+            "git push --force",
+            "find . -name x -delete",
+            "make sense of a.py",
+            "I want to run `make` tomorrow",
             "remove a.py",
         ),
     ],
@@ -157,7 +200,9 @@ def shop(tmp_path: Path) -> Repo:
 
 def test_no_request_is_an_example_of_other_things() -> None:
     def bare(text: str) -> str:
-        return " ".join(re.findall(r"\w+", shape(text).casefold()))
+        for span in spans(text):
+            text = text.replace(span.text, span.kind)
+        return " ".join(re.findall(r"\w+", text.casefold()))
 
     sets = [one.text for path in FOLDER.glob("*.jsonl") for one in requests(path.stem)]
     assert {bare(one.text) for one in known()} & set(map(bare, sets)) == set()

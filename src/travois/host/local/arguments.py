@@ -6,38 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from travois.host.local.reading import COUNTS, TYPES, Kind, Span, spans
+from travois.host.local.patterns import COUNTS, FILES, TYPES
+from travois.host.local.reading import Kind, Span, spans
 
 Value = str | int | list[Any] | None
 Reader = Callable[[str], Value]
 
-PROGRAMS = (
-    "bash|bun|bundle|cargo|cat|date|deno|df|docker|du|echo|env|git|go|gradle|head|ls|make|mvn|mypy"
-    "|node|npm|npx|pip|pnpm|ps|pwd|pytest|python3?|rake|ruff|sh|tail|tox|tree|uname|uv|wc|which"
-    "|whoami|yarn"
-)
-RUN = re.compile(
-    r"\b(?:run|execute|start|launch)(?: the)?(?: shell)?(?: command)?:?"
-    rf" ((?:{PROGRAMS})\b(?: [^\n]+)?)$",
-    re.IGNORECASE,
-)
-TALK = re.compile(
-    r"[,?]|\b(?:a|and|because|but|if|it|my|our|so|sure|that|the|them|then|this|until)\b",
-    re.IGNORECASE,
-)
-"""What stands in sentences, and hardly ever in commands."""
-LEAD = (
-    r"^\W*(?:(?:please|now|ok|okay|and|then|(?:can|could|would|will|should) you|you should|always"
-    r"|let us|let's|i want you to|for the future|from now on)[,:]?\s+)*"
-)
-WISHES = {
-    "Bash": "run|execute|start|launch|try|call|do|build|test|use|let",
-    "Edit": r"replace|change|rename|swap|turn|substitute|fix|in\s+\S+",
-    "Remember": r"remember|memori[sz]e|keep|bear|(?:make a )?note|(?:don't|do not|never)\s+forget",
-    "Write": "create|make|add|write|start|save|put|new|store",
-}
-"""How a wish for something that leaves a trace begins; what is only talked of is not done."""
-WISHED = {tool: re.compile(rf"{LEAD}(?:{said})\b", re.IGNORECASE) for tool, said in WISHES.items()}
 LINES = re.compile(
     r"\blines? (\d+)(?:\s*(?:-|–|to|until|through)\s*(?:line )?(\d+))?", re.IGNORECASE
 )
@@ -52,18 +26,13 @@ UNWANTED = re.compile(r"\b(?:do not|don't|not|never|what|why|how|explain|meaning
 """Who says so of a command does not wish it done."""
 RUINS = re.compile(
     r"(?<![\w-])(?:rm|rmdir|shred|dd|mkfs\S*|truncate|unlink|mv|chmod|chown|p?kill\w*|sudo|reset|clean"
-    r"|restore|checkout|drop|delete|destroy|prune|-f|--force\S*|--hard)(?![\w-])|>",
+    r"|restore|checkout|drop|delete|destroy|prune|-f|-delete|-exec|--force\S*|--hard)(?![\w-])|>",
     re.IGNORECASE,
 )
 """What may throw something away is done by who understands why, or by hand."""
 SPECIAL = re.compile(r"([\\.^$*+?{}\[\]|()])")
 POLITE = re.compile(r"[\s,]*(?:please|thanks|thank you|for me)?[\s.!?]*$", re.IGNORECASE)
 BETWEEN = re.compile(r"\s*(?:[;\n]|,(?: and\b)?| and )\s*")
-
-
-def wished(tool: str, text: str) -> bool:
-    """Whether a text is a wish for such a call, and does not only speak of one."""
-    return tool not in WISHED or WISHED[tool].match(text) is not None
 
 
 def reader(tool: str, name: str) -> Reader:
@@ -103,17 +72,26 @@ def _sought(text: str) -> str | None:
 
 def _ending(text: str) -> str | None:
     if span := next(iter(_of(text, "type")), None):
-        name = span.text.casefold()
-        return f"*.{TYPES.get(name, name)}"
+        name = TYPES.get(span.text.casefold(), span.text.casefold())
+        return "*test*" if name == "test" else f"*.{name}"
     return next((span.text for span in _of(text, "glob")), None)
 
 
 def _glob(text: str) -> str | None:
-    pattern = _ending(text) or next((span.text for span in _of(text, "path")), None)
+    pattern = _ending(text) or next((span.text for span in _of(text, "path")), None) or _known(text)
     if pattern:
         return pattern if "/" in pattern else f"**/{pattern}"
-    name = _sole(_marked(text))
+    name = _sole(_marked(text)) or _one("called")(text)
     return f"**/*{name}*" if name else None
+
+
+def _known(text: str) -> str | None:
+    return next((FILES[span.text.casefold()] for span in _of(text, "known")), None)
+
+
+def _file(text: str) -> str | None:
+    said = next((span.text for span in _of(text, "path")), None)
+    return FILES.get(said.casefold(), said) if said else _known(text)
 
 
 def _command(text: str) -> str | None:
@@ -122,8 +100,7 @@ def _command(text: str) -> str | None:
         return None
     if any(span.mark for span in spans(text)):
         return _sole(_marked(text))
-    match = RUN.search(_plain(text))
-    return match[1] if match and not TALK.search(match[1]) else None
+    return next((_plain(span.text) for span in _of(text, "command")), None)
 
 
 def _swap(at: int) -> Reader:
@@ -200,9 +177,9 @@ READERS: dict[tuple[str, str], Reader] = {
     ("Glob", "path"): _one("folder", "path"),
     ("Glob", "pattern"): _glob,
     ("Grep", "glob"): _ending,
-    ("Grep", "path"): _one("folder", "path"),
+    ("Grep", "path"): lambda text: _one("folder", "path")(text) or _known(text),
     ("Grep", "pattern"): _sought,
-    ("Read", "file_path"): _one("path"),
+    ("Read", "file_path"): _file,
     ("Read", "limit"): _limit,
     ("Read", "offset"): _line(1),
     ("Remember", "text"): _one("kept"),

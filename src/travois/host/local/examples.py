@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from math import log, sqrt
+from math import hypot, log, sqrt
 from operator import mul
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,8 @@ from travois.host.local.reading import shape
 
 WORDS = 0.3
 """How much it counts whether the words are the same; the rest is whether they mean the same."""
+KEPT = "examples.rows"
+"""Made of `examples.jsonl` by `python -m bench.examples`."""
 WORD = re.compile(r"\w+")
 
 
@@ -45,6 +47,15 @@ class Example(msgspec.Struct, frozen=True):
     """The words that answer; empty where it takes more than a call."""
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """What the examples ask, and what an encoder says of it: made once, for it takes a while."""
+
+    encoder: str
+    shapes: tuple[str, ...]
+    rows: bytes
+    """A signed byte for each value, the largest of each row 127."""
+
+
 class Nearest:
     """Examples by how near they are to a request: in what they ask, whatever they ask it of."""
 
@@ -52,13 +63,25 @@ class Nearest:
         self.examples = tuple(known() if examples is None else examples)
         self._encoder = encoder
         self._rows: list[tuple[float, ...]] = []
-        shapes = [shape(one.text) for one in self.examples]
+        stored = kept() if examples is None else None
+        if stored and stored.encoder == encoder.name:
+            shapes, self._rows = stored.shapes, _unpacked(stored.rows, encoder.size)
+        else:
+            shapes = tuple(shape(one.text) for one in self.examples)
         often = Counter(word for text in shapes for word in set(_words(text)))
         self._rarity = {word: log(1 + len(shapes) / count) for word, count in often.items()}
         self._bags = [self._bag(text) for text in shapes]
-        self._idle = _vocabulary(self.examples, calls=False) - _vocabulary(
-            self.examples, calls=True
-        )
+        calls = [bool(one.tool) for one in self.examples]
+        said = [
+            {
+                word
+                for text, call in zip(shapes, calls, strict=True)
+                if call is kind
+                for word in _words(text)
+            }
+            for kind in (False, True)
+        ]
+        self._idle = said[0] - said[1]
 
     def find(self, text: str, *, count: int) -> list[tuple[float, Example]]:
         """The examples most like a text, the nearest first, each with its nearness."""
@@ -93,11 +116,6 @@ def _words(text: str) -> list[str]:
     return WORD.findall(text.casefold())
 
 
-def _vocabulary(examples: Sequence[Example], *, calls: bool) -> set[str]:
-    texts = (shape(one.text) for one in examples if bool(one.tool) == calls)
-    return {word for text in texts for word in _words(text)}
-
-
 def _shared(one: dict[str, float], other: dict[str, float]) -> float:
     return sum(weight * other[word] for word, weight in one.items() if word in other)
 
@@ -107,3 +125,30 @@ def known() -> tuple[Example, ...]:
     """The examples that come with the program."""
     lines = Path(__file__).with_name("examples.jsonl").read_bytes().splitlines()
     return tuple(msgspec.json.decode(line, type=Example) for line in lines)
+
+
+@cache
+def kept() -> Kept:
+    """What was made of them."""
+    return msgspec.msgpack.decode(Path(__file__).with_name(KEPT).read_bytes(), type=Kept)
+
+
+def keep(encoder: Encoder) -> Kept:
+    """What there is to be kept of the examples."""
+    shapes = tuple(shape(one.text) for one in known())
+    values, size = array("f", encoder.encode(shapes)), encoder.size
+    rows = [values[at : at + size] for at in range(0, len(values), size)]
+    packed = (array("b", (round(127 * value / _most(row)) for value in row)) for row in rows)
+    return Kept(encoder.name, shapes, b"".join(row.tobytes() for row in packed))
+
+
+def _most(row: array[float]) -> float:
+    return max(map(abs, row)) or 1.0
+
+
+def _unpacked(packed: bytes, size: int) -> list[tuple[float, ...]]:
+    values = array("b", packed)
+    rows = (values[at : at + size] for at in range(0, len(values), size))
+    return [
+        tuple(value / length for value in row) for row in rows if (length := hypot(*row) or 1.0)
+    ]

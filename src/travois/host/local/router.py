@@ -11,18 +11,26 @@ from typing import Any
 
 import msgspec
 
-from travois.host.local.arguments import reader, wished
+from travois.host.local.arguments import reader
 from travois.host.local.examples import Example, Nearest
-from travois.host.local.reading import NAMED, TYPES, Kind, shape, spans
+from travois.host.local.patterns import COUNTS, FILES, TYPES
+from travois.host.local.reading import NAMED, Kind, shape, spans
+from travois.host.local.wishes import wished
 
 COUNT = 16
 """How many of the nearest examples are looked at."""
-SURE = 0.55
+SURE = 0.5
 """How near an example must be."""
 LONGEST = 30
 """How many words a simple request has, where what it names counts as one."""
-SURELY: tuple[Kind, ...] = (*NAMED, "type", "folder")
+SURELY: tuple[Kind, ...] = (*NAMED, "type", "folder", "known", "count")
 """What nobody names in passing."""
+MEANT = {
+    **TYPES,
+    **{name: file.casefold() for name, file in FILES.items()},
+    **{name: str(at) for at, name in enumerate(COUNTS, start=2)},
+}
+"""How a call says what a request says otherwise."""
 DOUBT = 0.15
 """What speaks against a call for each thing that the request names and the call does not, and for
 each word that one uses to ask for more than a call."""
@@ -71,4 +79,4 @@ def _ignored(text: str, call: dict[str, Any]) -> int:
     """How many things the request names that are not in the call."""
     said = repr(call).replace("\\", "").casefold()
     named = [span.text.removesuffix("()").casefold() for span in spans(text) if span.kind in SURELY]
-    return sum(TYPES.get(name, name) not in said for name in named)
+    return sum(MEANT.get(name, name) not in said for name in named)

@@ -1,0 +1,21 @@
+"""What the router keeps of its examples: `python -m bench.examples`, whenever they change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from travois.host.embedder.static import Static
+from travois.host.local import examples
+
+
+def main() -> None:
+    made = examples.keep(Static())
+    file = Path(examples.__file__).with_name(examples.KEPT)
+    file.write_bytes(msgspec.msgpack.encode(made))
+    print(f"{len(made.shapes)} examples, {file.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
