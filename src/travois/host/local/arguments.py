@@ -18,7 +18,7 @@ LINES = re.compile(
 ONWARDS = re.compile(
     r"\b(?:from|after|at|since) line \d+(?!\s*(?:-|–|to|until|through))", re.IGNORECASE
 )
-FIRST = re.compile(r"\b(?:first|top) (\d+) lines?", re.IGNORECASE)
+FIRST = re.compile(rf"\b(?:first|top|head) (\d+|{'|'.join(COUNTS)}) lines?", re.IGNORECASE)
 ADDS = re.compile(r"\b(?:append|insert|end|top|to the file|another|one more)\b", re.IGNORECASE)
 """Who says so means a part of a file, and not all of it."""
 EVERY = re.compile(r"\b(?:all|each|every|everywhere)\b", re.IGNORECASE)
@@ -132,15 +132,19 @@ def _line(at: int) -> Reader:
 
 def _limit(text: str) -> int | None:
     if match := FIRST.search(text):
-        return int(match[1])
+        return _counted(match[1])
     match = None if ONWARDS.search(text) else LINES.search(text)
     count = int(match[2] or match[1]) - int(match[1]) + 1 if match else 0
     return count if count > 0 else None
 
 
 def _number(text: str) -> int | None:
-    said = next((span.text.casefold() for span in _of(text, "number", "count")), None)
-    return None if said is None else COUNTS.index(said) + 2 if said in COUNTS else int(said)
+    return next((_counted(span.text) for span in _of(text, "number", "count")), None)
+
+
+def _counted(said: str) -> int:
+    low = said.casefold()
+    return COUNTS.index(low) + 2 if low in COUNTS else int(low)
 
 
 def _url(text: str) -> str | None:

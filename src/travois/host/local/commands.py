@@ -11,14 +11,15 @@ PROGRAMS = (
     "|stat|tail|tox|tree|tsc|uname|uptime|uv|wc|which|whoami|yarn"
 )
 TALK = re.compile(
-    r"[,?]|\b(?:an?|and|because|but|if|it|my|our|so|sure|that|the|them|then|this|until|please|again"
+    r"[,?]|(?<![\w-])(?:an?|and|because|but|if|it|my|our|so|sure|that|the|them|then|this|until|please|again"
     r"|with|works?|fails?)\b",
     re.IGNORECASE,
 )
 """What stands in sentences, and hardly ever in commands."""
 AFTER = re.compile(
     r"(?:run|start|try|do)(?: the)?(?: shell)?(?: command)?:?"
-    rf" ((?:(?:{PROGRAMS})(?![\w'’.:-])|\./[\w./-]+)(?:\s[^\n\"`]*?)?)\s*[.!]?",
+    rf" ((?:(?:{PROGRAMS})(?![\w'’.:-])|\./[\w./-]+)(?:\s[^\n\"`]*?)?)"
+    r"(?:[\s,]+(?:please|pls|thanks|for me|now|here))*\s*[.!?]?",
     re.IGNORECASE,
 )
 ALONE = (

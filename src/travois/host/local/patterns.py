@@ -103,8 +103,8 @@ CUES = (
     r"\b(?:folder|directory|dir)\ (?:called\ |named\ )?(?P<folder>[\w.-]+)\s*[.?!]?$",
     r"(?:^list|\b(?:in|under|inside|within))\ (?:the\ )?(?P<folder>[a-z][\w-]*)\s*[.?!]?$",
     r"^find\ in\ (?P<folder>[a-z][\w-]*)(?=\ for\b)",
-    rf"\b(?P<count>{'|'.join(COUNTS)})\ (?:\w+\ ){{0,2}}(?:commits|changes|entries)\b",
-    r"\bfiles?\ (?:(?:that\ is|that\ are)\ )?(?:named|called)\ (?P<called>[\w-]+)",
+    rf"\b(?P<count>{'|'.join(COUNTS)})\ (?:\w+\ ){{0,2}}(?:commits|changes|entries|lines)\b",
+    r"\bfiles?\ (?:(?:that\ )?(?:is|are)\ )?(?:named|called)\ (?P<called>[\w-]+)",
     rf"""^find\ (?:(?:all|any|every|each)\ )?(?:of\ )?(?:(?:the\ )?{THING}
         \ (?:(?:of|to|with|for|that|which|where|it\ says|{SAYS})\ )*(?:the\ (?:{THING})\ )?)?
         (?P<word>[\w-]+){PLACE}""",
@@ -115,12 +115,12 @@ CUES = (
     rf"""\b(?:where|^is|^are)(?:\ is|['’]s|\ are)?\ (?:the\ (?:{THING})\ )?(?P<word>[\w-]+)
         (?:\ is|\ are)?\ (?:used|mentioned|defined|declared|called|referenced|imported|set)\b""",
     rf"\b(?:{THING})\ (?:of|to)\ (?P<word>[\w-]+){PLACE}",
-    r"\bdoes\ (?P<word>[\w-]+)\ (?:appear|occur|show\ up)\b",
+    r"\b(?:does|times)\ (?P<word>[\w-]+)\ (?:appear|occur|show\ up|shows\ up)s?\b",
     r"\b(?:by|of|did|has|from)\ (?P<person>(?-i:[A-Z][a-z]+))\b",
 )
 IDLE = (
     "a|an|the|it|this|that|there|here|file|files|current|same|again|now|today|yet|full|detail"
-    "|short|general|order"
+    "|short|general|order|git"
 )
 UNSOUGHT = (
     "these|those|them|has|have|still|be|was|can|should|would|will|did|one|any|all|some|my|our"

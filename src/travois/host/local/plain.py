@@ -15,21 +15,24 @@ MANNERS = re.compile(
     r"""^\W*(?:(?:please|pls|plz|kindly|hey|yo|now|ok|okay|so|and|then|just|quickly|quick|simply
     |(?:can|could|would|will|should)\ (?:you|u|ya)(?:\ (?:please|pls|just|quickly|maybe|perhaps))*
     |you\ (?:should|can)|always|let\ us|let['’]?s|i\ want\ you\ to|i['’]?d\ like\ you\ to
-    |go\ ahead\ and|be\ so\ kind\ (?:as|and)\ to|do\ me\ a\ favou?r\ and|help\ me(?:\ to)?
+    |(?:(?:would|do)\ you\ )?mind(?=\ \w+ing)|go\ ahead\ and|be\ so\ kind\ (?:as|and)\ to
+    |do\ me\ a\ favou?r\ and|help\ me(?:\ to)?
     |for\ the\ future|from\ now\ on)(?:[,:]|(?=\s))\s*)+(?=\w)""",
     re.VERBOSE | re.IGNORECASE,
 )
 """How one turns to somebody."""
 WANTS = re.compile(
-    r"""^(?:i['’]?d\ (?:like|love)\ to|i\ (?:would\ like|want|wanna|need|have)\ (?:to\ )?
+    r"""^(?:i['’]?d\ (?:like|love)\ to
+    |i\ (?:would\ like|want|wanna|need|have)\ (?!a\ (?:\w+\ )?file)(?:to\ )?
     |i(?:\ am|['’]m)\ (?:trying|looking)\ to|can\ i(?:\ please)?|could\ i|may\ i|i\ only\ need
     |(?:i\ only|only|just)\ (?=show|list|read))\s*(?=\w)""",
     re.VERBOSE | re.IGNORECASE,
 )
 """How one says what one would like oneself: enough for a look."""
 VERBS = {
-    "show": r"""show|open|print|display|cat|view|read|see|output|type\ out|(?:pull|bring)\ up
-        |dump|(?:let|lemme)\ (?:me\ )?(?:see|look\ at|view)|lemme\ see|inspect|less
+    "show": r"""show(?:ing)?|open(?:ing)?(?:\ up)?|print(?:ing)?|display|cat|view|read|see|output
+        |type\ out|(?:pull|bring)\ up|dump
+        |(?:let|lemme)\ (?:me\ )?(?:see|look\ at|view|read|check|open)|inspect|less
         |(?:have|take|get)\ (?:a\ )?(?:quick\ )?(?:look|peek|glance)\ (?:at|in|into)
         |(?:look|peek|glance)\ (?:at|into)|gimme|give|get|tell|walk\ me\ through|present""",
     "find": r"""find|(?:search|scan|grep|look|comb|go)(?:\ in|\ through)?\ (?:all\ )?
@@ -39,10 +42,13 @@ VERBS = {
         |grep|rip\ ?grep|rg|locate|look\ up|(?:hunt|track)\ down|hunt|seek|spot""",
     "list": r"list|ls|enumerate",
     "run": r"run|execute|launch|(?:fire|kick)\ (?:off|up)|invoke|spin\ up|start\ up",
-    "create": r"""create
+    "where is": r"""where(?:['’]s|\ can\ i\ find|\ did\ (?:i|we)\ (?:put|leave|save)
+        |\ do\ (?:i|we)\ (?:keep|store))""",
+    "create": r"""create|i\ (?:want|need)(?=\ a\ (?:new\ )?file\b)
         |(?:make|set\ up|start|generate|add)(?=\ (?:me\ )?(?:an?\ )?(?:\w+\ )?file\b)""",
     "remember that": r"""(?:remember|memori[sz]e|(?:keep|bear)\ in\ mind
-        |(?:make\ a\ )?note(?:\ down)?|(?:do\ not|don['’]?t|never)\ forget|(?:jot|write)\ down)
+        |(?:make\ a\ )?note(?:\ down|\ to\ self)?|(?:do\ not|don['’]?t|never)\ forget
+        |(?:jot|write)\ down)
         (?:\ for\ (?:later|next\ time|(?:the\ )?future))?[,:]?(?:\ that\b)?:?(?=\ \w)""",
 }
 """What people say for one and the same thing."""

@@ -21,6 +21,8 @@ COUNT = 16
 """How many of the nearest examples are looked at."""
 SURE = 0.5
 """How near an example must be."""
+BARE = 0.56
+"""The same where the request names nothing that the call could have in it."""
 LONGEST = 30
 """How many words a simple request has, where what it names counts as one."""
 SURELY: tuple[Kind, ...] = (*NAMED, "type", "folder", "known", "count")
@@ -50,13 +52,14 @@ def route(text: str, *, near: Nearest, tools: frozenset[str]) -> Routed | None:
     if len(shape(text).split()) > LONGEST:
         return None
     best = max(_fitting(text, near=near, tools=tools), key=lambda one: one.sure, default=None)
-    return best if best and best.sure >= SURE else None
+    needed = SURE if best and best.input else BARE
+    return best if best and best.sure >= needed else None
 
 
 def _fitting(text: str, *, near: Nearest, tools: frozenset[str]) -> Iterator[Routed]:
     for cosine, example in near.find(text, count=COUNT):
         if not example.tool:
-            yield Routed("", {}, cosine, example.say)
+            yield Routed("", {}, cosine - DOUBT * _unlike(text, example), example.say)
         elif (
             example.tool in tools
             and wished(example.tool, text)
@@ -73,6 +76,12 @@ def _call(text: str, example: Example) -> dict[str, Any] | None:
         read = reader(example.tool, name)
         call[name] = read(text) if read(example.text) == value else value
     return None if None in call.values() else call
+
+
+def _unlike(text: str, example: Example) -> bool:
+    """Whether a request names something, and an example nothing of the kind."""
+    kinds = {span.kind for span in spans(text)}
+    return bool(kinds) and kinds.isdisjoint(span.kind for span in spans(example.text))
 
 
 def _ignored(text: str, call: dict[str, Any]) -> int:

@@ -19,7 +19,9 @@ BEGINS = {
     "Edit": _words(r"replace|change|rename|swap|turn|substitute|fix|in\s+\S+"),
     "Remember": _words("remember that"),
     "TodoWrite": _words(r"(?:[\w']+\s+){0,6}?(?:todos?|to-do|tasks?|list|steps)\b[^:\n]*:\s"),
-    "Write": _words("create|make|add|write|start|save|put|new|store"),
+    "Write": _words(
+        r"create|make|add|write|start|save|put|new|store|i (?:want|need) a (?:new )?file"
+    ),
 }
 """How a wish for something that leaves a trace begins; what is only talked of is not done."""
 EVOKED = {
@@ -40,6 +42,7 @@ EVOKED = {
 }
 """Words of which a request to look has one."""
 BARRED = {
+    "Read": _words("^find|used|mentioned"),
     "Glob": _words(
         "in (?:the )?file|used|mentioned|referenced|imported|(?<!file )(?<!files )called"
         "|contain(?:s|ing)|mention(?:s|ing)"
@@ -52,7 +55,7 @@ BARRED = {
 """Words with which another call is meant."""
 ACTS = re.compile(
     r"(?:(?:can|could|should|shall|may)\s+(?:we|i)\s+)?(?:also\s+)?(?:add|append|build|change(?!s)|clean"
-    r"|commit(?=\s+(?:all|and|everything|it|my|the|this)\b)|copy|create|delete|deploy|design|discard|drop"
+    r"|commit(?=\s+(?:all|and|everything|it|my|our|the|this)\b)|copy|create|delete|deploy|design|discard|drop"
     r"|edit|empty|erase|fix|implement|insert|install|make|merge|move|optimi[sz]e|port|push|put|rebase"
     r"|refactor|remove|rename|replace|reset|revert|review|rewrite|run|set|start|stash|stop|translate"
     r"|undo|uninstall|update|upgrade|use|write)\b",
@@ -63,7 +66,8 @@ ACTS = re.compile(
 
 MORE = _words(
     r"better|best|bugs?|how to|ways?|improve\w*|faster|wrong|pros|cons|ideas?|plan|explain|why"
-    r"|mistakes?|problems?|issues?|means?|meaning|summar\w+|compare .* and|secure|command that|yeah"
+    r"|mistakes?|problems?|issues?|means?|meaning|summar\w+|secure|command that|yeah"
+    r"|compare (?!commit).* and"
 )
 """What a look does not answer."""
 
