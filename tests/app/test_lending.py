@@ -18,6 +18,7 @@ from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.context.lent import Lent, Told, announced, find
 from travois.engine.person import Answer, Inquiry, Question
+from travois.engine.ports import Warned
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Decided, Entry, Result, User
 from travois.kernel.faults import Fault
@@ -95,7 +96,12 @@ class Heard:
 
 
 def play(
-    folder: Path, *lines: Any, person: Asked | None = None, wait: bool = True, **how: Any
+    folder: Path,
+    *lines: Any,
+    person: Asked | None = None,
+    wait: bool = True,
+    seen: list[Any] | None = None,
+    **how: Any,
 ) -> Heard:
     async def main() -> Heard:
         model = Scripted(*lines)
@@ -103,7 +109,8 @@ def play(
         async with Session(options, model=model, person=person) as session:
             for link in session.crew.loan.links if wait else ():
                 await link.settled()
-            await session.ask("go")
+            async for event in session.run("go"):
+                _ = seen.append(event) if seen is not None else None
             return Heard(model, session.crew.agent.session.history(), session)
 
     return anyio.run(main)
@@ -309,6 +316,43 @@ def test_tools_of_a_server_stand_in_the_head_where_its_entry_says_so(ground: Pat
     entry["mcpServers"]["s"]["args"][1] = "changes"
     again = play(ground, use, say("3"), resume=told.id, **how)
     assert again.bodies[0]["tools"] == told.bodies[0]["tools"]
+
+
+@pytest.mark.parametrize(("word", "stands"), [("auto", True), ("auto:0", False), ("true", False)])
+def test_tools_stand_in_the_head_where_they_fit_if_the_user_says_so(
+    word: str, stands: bool, ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", word)
+    told = play(ground, say("hello"), **given())
+    assert (ADD in {tool["name"] for tool in told.bodies[0]["tools"]}) == stands
+    assert ("lends 1 tools" in told.notes[0]) != stands
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", "auto:0" if stands else "auto")
+    again = play(ground, call(ADD, a=1, b=2), say("3"), resume=told.id, allowed=(ADD,), **given())
+    assert again.bodies[0]["tools"] == told.bodies[0]["tools"]
+    assert again.results == [(False, "3")]
+
+
+def test_a_tool_may_want_to_stand_in_the_head_and_to_bring_more(ground: Path) -> None:
+    first = play(ground, say("hello"), **given("eager"))
+    assert not [tool for tool in first.bodies[0]["tools"] if tool["name"].startswith("mcp__")]
+    seen: list[Any] = []
+    told = play(
+        ground,
+        call(ADD, a=1, b=2),
+        call("ToolSearch", query="add"),
+        say("3"),
+        allowed=(ADD,),
+        seen=seen,
+        **given("eager"),
+    )
+    names = [tool["name"] for tool in told.bodies[0]["tools"]]
+    assert [name for name in names if name.startswith("mcp__")] == [ADD]
+    assert "mcp__s__other()" in told.notes[0]
+    (_, brought), (_, found) = told.results
+    assert brought == "word " * 30_000
+    (warned,) = [event.text for event in seen if isinstance(event, Warned)]
+    assert warned.startswith(f"{ADD} brought about ")
+    assert len(json.loads(found.splitlines()[-1])["about"]) == 2_048
 
 
 def test_a_server_that_is_not_there_in_time_stands_in_no_head(

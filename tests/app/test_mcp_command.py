@@ -56,3 +56,6 @@ def test_a_server_that_is_nothing_is_not_added(program: Inside) -> None:
     done = program.run("mcp", "add", "s")
     assert done.code != 0
     assert "Say what the server is" in done.err
+    done = program.run("mcp", "add", "s", "wss://example.org/mcp")
+    assert done.code != 0
+    assert "WebSockets are no part of MCP" in done.err

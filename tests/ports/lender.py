@@ -43,6 +43,11 @@ def plain(name: str, description: str) -> dict[str, Any]:
     return {"name": name, "description": description, "inputSchema": {"type": "object"}}
 
 
+def eager() -> list[dict[str, Any]]:
+    wish = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 200_000}
+    return [add(_meta=wish), plain("other", "") | {"_meta": {"anthropic/alwaysLoad": 1}}]
+
+
 def tools() -> list[dict[str, Any]]:
     state["lists"] += 1
     match FAULT:
@@ -70,7 +75,7 @@ def tools() -> list[dict[str, Any]]:
         case "mcp:tool.inputSchema":
             return [add(), plain("other", "") | {"inputSchema": json.loads(given())}]
         case _:
-            return [add()]
+            return eager() if FAULT == "eager" else [add()]
 
 
 def ask(id: object, tool: str) -> None:
@@ -79,7 +84,8 @@ def ask(id: object, tool: str) -> None:
     form = {"message": message, "requestedSchema": {"type": "object", "properties": fields}}
     link = {"mode": "url", "message": "Log in", "url": "https://example.org/", "elicitationId": "1"}
     params = form if tool == "ask" else link
-    say({"id": "q1", "method": "elicitation/create", "params": params})
+    question = {"method": "elicitation/create", "params": params}
+    say({"id": "q1", **({"method": "roots/list"} if FAULT == "roots" else question)})
     state["asked"] = id  # type: ignore[assignment]
 
 
@@ -98,8 +104,8 @@ def call(id: object, params: dict[str, Any]) -> None:
                 }
             )
             return
-        case "huge":
-            text = "x" * 3_000_000
+        case "huge" | "eager":
+            text = "x" * 3_000_000 if FAULT == "huge" else "word " * 30_000
         case "endless":
             for _ in range(100):
                 sys.stdout.write("x" * 1_000_000)
@@ -109,7 +115,7 @@ def call(id: object, params: dict[str, Any]) -> None:
             say({"id": "?", "result": {"content": [{"type": "text", "text": "wrong"}]}})
             say({"id": None, "error": {"code": 1, "message": "no"}})
             text = str(args["a"] + args["b"])
-        case "asks" | "mcp:elicitation":
+        case "asks" | "mcp:elicitation" | "roots":
             ask(id, name)
             return
         case "mcp:reply":
@@ -129,7 +135,8 @@ def start(id: object, params: dict[str, Any]) -> None:
     who = {"name": "lender", "version": "1"}
     version = params["protocolVersion"]
     result = {"protocolVersion": version, "capabilities": has, "serverInfo": who}
-    say({"id": id, "result": {**result, "instructions": "Numbers only.\x1b[2J"}})
+    about = "Numbers only.\x1b[2J" if FAULT != "eager" else "word " * 1_000
+    say({"id": id, "result": {**result, "instructions": about}})
 
 
 def answer(method: str, id: object, params: dict[str, Any]) -> None:
@@ -181,6 +188,9 @@ def main() -> None:
             say({"id": state.get("asked"), "result": result})
         elif message["method"] == "notifications/cancelled":
             sys.stderr.write(f"cancelled {message['params']['requestId']}\n")
+            sys.stderr.flush()
+        elif message["method"] == "notifications/roots/list_changed":
+            sys.stderr.write("moved\n")
             sys.stderr.flush()
         elif "id" in message:
             answer(message["method"], message["id"], message.get("params") or {})

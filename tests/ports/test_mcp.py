@@ -150,7 +150,7 @@ def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(tmp_path: Path)
         return str(refusal.value), link.state
 
     told, state = asked(tmp_path, server("dies-in-call"), do)
-    assert "what it had done is not known" in told
+    assert "it is not known whether it was done, in part or at all" in told
     assert state == "ready"
 
 
@@ -265,6 +265,24 @@ def test_a_person_may_decline_or_not_be_there(
 
     assert json.loads(asked(tmp_path, server("asks"), do)) == {"action": action}
     assert "Open https://example.org/" in person.asked[0].question
+
+
+def test_a_server_knows_the_workspace_and_hears_of_another(tmp_path: Path) -> None:
+    async def do(link: Link) -> tuple[str, str]:
+        first = text(await link.call("add", {}, someone()))
+        link.move((str(tmp_path), "/a b"))
+        link.move((str(tmp_path), "/a b"))
+        second = text(await link.call("add", {}, someone()))
+        with anyio.fail_after(20):
+            while not (tmp_path / "logs/s-roots.log").exists():  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        return first, second
+
+    here = {"uri": tmp_path.as_uri()}
+    first, second = asked(tmp_path, server("roots"), do)
+    assert json.loads(first)["roots"] == [here]
+    assert json.loads(second)["roots"] == [here, {"uri": "file:///a%20b"}]
+    assert (tmp_path / "logs/s-roots.log").read_text() == "moved\n"
 
 
 def test_a_resource_is_what_the_server_says_it_is(tmp_path: Path) -> None:

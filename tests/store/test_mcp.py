@@ -9,7 +9,7 @@ import pytest
 
 from travois.store import trust
 from travois.store.home import Home
-from travois.store.mcp import Found, find, own, wanted
+from travois.store.mcp import SOCKET, Found, find, own, share, wanted
 from travois.store.origins import Where
 from travois.tools.lenders import Server
 
@@ -130,14 +130,38 @@ def test_the_words_of_claude_code(place: Place) -> None:
     more = {"headersHelper": "./headers.sh", "alwaysLoad": True}
     place.write(place.person / ".claude.json", {"mcpServers": {"far": entry | more}})
     (server,) = place.find().servers
-    assert (server.helper, server.always, server.port) == ("./headers.sh", True, 7000)
+    assert (server.helper, server.standing, server.port) == ("./headers.sh", "all", 7000)
     method = {"token_endpoint_auth_method": "client_secret_post"}
     assert server.client == {"client_id": "travois", "client_secret": "k1", **method}
     place.write(place.person / ".claude.json", {"mcpServers": {"far": entry | {"oauth": False}}})
     (server,) = place.find().servers
-    assert (server.always, server.client, server.port) == (False, {}, 0)
+    assert (server.standing, server.client, server.port) == ("some", {}, 0)
     place.environ["ENABLE_TOOL_SEARCH"] = "false"
-    assert [one.always for one in place.find().servers] == [True]
+    assert [one.standing for one in place.find().servers] == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("word", "standing", "part"),
+    [("", "some", 0.1), ("auto", "fitting", 0.1), ("auto:25", "fitting", 0.25)],
+)
+def test_tools_may_stand_in_the_head_if_they_fit(
+    word: str, standing: str, part: float, place: Place
+) -> None:
+    place.environ["ENABLE_TOOL_SEARCH"] = word
+    place.write(own(place.where.home), program())
+    assert [one.standing for one in place.find().servers] == [standing]
+    assert share(place.environ) == part
+
+
+@pytest.mark.parametrize(
+    "entry", [{"type": "ws", "url": "https://far.example"}, {"url": "wss://far.example"}]
+)
+def test_a_server_behind_a_socket_is_left_out_with_a_reason(
+    entry: dict[str, str], place: Place
+) -> None:
+    place.write(own(place.where.home), {"mcpServers": {"far": entry}})
+    why = f"{own(place.where.home)}: server far is left out: {SOCKET}"
+    assert place.find() == Found(notices=(why,))
 
 
 def test_a_command_for_headers_is_part_of_what_is_agreed_to(place: Place) -> None:

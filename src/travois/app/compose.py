@@ -163,7 +163,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         own = _tools(loaded, options, (*window, *guests.tools), card=card)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan = await lending.opened(place, loaded, options, world=world, session=session)
+        loan = await lending.opened(place, loaded, options, world=world, session=session, card=card)
         tools |= loan.tools(loaded)
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)

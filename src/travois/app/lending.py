@@ -7,17 +7,22 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from travois.app.opening import Place
+from travois.app.opening import Place, specs
 from travois.app.options import Options
+from travois.app.rights import guard
 from travois.app.shapes import Json
 from travois.context.lent import Told, announced
 from travois.engine.agent import Agent, World
+from travois.engine.ports import Warned
 from travois.engine.session import Session
+from travois.engine.switch import switch
 from travois.engine.tool import AnyTool, Refusal
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed, User
 from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
 from travois.kernel.view import waiting
 from travois.policy.rules import names
 from travois.store import mcp
@@ -66,35 +71,58 @@ def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
 
 
 async def opened(
-    place: Place, loaded: Loaded, options: Options, *, world: World, session: Session
+    place: Place, loaded: Loaded, options: Options, *, world: World, session: Session, card: Card
 ) -> Loan:
     """The servers of a session; none of them is started yet."""
     listed = found(place, loaded, options)
     left = tuple(entry.name for entry in listed.waiting)
-    if not listed.servers and not _promised(session):
-        return Loan(waiting=left, notices=listed.notices)
-    from travois.host.mcp.link import Surroundings, links
+    if not _promised(session) and (not listed.servers or session.view.epoch is not None):
+        fresh = (FRESH,) if listed.servers else ()
+        return Loan(waiting=left, notices=(*listed.notices, *fresh))
+    from travois.host.mcp.link import links
     from travois.host.mcp.standing import stand
+
+    around = surroundings(place, loaded, world)
+    made = links(listed.servers, around)
+    heard = await stand(made, around, room=int(card.window * mcp.share(os.environ)))
+    return Loan(_lending(made, loaded), made, left, (*listed.notices, *heard), around)
+
+
+def surroundings(place: Place, loaded: Loaded, world: World) -> Surroundings:
+    """What all servers of a session have in common."""
+    from travois.host.mcp.link import Surroundings
     from travois.host.process import LocalProcesses
 
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"
-    around = Surroundings(
+    return Surroundings(
         world.processes,
-        (place.cwd, *options.folders),
+        guard(loaded, place.cwd, own=str(place.home.path)).folders,
         logs=folder / "logs",
         tokens=folder / "tokens",
         environ=os.environ,
     )
-    made = links(listed.servers, around)
-    notices = listed.notices
-    if session.view.epoch is not None and not _promised(session):
-        return Loan(waiting=left, notices=(*notices, FRESH))
+
+
+def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
     denied = [rule.tool for rule in loaded.rules if rule.effect == "deny" and not rule.what]
-    lending = Lending(
+    return Lending(
         made, hidden=lambda name: any(names(rule, name) for rule in denied), room=room(loaded)
     )
-    return Loan(lending, made, left, (*notices, *await stand(made, around)), around)
+
+
+def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
+    """Let a session have servers that began without any: its head is another one from here on."""
+    loan = Loan(_lending((), loaded), around=surroundings(place, loaded, agent.world))
+    head, tools = agent.session.view.epoch, loan.tools(loaded)
+    assert head is not None
+    known = {spec.name for spec in head.tools}
+    added = specs(tuple(tool for name, tool in tools.items() if name not in known))
+    both = tuple(sorted((*head.tools, *added), key=lambda spec: spec.name))
+    switch(agent, replace(head, tools=both, why="asked for", unbind=False))
+    agent.tools = {**agent.tools, **tools}
+    equip(agent, loan)
+    return loan
 
 
 def room(loaded: Loaded) -> int:
@@ -125,6 +153,7 @@ def equip(agent: Agent, loan: Loan) -> None:
     lending, post, baseline = loan.lending, agent.post, agent.baseline
     _pin(agent.session, lending)
     agent.lent = lending.tool
+    lending.warn = lambda text: agent.session.emit(Warned(text))
     agent.post = lambda: (*_news(agent, lending), *post())
     agent.baseline = lambda: (*baseline(), *_again(lending))
 
@@ -143,6 +172,8 @@ def _pin(session: Session, lending: Lending) -> None:
 def _news(agent: Agent, lending: Lending) -> Iterable[User]:
     """Put what changed before the next prompt; while nothing is to be done, nothing is said."""
     session = agent.session
+    for lender in lending.lenders.values():
+        lender.move(agent.guard.folders)
     if not agent.inbox and not waiting(session.view):
         return ()
     here = states(lending.lenders.values())

@@ -47,6 +47,8 @@ class Lent(msgspec.Struct, frozen=True):
     schema: str
     fields: tuple[str, ...] = ()
     """The names of its arguments; those that may be left out end with a question mark."""
+    room: int = 0
+    """How many characters of a result it wants to be shown; 0 if it does not say."""
 
     @property
     def digest(self) -> str:

@@ -23,9 +23,12 @@ from travois.store.origins import Where
 from travois.store.reading import Level, is_list, is_tree
 from travois.store.settings import Json, Plugin
 from travois.store.wants import programs
-from travois.tools.lenders import Server
+from travois.tools.lenders import Server, Standing
 
 GIVEN = "--mcp-config"
+SEARCHED, SHARE = "ENABLE_TOOL_SEARCH", 0.1
+SOCKETS = ("ws://", "wss://")
+SOCKET = "WebSockets are no part of MCP, and its SDK does not speak them; most servers speak http"
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}")
 FILES = (
     (".travois/mcp.json", "mcpServers"),
@@ -220,6 +223,8 @@ def _server(entry: Entry, where: Where, environ: Mapping[str, str], notices: lis
 
     argv = tuple(text(word) for word in _argv(tree))
     url = text(tree.get("httpUrl") or tree.get("url") or "")
+    if not argv and (tree.get("type") == "ws" or url.startswith(SOCKETS)):
+        raise ValueError(SOCKET)
     if not argv and not url.startswith(("http://", "https://")):
         raise ValueError("it has neither a command nor an http address")
     base = where.home.path if entry.level == "user" else where.cwd
@@ -236,12 +241,24 @@ def _server(entry: Entry, where: Where, environ: Mapping[str, str], notices: lis
         helper=str(tree.get("headersHelper") or ""),
         client=dict(_client(tree, text)),
         port=_port(tree),
-        always=bool(tree.get("alwaysLoad")) or environ.get("ENABLE_TOOL_SEARCH") == "false",
+        standing="all" if tree.get("alwaysLoad") else _standing(environ),
         start=_seconds(tree, "startup_timeout_sec", 30.0),
         limit=_seconds(tree, "tool_timeout_sec", _milliseconds(tree)),
         only=_names(tree, "enabled_tools", "includeTools"),
         without=_names(tree, "disabled_tools", "excludeTools"),
     )
+
+
+def _standing(environ: Mapping[str, str]) -> Standing:
+    """What a word for all servers says, as other agents know it."""
+    known: dict[str, Standing] = {"false": "all", "auto": "fitting"}
+    return known.get(environ.get(SEARCHED, "").partition(":")[0], "some")
+
+
+def share(environ: Mapping[str, str]) -> float:
+    """The part of the window that tools may take which stand in the head only if they fit."""
+    percent = environ.get(SEARCHED, "").partition(":")[2]
+    return min(100, int(percent)) / 100 if percent.isdecimal() else SHARE
 
 
 def _argv(tree: Json) -> tuple[object, ...]:

@@ -28,6 +28,9 @@ TOLD = 2_048
 """How many characters of a description the model is told."""
 KEPT = 100_000
 """How many characters of a result the model is shown; about 25,000 tokens."""
+MOST = 500_000
+"""How many characters a tool may say that it brings, so that all of them are shown."""
+ALWAYS, SIZE = "anthropic/alwaysLoad", "anthropic/maxResultSizeChars"
 PICTURE = 5_000_000
 EMPTY = "It brought nothing."
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -39,6 +42,24 @@ class Offer(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     description: str | None = ""
     input_schema: msgspec.Raw = msgspec.Raw(b'{"type":"object"}')
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"null"), name="_meta")
+
+    @property
+    def always(self) -> bool:
+        """Whether it wants to stand in the head of every request."""
+        return self._said(ALWAYS) is True
+
+    @property
+    def room(self) -> int:
+        """How many characters of its results it wants to be shown; 0 if it does not say."""
+        size = self._said(SIZE)
+        return max(0, min(MOST, size)) if isinstance(size, int) else 0
+
+    def _said(self, key: str) -> object:
+        try:
+            return table(msgspec.json.decode(self.meta)).get(key)
+        except RecursionError:
+            return None
 
 
 class Resource(msgspec.Struct, frozen=True, rename="camel"):
@@ -107,7 +128,7 @@ def described(text: str) -> str:
 
 def _tool(server: str, offer: Offer, call: Caller, *, name: str, room: int) -> AnyTool:
     async def run(args: dict[str, Any], env: Env, id: str) -> Outcome:
-        return outcome(await call(offer.name, args), env, id, room=room)
+        return outcome(await call(offer.name, args), env, id, room=max(room, offer.room))
 
     return Tool[Any](
         name=name,

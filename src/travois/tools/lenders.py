@@ -15,6 +15,7 @@ from travois.tools.foreign import LONGEST, UNSAFE, Answered, Offer, described, n
 from travois.wire.loose import rows, table
 
 State = Literal["starting", "ready", "failed"]
+Standing = Literal["some", "fitting", "all"]
 PINS = "mcp:"
 """State of the session: what was told of a server, as JSON."""
 BLANK = re.compile("__+")
@@ -39,8 +40,8 @@ class Server(msgspec.Struct, frozen=True):
     """Who we are to it, where its owner said so beforehand."""
     port: int = 0
     """Where a login has to come back to; 0 if that does not matter."""
-    always: bool = False
-    """Whether its tools stand in the head of every request."""
+    standing: Standing = "some"
+    """Which of its tools stand in the head: those that want to, all if there is room, or all."""
     start: float = 30.0
     """How many seconds it may take to start."""
     limit: float = 300.0
@@ -100,6 +101,10 @@ class Lender(Protocol):
         """Wait until it has started, or has failed to."""
         ...
 
+    def move(self, folders: tuple[str, ...]) -> None:
+        """Let it know that the workspace is these folders, if it was not."""
+        ...
+
     async def call(self, tool: str, args: dict[str, Any], env: Env) -> Answered:
         """Run one of its tools; raises `Refusal`."""
         ...
@@ -150,7 +155,7 @@ def _lent(name: str, server: str, offer: Offer) -> Lent:
     fields = (n if n in needed else f"{n}?" for n in table(given.get("properties")))
     schema = msgspec.json.encode({**given, "type": "object"}).decode()
     about = described(offer.description or "")
-    return Lent(name, server, offer.name, about, schema, tuple(fields))
+    return Lent(name, server, offer.name, about, schema, tuple(fields), room=offer.room)
 
 
 def told(state: Mapping[str, str], server: str) -> Told:

@@ -17,6 +17,7 @@ from travois.engine.person import Choice, Option
 from travois.engine.ports import Env, Unanswered
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.kernel.facts import Changed
+from travois.kernel.tokens import block_tokens
 from travois.policy.access import Access
 from travois.policy.glyphs import visible
 from travois.tools.foreign import KEPT, TOLD, described, outcome
@@ -27,6 +28,8 @@ MOST = 5
 """How many tools a search shows."""
 WAIT = 20.0
 """How many seconds a search waits for servers that are starting."""
+LARGE = 10_000
+"""From how many tokens of one result on the person is told."""
 LONG = 12_000
 """How many characters of a schema are shown."""
 YES, NO = "Use it as it is defined at present", "Do not use it"
@@ -73,8 +76,12 @@ class Lending:
     ) -> None:
         """`room` is how many characters of a result the model is shown."""
         self.lenders = {one.server.name: one for one in lenders}
+        self.warn: Callable[[str], None] = lambda text: None
+        """Tells the person something."""
         self._hidden = hidden
         self._room = room
+        self.standing = self._standing()
+        """The tools that stand in the head: what servers lend before they have started."""
 
     def all(self) -> dict[str, Lent]:
         """Every tool that is lent at the moment and no rule denies, by name."""
@@ -93,13 +100,10 @@ class Lending:
         """The tools that stand in the head: the same ones whatever the servers do."""
         return (self._search, self._call, self._list, self._read)
 
-    @property
-    def standing(self) -> tuple[AnyTool, ...]:
-        """The tools of servers that the user wants in the head, as these define them so far."""
+    def _standing(self) -> tuple[AnyTool, ...]:
         return tuple(
             replace(self._lent(name, one.server), description=one.description, schema=one.schema)
             for name, one in self.all().items()
-            if self.lenders[one.server].server.always
         )
 
     @property
@@ -195,7 +199,10 @@ class Lending:
             _fits(tool, args)
             changes = await _agreed(tool, env)
             answered = await lender.call(tool.tool, args, env)
-            return replace(outcome(answered, env, id, room=self._room), changes=changes)
+            found = outcome(answered, env, id, room=max(self._room, tool.room))
+            if (size := sum(map(block_tokens, found.content))) > LARGE:
+                self.warn(f"{name} brought about {size:,} tokens")
+            return replace(found, changes=changes)
 
         return Tool[Any](
             name=name,

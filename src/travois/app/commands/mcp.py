@@ -126,6 +126,8 @@ def run_add(args: Namespace) -> int:
     if not what:
         fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
         raise Fault("Say what the server is", fix=fix)
+    if what[0].startswith(mcp.SOCKETS):
+        raise Fault(f"{args.name} cannot be used", why=mcp.SOCKET)
     entry: Json = {"command": what[0], "args": what[1:], "env": _pairs(how.env)}
     if what[0].startswith(("http://", "https://")):
         kind = "sse" if how.sse else "http"

@@ -12,9 +12,13 @@ from travois.tools.lenders import Server
 
 
 def keep(server: Server, folder: Path, offers: tuple[Offer, ...]) -> None:
-    """Remember what a server lends."""
+    """Remember what a server lends, where any of it may stand in a head."""
+    path = _path(server, folder)
+    if server.standing == "some" and not any(offer.always for offer in offers):
+        path.unlink(missing_ok=True)
+        return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _path(server, folder).write_bytes(msgspec.json.encode(offers))
+    path.write_bytes(msgspec.json.encode(offers))
 
 
 def kept(server: Server, folder: Path) -> tuple[Offer, ...]:

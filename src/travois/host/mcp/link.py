@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     from mcp.client.session import IncomingMessage
 
 T = TypeVar("T")
-GONE = "its connection ended while the call ran, so what it had done is not known"
+GONE = (
+    "the connection ended after the call was sent, so it is not known whether it was done, in part "
+    "or at all; find out before you call it again"
+)
 STATELESS = "2026-07-28"
 """From this version on there are no sessions, and changes have to be asked for."""
 CHANGES = frozenset(f"{what}ListChangedNotification" for what in ("Tool", "Prompt", "Resource"))
@@ -90,6 +93,8 @@ class Link(Life):
         self.held: tuple[str, ...] = ()
         """The addresses of what it has to read."""
         self._around = around
+        self._folders = around.folders
+        self._moved = anyio.Event()
         self._changed = anyio.Event()
         self._over = anyio.Event()
         self._untaken = False
@@ -210,8 +215,7 @@ class Link(Life):
             self._client, self._mode = client, mode
             self._become("ready", "")
             group.start_soon(self._relearn, client)
-            if self.era >= STATELESS:
-                group.start_soon(self._listen, client)
+            group.start_soon(self._listen if self.era >= STATELESS else self._follow, client)
             await self._ended.wait()
             group.cancel_scope.cancel()
 
@@ -223,8 +227,7 @@ class Link(Life):
         self.offers = await offers(client) if has.tools is not None else ()
         self.prompts = await prompts(client) if has.prompts is not None else ()
         self.held = await held(client) if has.resources is not None else ()
-        if self.server.always:
-            keep(self.server, self._around.lent, self.offers)
+        keep(self.server, self._around.lent, self.offers)
 
     async def _relearn(self, client: Client) -> None:
         """Ask again for what it has when it says that this changed, however often it does."""
@@ -259,11 +262,27 @@ class Link(Life):
             self._changed.set()
         await anyio.lowlevel.checkpoint()
 
+    def move(self, folders: tuple[str, ...]) -> None:
+        """Let it know that the workspace is these folders, if it was not."""
+        if folders != self._folders:
+            self._folders = folders
+            self._moved.set()
+
+    async def _follow(self, client: Client) -> None:
+        """Tell it of each move; without sessions there is no such word, and it asks anyway."""
+        from mcp_types import RootsListChangedNotification
+
+        while True:
+            await self._moved.wait()
+            self._moved = anyio.Event()
+            with suppress(*failures()):
+                await client.session.send_notification(RootsListChangedNotification())
+
     async def _roots(self, context: object) -> Any:
         from mcp_types import ListRootsResult, Root
 
         return ListRootsResult(
-            roots=[Root.model_validate({"uri": Path(f).as_uri()}) for f in self._around.folders]
+            roots=[Root.model_validate({"uri": Path(f).as_uri()}) for f in self._folders]
         )
 
     async def _elicited(self, context: object, params: Any) -> Any:

@@ -92,7 +92,8 @@ async def offers(client: Client) -> tuple[Offer, ...]:
         page = await client.list_tools(cursor=cursor, cache_mode="refresh")
         for tool in page.tools:
             schema = msgspec.Raw(msgspec.json.encode(tool.input_schema))
-            found.append(Offer(tool.name, tool.description or "", schema))
+            meta = msgspec.Raw(msgspec.json.encode(tool.meta))
+            found.append(Offer(tool.name, tool.description or "", schema, meta))
         cursor = page.next_cursor
         if cursor is None or len(found) > MANY:
             break

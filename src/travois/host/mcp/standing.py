@@ -1,38 +1,51 @@
 """Servers whose tools stand in the head: what they said last is kept, so that no start waits twice.
 
 A head is fixed before a server has started. So it has the definitions of the last session; if they
-are no longer true, that is told as any change of a tool is.
+are no longer true, that is told as any change of a tool is. For tools that only want to stand there
+themselves nobody waits: they do so from the second session on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import anyio
 
 from travois.host.mcp.kept import kept
 from travois.host.mcp.link import Link, Surroundings
+from travois.kernel.tokens import estimate
 from travois.tools.foreign import Offer
-from travois.tools.lenders import Server
+from travois.tools.lenders import Server, lent
 
 FIRST = 10.0
 """How many seconds a session waits for a server that it never heard of."""
 
 
-async def stand(links: Iterable[Link], around: Surroundings) -> tuple[str, ...]:
-    """Let servers lend at once what they always lend; returns what the user should know."""
+async def stand(links: Sequence[Link], around: Surroundings, *, room: int) -> tuple[str, ...]:
+    """Let servers lend at once what stands in the head; returns what the user should know.
+
+    `room` is how many tokens all tools may take, if some are to stand there only where they fit.
+    """
     notices: list[str] = []
 
     async def one(link: Link) -> None:
-        link.offers = kept(link.server, around.lent) or await _heard(link.server, around)
+        link.offers = kept(link.server, around.lent)
+        if link.offers or link.server.standing == "some":
+            return
+        link.offers = await _heard(link.server, around)
         if not link.offers:
             why = "lent nothing in time, so its tools do not stand in the head of this session"
             notices.append(f"server {link.server.name} {why}")
 
     async with anyio.create_task_group() as group:
         for link in links:
-            if link.server.always:
-                group.start_soon(one, link)
+            group.start_soon(one, link)
+    size = sum(estimate(t.name + t.description + t.schema) for t in lent(links).values())
+    for link in links:
+        whole = link.server.standing == "all" or (
+            link.server.standing == "fitting" and size <= room
+        )
+        link.offers = tuple(offer for offer in link.offers if whole or offer.always)
     return tuple(notices)
 
 
