@@ -31,13 +31,15 @@ def shelf(home: Home, tmp_path: Path, *, but: str = "") -> Shelf:
 def test_those_of_this_project_are_found_by_words_and_by_the_beginning_of_an_id(
     home: Home, tmp_path: Path
 ) -> None:
+    fill(tmp_path / "home", tmp_path / "here", count=1, at=500.0, about="paint the shed")
     known = shelf(home, tmp_path)
     everything = known.found("", everywhere=False)
-    assert [one.title for one in everything] == [f"work here number {n}" for n in range(3)]
-    assert known.found("NUMBER 1 work", everywhere=False) == [everything[1]]
+    titles = [*(f"work here number {n}" for n in range(3)), "paint the shed number 0"]
+    assert [one.title for one in everything] == titles
+    assert known.found("SHED paint", everywhere=False) == [everything[3]]
     assert known.found(everything[2].id, everywhere=False) == [everything[2]]
     assert known.found(everything[2].id[-6:], everywhere=False) == []
-    assert len(known.found("number", everywhere=True)) == 6
+    assert len(known.found("number", everywhere=True)) == 7
     assert shelf(home, tmp_path, but=everything[0].id).found("", everywhere=False) == everything[1:]
 
 

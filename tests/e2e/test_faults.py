@@ -96,7 +96,7 @@ def test_no_server_is_told_in_words(program: Program) -> None:
 def test_a_signal_leaves_a_session_to_resume(
     program: Program, number: signal.Signals, code: int
 ) -> None:
-    sleep = {"say": [{"tool_use": {"name": "Bash", "input": {"command": "touch up; sleep 60"}}}]}
+    sleep = {"say": [{"tool_use": {"name": "Bash", "input": {"command": "touch up; sleep 59.25"}}}]}
     with lab.server([sleep, OK]) as api:
         program.url = api.url
         child = program.start("-p", "go", *program.model, "--allowedTools", "Bash")
@@ -111,7 +111,7 @@ def test_a_signal_leaves_a_session_to_resume(
         assert program.ask("go on", "-c").out == "ok\n"
         api.no_orphans()
         api.append_only()
-    assert not running("sleep 60")
+    assert not running("sleep 59.25")
 
 
 def test_a_full_disk_is_told_and_loses_nothing(program: Program, tmp_path: Path) -> None:
