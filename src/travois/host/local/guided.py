@@ -20,6 +20,7 @@ from travois.host.local.examples import Example, Nearest
 from travois.host.local.grammar import Schema, rules
 from travois.host.local.mind import Mind
 from travois.host.local.router import Routed, route
+from travois.host.local.wishes import wished
 from travois.kernel.blocks import Call, Text
 from travois.kernel.models import Usage
 from travois.kernel.tokens import estimate
@@ -100,7 +101,8 @@ class Guided:
         """What SmolLM2 makes of it: a call like those of near examples, or a few words."""
         find = partial(self._nearest().find, asked.text, count=LIKE)
         near = [(c, e) for c, e in await anyio.to_thread.run_sync(find) if c >= LIKELY]
-        like = [e for _, e in near if e.tool in LOOKING & asked.tools.keys()]
+        looks = {tool for tool in LOOKING & asked.tools.keys() if wished(tool, asked.text)}
+        like = [e for _, e in near if e.tool in looks]
         made = rules(_narrow(asked.tools, like), asked.text)
         if made["root"]:
             tool, _, args = (await mind.choose(asked.text, like[::-1], made)).partition(" ")

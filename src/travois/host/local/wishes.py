@@ -66,7 +66,7 @@ ACTS = re.compile(
 
 MORE = _words(
     r"better|best|bugs?|how to|ways?|improve\w*|faster|wrong|pros|cons|ideas?|plan|explain|why"
-    r"|mistakes?|problems?|issues?|means?|meaning|summar\w+|secure|command that|yeah"
+    r"|mistakes?|problems?|issues?|means?|meaning|summar\w+|secure|command that|yeah|web|online"
     r"|compare (?!commit).* and"
 )
 """What a look does not answer."""
