@@ -31,6 +31,7 @@ COMMANDS = {
     "trust": "let a folder's own settings hold, or no longer",
     "try": "run a command in a copy, see what it changes, keep that or not",
     "acp": "serve an editor that speaks the Agent Client Protocol",
+    "exec": "one task, asked for as programs ask Codex",
     "models": "the models there are, what is known of each, and whether it works",
     "doctor": "what works on this machine, and how to mend the rest",
     "demo": "a tour of a minute: no key, no network",
@@ -42,6 +43,7 @@ IDLE = (
     *("resume-session-at", "task-budget", "thinking", "thinking-display"),
 )
 """Flags of other agents that mean nothing here."""
+FORMATS = ("text", "json", "stream-json", "codex-json")
 MODULES = {"import": "importing", "try": "attempt"}
 
 ABOUT = """\
@@ -112,6 +114,8 @@ def understood(argv: list[str]) -> Namespace:
     if "stream-json" not in argv:
         return top.parse_args(argv)
     args, strange = top.parse_known_args(argv)
+    if (args.input_format, args.output_format) == ("stream-json", "codex-json"):
+        top.error("codex-json tells of one task: it takes no --input-format stream-json")
     given = [name for name in IDLE if getattr(args, name.replace("-", "_"))]
     for name in (*(f"--{name}" for name in given), *strange):
         sys.stderr.write(f"travois: {name} means nothing here and is ignored\n")
@@ -124,7 +128,7 @@ def _talking(top: ArgumentParser) -> None:
     add = top.add_argument_group("model and output").add_argument
     add("--model", default="", metavar="NAME", help="provider/id, or an id of the catalogue")
     add("--fallback-model", default="", metavar="A,B", help="who answers while it cannot")
-    add("--output-format", default="text", choices=("text", "json", "stream-json"))
+    add("--output-format", default="text", choices=FORMATS, help="how headless runs speak")
     add("--input-format", default="text", choices=("text", "stream-json"))
     add("--include-partial-messages", action="store_true", help="stream-json: deltas as they come")
     add("--replay-user-messages", action="store_true", help="stream-json: echo what was read")

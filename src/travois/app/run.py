@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from time import monotonic
 
@@ -15,7 +15,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.app import custom
+from travois.app import codex, custom
 from travois.app.control.tasks import Tasks
 from travois.app.flags import chosen
 from travois.app.lending import statuses
@@ -56,6 +56,7 @@ class Run:
             forward=args.forward_subagent_text,
         )
         self._format: str = args.output_format
+        self._codex = codex.Teller()
         self._alone: bool = args.input_format == "text"
         """Whether nothing more will be asked, so that agents in the background are waited for."""
         self._over = False
@@ -145,7 +146,7 @@ class Run:
         if self.shape is not None:
             self.shape.begin()
         start = monotonic()
-        self._stream(speaker.opening(_opening(session, tuple(self.commands)) | self.brought()))
+        self._begin(session, speaker)
         try:
             await self._follow(session, prompt, speaker=speaker)
         finally:
@@ -156,20 +157,34 @@ class Run:
     ) -> None:
         async with aclosing(session.run(prompt)) as events:
             async for event in events:
-                if self._format != "stream-json" and (notice := _notice(event)):
+                if self._format in ("text", "json") and (notice := _notice(event)):
                     sys.stderr.write(f"travois: {notice}\n")
-                for line in speaker.lines(event):
-                    self._stream(line)
+                for line in self._told(event, speaker):
+                    say(line)
         if self._alone and speaker.tally.ended.why == "end" and await heard(session):
             await self._follow(session, (), speaker=speaker)
 
-    def _stream(self, line: Object) -> None:
+    def _begin(self, session: Session, speaker: Speaker) -> None:
         if self._format == "stream-json":
-            say(line)
+            say(speaker.opening(_opening(session, tuple(self.commands)) | self.brought()))
+        elif self._format == "codex-json":
+            for line in self._codex.opening(session.id):
+                say(line)
+
+    def _told(self, event: Event, speaker: Speaker) -> Iterable[Object]:
+        """What is printed of an event; its part in the outcome is taken down either way."""
+        lines = speaker.lines(event)
+        if self._format == "codex-json":
+            return self._codex.lines(event)
+        return lines if self._format == "stream-json" else ()
 
     def _finish(self, speaker: Speaker, *, seconds: float) -> None:
         tally = speaker.tally
         self.code = self.code if self.code > 1 else int(tally.failed)
+        if self._format == "codex-json":
+            for line in self._codex.closing(tally):
+                say(line)
+            return
         if self._format != "text":
             say(speaker.result(seconds))
             return

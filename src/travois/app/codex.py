@@ -1,0 +1,200 @@
+"""A turn as the JSON lines of Codex's `exec --json` (compat B8).
+
+What those lines have no word for is left out of them and stands in the log: compactions, hooks,
+notes, what agents do that were started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+import msgspec
+
+from travois.app.shaped import NAME as ANSWER
+from travois.app.shapes import Json, Object, arguments
+from travois.app.speak import Tally
+from travois.engine.ports import Event, Progress, Retrying, Running, Warned
+from travois.kernel.blocks import AnyBlock, Call, Opaque, Shown, Text, calls, words
+from travois.kernel.facts import Assistant, Changed, Entry, Result
+from travois.kernel.models import Usage
+from travois.tools.todo import Todo
+from travois.wire.loose import string, table
+from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
+
+OURS = "travois"
+"""The server that our own tools are said to come from, where Codex has no item for them."""
+CHANGING = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+"""Tools that change a file."""
+OTHERWISE = ("TodoWrite", ANSWER)
+"""Tools whose outcome is told in another way than as a call."""
+THOUGHTS = ("thinking", "reasoning", "sealed")
+BROKEN = ("failed", "crashed")
+
+
+class Teller:
+    """Turns the events of one run into lines; it knows the items that are under way."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Call] = {}
+        self._begun: dict[str, str] = {}
+        """The items of calls that run, by call."""
+        self._todos: Object = {}
+        self._count = 0
+
+    def opening(self, session: str) -> list[Object]:
+        """The first lines of a run."""
+        return [{"type": "thread.started", "thread_id": session}, {"type": "turn.started"}]
+
+    def lines(self, event: Event) -> Iterator[Object]:
+        """What to print for this event."""
+        match event:
+            case Entry(fact=Assistant(content=content)):
+                yield from self._reply(content)
+            case Entry(fact=Result() as result):
+                yield from self._end(result)
+            case Entry(fact=Changed(what="todos", value=value)):
+                yield self._listed(value)
+            case Running(call=id) if id in self._calls:
+                yield from self._start(self._calls[id])
+            case Retrying():
+                yield self._trouble(f"{event.message}; trying again in {event.wait:.1f} s")
+            case Warned():
+                yield self._trouble(event.text)
+            case Entry() | Running() | Progress() | Began() | BlockBegan() | Grew() | BlockEnded():
+                pass
+            case _:
+                assert_never(event)
+
+    def closing(self, tally: Tally) -> Iterator[Object]:
+        """The last lines of a run: what was left open, the answer in its form, and the end."""
+        for id in tuple(self._begun):
+            yield from self._end(Result(id, (Text(tally.trouble),), error=True))
+        if self._todos:
+            yield _line("completed", self._todos)
+        if tally.shape is not None and tally.shape.given:
+            text = msgspec.json.encode(tally.shape.value).decode()
+            yield self._whole({"type": "agent_message", "text": text})
+        if not tally.failed:
+            yield {"type": "turn.completed", "usage": _usage(tally.usage)}
+            return
+        if tally.ended.why in BROKEN:
+            yield {"type": "error", "message": tally.trouble}
+        yield {"type": "turn.failed", "error": {"message": tally.trouble}}
+
+    def _reply(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
+        for block in content:
+            if isinstance(block, Opaque) and block.kind in THOUGHTS and block.text:
+                yield self._whole({"type": "reasoning", "text": block.text})
+        if text := "\n".join(filter(None, map(_spoken, content))):
+            yield self._whole({"type": "agent_message", "text": text})
+        self._calls |= {call.id: call for call in calls(content)}
+
+    def _start(self, call: Call) -> Iterator[Object]:
+        if call.name in CHANGING or call.name in OTHERWISE:
+            return
+        self._begun[call.id] = self._id()
+        yield _line("started", {"id": self._begun[call.id], **_asked(call)})
+
+    def _end(self, result: Result) -> Iterator[Object]:
+        call = self._calls.pop(result.call, None)
+        if call is None:
+            return
+        if call.name not in OTHERWISE:
+            id = self._begun.pop(call.id, "") or self._id()
+            yield _line("completed", {"id": id, **_answered(_asked(call), result)})
+        if result.error and call.name in (*CHANGING, *OTHERWISE, "WebSearch"):
+            yield self._trouble(f"{call.name}: {words(result.content)}")
+
+    def _listed(self, value: str) -> Object:
+        todos = msgspec.json.decode(value, type=tuple[Todo, ...])
+        items: list[Json] = [
+            {"text": one.content, "completed": one.status == "completed"} for one in todos
+        ]
+        stage, id = ("updated", self._todos["id"]) if self._todos else ("started", self._id())
+        self._todos = {"id": id, "type": "todo_list", "items": items}
+        return _line(stage, self._todos)
+
+    def _trouble(self, message: str) -> Object:
+        return self._whole({"type": "error", "message": message})
+
+    def _whole(self, item: Object) -> Object:
+        return _line("completed", {"id": self._id(), **item})
+
+    def _id(self) -> str:
+        self._count += 1
+        return f"item_{self._count - 1}"
+
+
+def _line(stage: str, item: Object) -> Object:
+    return {"type": f"item.{stage}", "item": item}
+
+
+def _spoken(block: AnyBlock) -> str:
+    """What a block says; words with sources come as a block of the provider's own."""
+    match block:
+        case Text(text=text) | Opaque(kind="text", text=text):
+            return text
+        case _:
+            return ""
+
+
+def _asked(call: Call) -> Object:
+    """A call as an item that is under way."""
+    args = table(arguments(call))
+    if call.name == "Bash":
+        item: Object = {"type": "command_execution", "command": string(args.get("command"))}
+        return item | {"aggregated_output": "", "status": "in_progress"}
+    if call.name == "WebSearch":
+        return {"type": "web_search", "query": string(args.get("query"))}
+    if call.name in CHANGING:
+        path = string(args.get("file_path") or args.get("notebook_path"))
+        return {"type": "file_change", "changes": [{"path": path, "kind": "update"}]}
+    server, tool = OURS, call.name
+    if call.name == "McpCall":
+        tool, args = f"mcp__{string(args.get('tool')).removeprefix('mcp__')}", args.get("arguments")
+    if tool.startswith("mcp__"):
+        server, _, tool = tool.removeprefix("mcp__").partition("__")
+    item = {"type": "mcp_tool_call", "server": server, "tool": tool, "arguments": args or {}}
+    return item | {"status": "in_progress"}
+
+
+def _answered(item: Object, result: Result) -> Object:
+    """The item with what came of it."""
+    told, detail = words(result.content), msgspec.json.decode(result.detail or "null")
+    ended: Object = {"status": "failed" if result.error else "completed"}
+    match item["type"]:
+        case "web_search":
+            return item
+        case "command_execution":
+            if (code := table(detail).get("exitCode")) is not None:
+                ended["exit_code"] = code
+            ended["aggregated_output"] = told.removeprefix(f"Exit code {code}").lstrip("\n")
+        case "file_change" if path := string(table(detail).get("filePath")):
+            kind = "add" if table(detail).get("type") == "create" else "update"
+            ended["changes"] = [{"path": path, "kind": kind}]
+        case "mcp_tool_call" if result.error:
+            ended["error"] = {"message": told}
+        case "mcp_tool_call":
+            content: list[Json] = [_block(part) for part in result.content]
+            ended["result"] = {"content": content, "structured_content": detail}
+        case _:
+            pass
+    return item | ended
+
+
+def _block(part: Shown) -> Object:
+    """A part of a result; of a picture only the name, since its bytes are in a file."""
+    text = part.text if isinstance(part, Text) else f"[{part.name or part.mime}]"
+    return {"type": "text", "text": text}
+
+
+def _usage(usage: Usage) -> Object:
+    """Token counts of the turn: input is all of it, read from the cache and written to it too."""
+    return {
+        "input_tokens": usage.prompt,
+        "cached_input_tokens": usage.read,
+        "cache_write_input_tokens": usage.write + usage.write_1h,
+        "output_tokens": usage.output,
+        "reasoning_output_tokens": usage.reasoning,
+    }
