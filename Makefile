@@ -46,6 +46,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(VENV)/mcp-node \
 	  $(addprefix @modelcontextprotocol/server-,filesystem@2026.8.31 memory@2026.8.31) 2>/dev/null || \
 	  echo "The servers of npm could not be had; their tests will skip."
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --omit=optional \
+	  --prefix $(VENV)/codex-node @openai/codex-sdk@0.163.0 2>/dev/null || \
+	  echo "The SDK of Codex could not be had; its tests will skip."
 	@touch $@
 
 clean:
