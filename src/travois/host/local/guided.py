@@ -19,6 +19,7 @@ import msgspec
 from travois.host.local.examples import Example, Nearest
 from travois.host.local.grammar import Schema, rules
 from travois.host.local.mind import Mind
+from travois.host.local.reading import UNSOUGHT
 from travois.host.local.router import Routed, route
 from travois.host.local.wishes import wished
 from travois.kernel.blocks import Call, Text
@@ -106,7 +107,8 @@ class Guided:
         made = rules(_narrow(asked.tools, like), asked.text)
         if made["root"]:
             tool, _, args = (await mind.choose(asked.text, like[::-1], made)).partition(" ")
-            return _call(tool, args, sure=near[0][0])
+            found = _call(tool, args, sure=near[0][0])
+            return None if found is None or _idle(found.input) else found
         if QUESTION.match(asked.text.strip()):
             return Routed("", {}, 0.0, UNCHECKED + await mind.say(asked.text))
         return None
@@ -164,6 +166,12 @@ def _call(tool: str, args: str, *, sure: float) -> Routed | None:
         return Routed(tool, msgspec.json.decode(args, type=dict[str, Any]), sure)
     except msgspec.DecodeError:
         return None
+
+
+def _idle(args: dict[str, Any]) -> bool:
+    """Whether a call has copied a word that names nothing."""
+    values = (each for value in args.values() for each in (rows(value) or [value]))
+    return any(UNSOUGHT.fullmatch(string(value)) for value in values)
 
 
 def _calls(message: dict[str, Any]) -> Iterator[tuple[str, str]]:

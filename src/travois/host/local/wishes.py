@@ -42,7 +42,8 @@ EVOKED = {
 }
 """Words of which a request to look has one."""
 BARRED = {
-    "Read": _words("^find|used|mentioned"),
+    "Read": _words("^find|used|mentioned|who|whose"),
+    "Grep": _words("files? (?:is |are )?(?:called|named)"),
     "Glob": _words(
         "in (?:the )?file|used|mentioned|referenced|imported|(?<!file )(?<!files )called"
         "|contain(?:s|ing)|mention(?:s|ing)"
