@@ -175,3 +175,16 @@ def test_exec_takes_what_codex_takes_and_read_only_is_kept(program: Program) -> 
         for name in ("--color", "--config web_search")
     )
     assert not (program.folder / "a.txt").exists()
+
+
+def test_an_image_that_may_not_be_shown_is_named(program: Program) -> None:
+    apart = program.folder.parent / "apart.png"
+    apart.write_bytes(b"\x89PNG\r\n\x1a\n")
+    model = ("-m", "anthropic/claude-opus-5-5")
+    with lab.server([{"say": "Done."}]) as api:
+        program.url = api.url
+        missing = program.run("exec", *model, "-i", "none.png", "look")
+        done = program.run("exec", *model, "-i", str(apart), "look")
+    assert (missing.code, "There is no image none.png" in missing.err) == (2, True)
+    assert (done.code, done.out) == (0, "Done.\n")
+    assert f"{apart} is outside the folders to work in and is not shown" in done.err

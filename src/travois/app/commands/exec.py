@@ -10,6 +10,7 @@ from pathlib import Path
 from travois.app.commands.plain import Commands, command, warn
 from travois.app.flags import understood
 from travois.kernel.faults import Fault
+from travois.policy.paths import inside
 
 MORE = """\
   travois exec --json "fix the failing test"     the lines of --output-format codex-json
@@ -64,6 +65,8 @@ def run(args: Namespace) -> int:
 
     for notice in _settle(args):
         warn(f"{notice} means nothing here and is ignored")
+    for image in _unseen(args):
+        warn(f"{image} is outside the folders to work in and is not shown: --add-dir its folder")
     words = list(_words(args))
     if args.cd:
         _enter(args.cd)
@@ -80,6 +83,16 @@ def _settle(args: Namespace) -> Iterator[str]:
             os.environ["OPENAI_BASE_URL"] = value.strip("\"'")
         elif name not in SETTLED:
             yield f"--config {name}"
+
+
+def _unseen(args: Namespace) -> Iterator[str]:
+    """The images that may not be looked at; raises `Fault` for one that is not there."""
+    folders = [os.path.realpath(folder) for folder in (args.cd or ".", *args.add_dir)]
+    for image in args.image:
+        if not os.path.isfile(image):
+            raise Fault(f"There is no image {image}")
+        if not any(inside(os.path.realpath(image), folder) for folder in folders):
+            yield image
 
 
 def _words(args: Namespace) -> Iterator[str]:
