@@ -318,7 +318,7 @@ def test_tools_of_a_server_stand_in_the_head_where_its_entry_says_so(ground: Pat
     assert again.bodies[0]["tools"] == told.bodies[0]["tools"]
 
 
-@pytest.mark.parametrize(("word", "stands"), [("auto", True), ("auto:0", False), ("true", False)])
+@pytest.mark.parametrize(("word", "stands"), [("auto", True), ("auto:0", False)])
 def test_tools_stand_in_the_head_where_they_fit_if_the_user_says_so(
     word: str, stands: bool, ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

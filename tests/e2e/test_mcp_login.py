@@ -16,11 +16,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from tests.e2e.program import Program
 from tests.ports.test_mcp import linked, sum_of
 from travois import lab
+from travois.engine.tool import Refusal
 from travois.host.mcp.link import Link
 from travois.tools.lenders import Server
 
@@ -160,12 +162,16 @@ def test_a_stranger_cannot_end_a_login_and_a_no_is_told(program: Program, guarde
     assert tokens(program) == []
 
 
-def test_sessions_side_by_side_share_one_login(program: Program, guarded: Guarded) -> None:
-    assert program.run("mcp", "login", "far").code == 0
-    far = Server("far", "http", url=guarded.url)
+def test_sessions_side_by_side_share_one_login_and_the_next_one_grants_what_it_lacked(
+    program: Program, guarded: Guarded
+) -> None:
+    def login() -> int:
+        return program.run("mcp", "login", "far").code
 
-    async def main() -> list[str]:
-        folder = program.home / "mcp"
+    assert login() == 0
+    far, folder = Server("far", "http", url=guarded.url), program.home / "mcp"
+
+    async def main() -> str:
         async with linked(folder, far) as one, linked(folder, far) as other:
             (guarded.folder / "expired").touch()
             told: list[str] = []
@@ -176,7 +182,16 @@ def test_sessions_side_by_side_share_one_login(program: Program, guarded: Guarde
             async with anyio.create_task_group() as group:
                 group.start_soon(use, one)
                 group.start_soon(use, other)
-            return told
+            assert told == ["3", "3"]
+            assert set(guarded.journal[3:]) == {"refresh"}
 
-    assert anyio.run(main) == ["3", "3"]
-    assert set(guarded.journal[3:]) == {"refresh"}
+            (guarded.folder / "strict").touch()
+            with pytest.raises(Refusal) as refusal:
+                await sum_of(one)
+            assert await anyio.to_thread.run_sync(login) == 0
+            assert await sum_of(one) == "3"
+            return str(refusal.value)
+
+    lacks = "far: its login does not allow that (it lacks more); it wants you to log in"
+    assert anyio.run(main) == f"{lacks}: run `travois mcp login far`."
+    assert guarded.journal[-2:] == [f"authorize {guarded.url} more", "code"]

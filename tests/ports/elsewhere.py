@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import Annotated
 
+import anyio
 import uvicorn
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from pydantic import BaseModel
@@ -34,6 +35,11 @@ def elsewhere(port: int, kind: str = "http") -> Generator[MCPServer]:
     @server.tool()
     def header(name: str, ctx: Context) -> str:
         return (ctx.headers or {}).get(name, "")
+
+    @server.tool()
+    async def hang() -> None:
+        running.should_exit = True
+        await anyio.sleep_forever()
 
     @server.tool()
     async def grow(ctx: Context) -> str:

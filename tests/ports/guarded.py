@@ -2,7 +2,8 @@
 
 They stand at two addresses of this machine, as in life. `guarded.py PORT GRANTS FOLDER`: files in
 the folder say what happens next: `expired` ends all tokens that there are, `stubborn` is that none
-is renewed, `unkind` that the person says no. `journal` is what was asked for.
+is renewed, `unkind` that the person says no, `strict` that a login has to grant `more`. The file
+`journal` is what was asked for.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
+from starlette.responses import Response
 
 PORT, GRANTS, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 ISSUER, HERE = f"http://127.0.0.1:{GRANTS}", f"http://127.0.0.1:{PORT}/mcp"
@@ -59,14 +61,14 @@ class Grants:
     async def authorize(
         self, client: OAuthClientInformationFull, params: AuthorizationParams
     ) -> str:
-        note(f"authorize {params.resource}")
+        note(" ".join(("authorize", str(params.resource), *(params.scopes or ()))))
         back = str(params.redirect_uri)
         if (FOLDER / "unkind").exists():
             return construct_redirect_uri(back, error="access_denied", state=params.state)
         code = f"code-{secrets.token_hex(20)}"
         self.codes[code] = AuthorizationCode(
             code=code,
-            scopes=[],
+            scopes=params.scopes or [],
             expires_at=time.time() + 60,
             client_id=str(client.client_id),
             **params.model_dump(include=set(AuthorizationCode.model_fields) - {"scopes"}),
@@ -79,7 +81,7 @@ class Grants:
     async def exchange_authorization_code(self, client: Any, code: AuthorizationCode) -> OAuthToken:
         note("code")
         del self.codes[code.code]
-        return self._granted(client)
+        return self._granted(client, code.scopes)
 
     async def load_refresh_token(self, client: Any, token: str) -> RefreshToken | None:
         return self.renewable.get(token)
@@ -91,7 +93,7 @@ class Grants:
         if (FOLDER / "stubborn").exists():
             raise TokenError("invalid_grant", "it was taken back")
         del self.renewable[token.token]
-        return self._granted(client)
+        return self._granted(client, token.scopes)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         if (FOLDER / "expired").exists():
@@ -102,12 +104,28 @@ class Grants:
     async def verify_token(self, token: str) -> AccessToken | None:
         return await self.load_access_token(token)
 
-    def _granted(self, client: Any) -> OAuthToken:
+    def _granted(self, client: Any, scopes: list[str]) -> OAuthToken:
         token, more = f"secret-{secrets.token_hex(20)}", f"secret-{secrets.token_hex(20)}"
         id = client.client_id
-        self.held[token] = AccessToken(token=token, client_id=id, scopes=[])
-        self.renewable[more] = RefreshToken(token=more, client_id=id, scopes=[])
+        self.held[token] = AccessToken(token=token, client_id=id, scopes=scopes)
+        self.renewable[more] = RefreshToken(token=more, client_id=id, scopes=scopes)
         return OAuthToken(access_token=token, refresh_token=more, expires_in=3600)
+
+
+class Strict:
+    """Lets in only who was granted more, once it is told to."""
+
+    def __init__(self, app: Any, grants: Grants) -> None:
+        self._app, self._grants = app, grants
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        shown = dict(scope.get("headers", ())).get(b"authorization", b"").decode()
+        held = self._grants.held.get(shown.removeprefix("Bearer "))
+        app = self._app
+        if held is not None and "more" not in held.scopes and (FOLDER / "strict").exists():
+            lacking = 'Bearer error="insufficient_scope", scope="more"'
+            app = Response(status_code=403, headers={"WWW-Authenticate": lacking})
+        await app(scope, receive, send)
 
 
 def main() -> None:
@@ -129,7 +147,7 @@ def main() -> None:
     async def both() -> None:
         async with anyio.create_task_group() as group:
             for app, port in (
-                (server.streamable_http_app(), PORT),
+                (Strict(server.streamable_http_app(), grants), PORT),
                 (Starlette(routes=routes), GRANTS),
             ):
                 config = uvicorn.Config(app, port=port, log_level="error")

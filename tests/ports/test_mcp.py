@@ -20,6 +20,7 @@ from travois.engine.person import Choice
 from travois.engine.ports import Env, Unanswered
 from travois.engine.tool import Refusal
 from travois.host.mcp import life
+from travois.host.mcp import link as link_module
 from travois.host.mcp.link import Link, Surroundings
 from travois.host.mcp.tokens import Tokens
 from travois.host.process import LocalProcesses
@@ -407,6 +408,25 @@ def test_a_server_that_starts_anew_between_calls_is_found_again(
         return told
 
     assert anyio.run(main) == ["3", "3", "3"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "path"),
+    [("auto", "http", "mcp"), ("legacy", "http", "mcp"), ("legacy", "sse", "sse")],
+)
+def test_of_a_call_that_a_server_took_along_nobody_knows_whether_it_was_done(
+    mode: str, kind: Any, path: str, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "LOOK", 0.1)
+
+    async def main() -> str:
+        with elsewhere(port, kind):
+            async with linked(tmp_path, far(port, path, kind=kind, limit=20.0), mode=mode) as link:
+                with pytest.raises(Refusal) as refusal:
+                    await link.call("hang", {}, someone())
+                return str(refusal.value)
+
+    assert "it is not known whether it was done, in part or at all" in anyio.run(main)
 
 
 @pytest.mark.parametrize(("mode", "era"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])

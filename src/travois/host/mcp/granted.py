@@ -5,16 +5,41 @@ This module needs the SDK, so only what speaks to a server imports it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.utils import (
+    extract_field_from_www_auth,
+    extract_scope_from_www_auth,
+    union_scopes,
+)
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata, OAuthToken
+from pydantic import PrivateAttr
 
 from travois.host.mcp.tokens import PORT, Code, Show, Tokens, wanted
+from travois.policy.glyphs import visible
 from travois.tools.lenders import Server
 
+FORBIDDEN, LACKING, LONGEST = 403, "insufficient_scope", 100
 LOOKS, PAUSE = 20, 0.1
 """How often, and after how many seconds each, it is seen what another session got."""
+
+
+class Asking(OAuthClientMetadata):
+    """What we ask for at a login: what the server says, and what it refused us before."""
+
+    _besides: str = PrivateAttr("")
+
+    def besides(self, scope: str) -> None:
+        """Ask for this as well."""
+        self._besides = scope
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """The SDK sets the scope in the middle of a login, before anything is asked for."""
+        wider = union_scopes(value, self._besides or None) if name == "scope" else value
+        super().__setattr__(name, wider)
 
 
 class Granted(OAuthClientProvider):
@@ -29,14 +54,27 @@ class Granted(OAuthClientProvider):
         show: Show | None = None,
         code: Code | None = None,
     ) -> None:
-        about = OAuthClientMetadata.model_validate(
+        about = Asking.model_validate(
             {"client_name": "Travois", "redirect_uris": [f"http://127.0.0.1:{port}/callback"]}
         )
+        about.besides(kept.scope)
         super().__init__(server.url, about, kept, show or self._refuse, code or self._never)
         self._attended = show is not None
         self._tried: OAuthToken | None = None
         """What is to be renewed; none if a person is asked."""
-        self._lost = f"its login no longer holds; {wanted(server)}"
+        self._kept = kept
+        self._wanted = wanted(server)
+        self._lost = f"its login no longer holds; {self._wanted}"
+
+    def heed(self, response: httpx2.Response) -> None:
+        """Where a login grants too little, the person must grant more; they are not asked here."""
+        lacking = extract_field_from_www_auth(response, "error") == LACKING
+        if self._attended or response.status_code != FORBIDDEN or not lacking:
+            return
+        scope = extract_scope_from_www_auth(response) or ""
+        self._kept.lacks(scope)
+        what = f" (it lacks {visible(scope)[:LONGEST]})" if scope else ""
+        raise PermissionError(f"its login does not allow that{what}; {self._wanted}")
 
     async def _refuse(self, url: str) -> None:
         raise OAuthFlowError(self._lost)

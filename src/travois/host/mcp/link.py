@@ -20,6 +20,7 @@ from travois.host.mcp.speech import (
     MANY,
     WORDS,
     closed,
+    doubtful,
     failures,
     held,
     json,
@@ -41,10 +42,8 @@ if TYPE_CHECKING:
     from mcp.client.session import IncomingMessage
 
 T = TypeVar("T")
-GONE = (
-    "the connection ended after the call was sent, so it is not known whether it was done, in part "
-    "or at all; find out before you call it again"
-)
+DOUBT = "it is not known whether it was done, in part or at all; find out before you call it again"
+GONE = f"the connection ended after the call was sent, so {DOUBT}"
 STATELESS = "2026-07-28"
 """From this version on there are no sessions, and changes have to be asked for."""
 CHANGES = frozenset(f"{what}ListChangedNotification" for what in ("Tool", "Prompt", "Resource"))
@@ -128,7 +127,8 @@ class Link(Life):
             finally:
                 self._calls.remove(running)
         raise Refusal(
-            f"{self.server.name} said nothing for {self.server.limit:g} s; it was told to stop."
+            f"{self.server.name} said nothing for {self.server.limit:g} s; it was told to stop, "
+            f"and {DOUBT}."
         )
 
     async def resources(self) -> tuple[tuple[str, str], ...]:
@@ -175,7 +175,8 @@ class Link(Life):
             return await asked
         except (ExceptionGroup, *failures()) as error:
             if not (self._ended.is_set() or closed(error)):
-                raise Refusal(f"{self.server.name}: {worded(error)}") from None
+                doubt = f"; {DOUBT}" if self._calls and doubtful(error) else ""
+                raise Refusal(f"{self.server.name}: {worded(error)}{doubt}") from None
         with anyio.move_on_after(LOOK):
             await over.wait()
         if self._untaken and len(self._calls) == 1:  # of several, it is not known which one

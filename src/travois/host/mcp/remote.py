@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
 
+    from travois.host.mcp.granted import Granted
+
 REFUSED, UNKNOWN = frozenset((401, 403)), 404
 REFUSAL = "it refuses the Authorization that is configured for it"
 SESSION = "mcp-session-id"
@@ -30,7 +32,7 @@ PATIENCE = 10.0
 async def remote(
     server: Server,
     *,
-    auth: httpx2.Auth | None = None,
+    auth: Granted | None = None,
     headers: dict[str, str] | None = None,
     forgotten: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
@@ -49,6 +51,8 @@ async def remote(
         if auth is None and response.status_code in REFUSED:
             ours = "authorization" in map(str.lower, told)
             raise PermissionError(REFUSAL if ours else wanted(server))
+        if auth is not None:
+            auth.heed(response)
         if response.status_code == UNKNOWN and SESSION in response.request.headers:
             forgotten()
 

@@ -72,6 +72,15 @@ def closed(error: BaseException) -> bool:
     return isinstance(first, anyio.ClosedResourceError | anyio.BrokenResourceError)
 
 
+def doubtful(error: BaseException) -> bool:
+    """Whether what failed so may have been done all the same."""
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INTERNAL_ERROR, PARSE_ERROR
+
+    first = cause(error)
+    return not isinstance(first, MCPError) or first.error.code in (INTERNAL_ERROR, PARSE_ERROR)
+
+
 def unreached(error: BaseException) -> bool:
     """Whether nobody was there to take the request."""
     import httpx2

@@ -31,6 +31,8 @@ class Pair(msgspec.Struct):
 
     tokens: msgspec.Raw = msgspec.Raw(b"null")
     client: msgspec.Raw = msgspec.Raw(b"null")
+    scope: str = ""
+    """What we were once refused for the lack of."""
 
 
 class Tokens:
@@ -67,6 +69,17 @@ class Tokens:
         self._write(msgspec.structs.replace(self._read(), client=known))
 
     @property
+    def scope(self) -> str:
+        """What a login has to ask for besides."""
+        return self._read().scope
+
+    def lacks(self, scope: str) -> None:
+        """Keep that what a login gave is not enough."""
+        both = dict.fromkeys((*self.scope.split(), *scope.split()))
+        if len(both) > len(self.scope.split()):
+            self._write(msgspec.structs.replace(self._read(), scope=" ".join(both)))
+
+    @property
     def stamp(self) -> int:
         """When it was written last; nought if there is none."""
         return self.path.stat().st_mtime_ns if self.path.exists() else 0
@@ -97,7 +110,7 @@ class Coming(Tokens):
 
     def __init__(self, folder: Path, server: Server) -> None:
         super().__init__(folder, server)
-        self._pair = Pair()
+        self._pair = Pair(scope=super()._read().scope)
 
     def _read(self) -> Pair:
         return self._pair
