@@ -215,20 +215,95 @@ def test_servers_come_and_go_while_a_session_runs(program: Program) -> None:
         assert len({json.dumps((body["system"], body["tools"])) for body in api.bodies}) == 1
 
 
-def test_a_session_without_servers_takes_none_up(program: Program) -> None:
+def test_a_session_without_servers_takes_them_up_between_two_turns(program: Program) -> None:
+    pytest.importorskip("mcp")
+    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    later = {"later": {"command": sys.executable, "args": [lender, "none"]}}
+    none = {"added": [], "removed": [], "errors": {}}
+    wait = {"say": [{"tool_use": {"name": "Bash", "input": {"command": "sleep 30"}}}]}
+    add = {"tool_use": {"name": "McpCall", "input": {"tool": "mcp__later__add"}}}
+    add["tool_use"]["input"] |= {"arguments": {"a": 1, "b": 2}}
+    with lab.server([wait, {"say": [add]}, {"say": "3"}]) as api:
+        program.url = api.url
+        host = Host(program, "--allowedTools", "mcp__later", "Bash")
+        host.say("wait")
+        host.until(of("assistant"))
+        told = ask(host, "mcp_set_servers", servers=later)
+        why = "this session began without servers: ask again between two turns"
+        assert told == none | {"errors": {"later": why}}
+        host.ask("r1", "interrupt")
+        host.until(of("result"))
+        assert ask(host, "mcp_set_servers", servers=later) == none | {"added": ["later"]}
+        host.say("add")
+        answered = [line for line in host.until(of("result")) if line["type"] == "user"]
+        assert answered[-1]["message"]["content"][0]["content"] == [{"type": "text", "text": "3"}]
+        assert host.leave() == 0
+        api.no_invalid()
+        heads = [{tool["name"] for tool in body["tools"]} for body in api.bodies]
+        assert heads[1] - heads[0] == {
+            "ToolSearch",
+            "McpCall",
+            "ListMcpResources",
+            "ReadMcpResource",
+        }
+        assert heads[1] == heads[2]
+
+
+def test_a_host_reads_what_the_model_may_read_and_nothing_else(program: Program) -> None:
+    (program.folder / "a.txt").write_text("grün\n")
+    (program.folder / "raw").write_bytes(b"\xff\x00")
+    (program.folder / "secret.txt").write_text("s")
+    (program.folder / "way").symlink_to("secret.txt")
+    edit = {"file_path": "a.txt", "old_string": "grün", "new_string": "rot"}
+    script = [{"say": [{"tool_use": {"name": "Edit", "input": edit}}]}, {"say": "Fine."}]
+    with lab.server(script) as api:
+        program.url = api.url
+        host = Host(program, "--disallowedTools", "Read(secret.txt)", "--allowedTools", "Edit")
+        host.ask("r1", "initialize")
+        whole = str(program.folder / "a.txt")
+        assert ask(host, "read_file", path="a.txt") == {"contents": "grün\n", "absPath": whole}
+        cut = {"contents": "gr", "absPath": whole, "truncated": True}
+        assert ask(host, "read_file", path=whole, max_bytes=3) == cut
+        assert "is not UTF-8" in ask(host, "read_file", path="raw")["error"]
+        assert ask(host, "read_file", path="raw", encoding="base64")["contents"] == "/wA="
+        for path in ("secret.txt", "way", "./x/../secret.txt", "/etc/passwd"):
+            told = [ask(host, how, path=path, mtime=9e15)["error"] for how in READS]
+            assert ["may not be read" in one for one in told] == [True, True], path
+        assert "cannot be read" in ask(host, "read_file", path=".")["error"]
+
+        seen = int((program.folder / "a.txt").stat().st_mtime * 1000)
+        assert (
+            "changed since" in ask(host, "seed_read_state", path="a.txt", mtime=seen - 1)["error"]
+        )
+        assert ask(host, "seed_read_state", path="a.txt", mtime=seen) == {}
+        host.say("edit")
+        host.until(of("result"))
+        assert (program.folder / "a.txt").read_text() == "rot\n"
+        assert host.leave() == 0
+
+
+READS = ("read_file", "seed_read_state")
+
+
+def test_plugins_bring_their_commands_to_a_session_that_goes_on(program: Program) -> None:
+    plugin = program.folder.parent / "plugin"
+    (plugin / ".claude-plugin").mkdir(parents=True)
+    (plugin / ".claude-plugin" / "plugin.json").write_text('{"name": "p"}')
     with lab.server([{"say": "Fine."}]) as api:
         program.url = api.url
-        host = Host(program)
+        host = Host(program, "--plugin-dir", str(plugin))
         host.ask("r1", "initialize")
-        told = ask(host, "mcp_set_servers", servers={"later": {"command": "x"}})
-        why = "this session began without servers, so its head has no tools for them"
-        assert told == {"added": [], "removed": [], "errors": {"later": why}}
-        assert ask(host, "mcp_set_servers", servers={}) == {
-            "added": [],
-            "removed": [],
-            "errors": {},
-        }
+        assert host.answer("r1")["response"]["commands"] == []
+        (plugin / "commands").mkdir()
+        (plugin / "commands" / "greet.md").write_text("Say hello to $ARGUMENTS.")
+        told = ask(host, "reload_plugins")
+        assert [one["name"] for one in told["commands"]] == ["p:greet"]
+        assert told["plugins"] == [{"name": "p", "path": str(plugin)}]
+        assert (told["mcpServers"], told["error_count"]) == ([], 0)
+        host.say("/p:greet Ann")
+        host.until(of("result"))
         assert host.leave() == 0
+        assert "Say hello to Ann." in str(api.bodies[-1]["messages"])
 
 
 def test_a_question_is_taken_back_when_its_turn_is_interrupted(program: Program) -> None:

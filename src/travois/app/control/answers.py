@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from travois.app import rewinding, skilled
+from travois.app import custom, rewinding, skilled
 from travois.app.compose import prepare
-from travois.app.control import listing, servers
+from travois.app.control import files, listing, servers
 from travois.app.control.lines import Request
 from travois.app.control.port import Driven
 from travois.app.sdk import Session
@@ -100,6 +100,21 @@ async def _cost(driven: Driven, request: Request) -> Object:
     return {"total_cost_usd": driven.session.crew.agent.session.dollars}
 
 
+async def _plugins(driven: Driven, request: Request) -> Object:
+    """Take over the commands and skills of plugins as they are on disk; all else stays."""
+    crew, (place, loaded) = driven.session.crew, prepare(driven.options)
+    driven.run.commands, notices = custom.known(driven.options)
+    crew.agent.skills = skilled.skills(place, loaded, driven.options)
+    crew.plugins = loaded.plugins
+    return {
+        "commands": listing.named(driven),
+        "agents": listing.kinds(driven),
+        "plugins": [{"name": one.name, "path": one.folder} for one in loaded.plugins],
+        **await servers.status(driven, request),
+        "error_count": len(notices),
+    }
+
+
 async def _stop_task(driven: Driven, request: Request) -> Object:
     agent, id = driven.session.crew.agent, request.task_id
     if agent.agents is not None and id in agent.agents.reports():
@@ -157,6 +172,9 @@ ANSWERS: dict[str, Callable[[Driven, Request], Awaitable[Object]]] = {
     "supported_commands": listing.commands,
     "supported_agents": listing.agents,
     "reload_skills": listing.practised,
+    "reload_plugins": _plugins,
+    "read_file": files.read,
+    "seed_read_state": files.seed,
     "list_permission_rules": listing.rules,
     "get_hooks_listing": listing.hooks,
     "update_settings": listing.settings,

@@ -40,6 +40,11 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     servers: dict[str, Any] | None = None
     settings: dict[str, Any] | None = None
     skills: tuple[str, ...] | None = None
+    path: str = ""
+    max_bytes: int | None = msgspec.field(default=None, name="max_bytes")
+    encoding: str | None = None
+    mtime: float = 0
+    """When a host saw a file last, in milliseconds."""
     max_thinking_tokens: int | None = msgspec.field(default=None, name="max_thinking_tokens")
 
 

@@ -1,7 +1,7 @@
 """Servers of tools, as a host sees them, and switches, adds and removes them.
 
-The head of the request never changes for that: what is gone refuses its calls, and what comes is
-told at the tail.
+The head of the request does not change for that: what is gone refuses its calls, and what comes is
+told at the tail. Only in a session that began without servers, the first one changes it, once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 10.0
 """How many seconds the host waits at most for servers that it has added."""
-CLOSED = "this session began without servers, so its head has no tools for them"
+CLOSED = "this session began without servers: ask again between two turns"
 TAKEN = "there is a server of that name already"
 INSIDE = "a server that lives in the host has to be there from the start"
 
@@ -126,7 +126,7 @@ def _against(driven: Driven, name: str, tree: object) -> str:
     loan = driven.session.crew.loan
     if table(tree).get("type") == "sdk":
         return INSIDE
-    if loan.lending is None:
+    if loan.lending is None and driven.session.running:
         return CLOSED
     return TAKEN if name in (link.server.name for link in loan.links) else ""
 
@@ -136,6 +136,9 @@ def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Li
     crew = driven.session.crew
     assert crew.agent.background is not None
     place, loaded = prepare(driven.options)
+    if crew.loan.lending is None:
+        begun = lending.begin(crew.agent, place, loaded)
+        crew.loan = replace(begun, waiting=crew.loan.waiting, notices=crew.loan.notices)
     given = msgspec.json.encode({"mcpServers": trees}).decode()
     listed = lending.found(place, loaded, replace(driven.options, mcp=(given,), strict_mcp=True))
     made = lending.joined(crew.loan, listed.servers)
