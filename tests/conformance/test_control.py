@@ -233,6 +233,8 @@ def test_a_session_without_servers_takes_them_up_between_two_turns(program: Prog
         assert told == none | {"errors": {"later": why}}
         host.ask("r1", "interrupt")
         host.until(of("result"))
+        odd = ask(host, "mcp_set_servers", servers={"odd": {"type": "ws", "url": "wss://x"}})
+        assert "WebSockets are no part of MCP" in odd["errors"]["odd"]
         assert ask(host, "mcp_set_servers", servers=later) == none | {"added": ["later"]}
         host.say("add")
         answered = [line for line in host.until(of("result")) if line["type"] == "user"]

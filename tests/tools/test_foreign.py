@@ -66,6 +66,35 @@ def test_a_schema_is_always_that_of_an_object() -> None:
     assert [tool.schema for tool in foreign("s", offers, nothing)] == ['{"type":"object"}'] * 3
 
 
+@pytest.mark.parametrize(
+    ("meta", "always", "room"),
+    [
+        ("null", False, 0),
+        ('"x"', False, 0),
+        ('{"anthropic/alwaysLoad":"yes","anthropic/maxResultSizeChars":"9"}', False, 0),
+        ('{"anthropic/alwaysLoad":true,"anthropic/maxResultSizeChars":9e9}', True, 0),
+        ('{"anthropic/maxResultSizeChars":900000}', False, 500_000),
+        ('{"anthropic/maxResultSizeChars":-1}', False, 0),
+    ],
+)
+def test_a_tool_may_have_wishes_within_bounds(meta: str, always: bool, room: int) -> None:
+    offer = msgspec.json.decode(f'{{"name":"a","_meta":{meta}}}', type=Offer)
+    assert (offer.always, offer.room) == (always, room)
+
+
+def test_a_tool_that_wants_to_bring_more_may(world: World) -> None:
+    async def long(tool: str, args: dict[str, Any]) -> Answered:
+        return Answered((Item("text", text="a" * KEPT * 2),))
+
+    wish = msgspec.Raw(b'{"anthropic/maxResultSizeChars":200000}')
+    (tool,) = foreign("s", [Offer("a", meta=wish)], long)
+
+    async def main() -> None:
+        assert await tool.run({}, world, "c1") == Outcome((Text("a" * KEPT * 2),))
+
+    anyio.run(main)
+
+
 def test_each_kind_of_content_is_shown(world: World) -> None:
     picture = b64encode(b"png").decode()
     items = (

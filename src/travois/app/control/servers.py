@@ -136,12 +136,12 @@ def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Li
     crew = driven.session.crew
     assert crew.agent.background is not None
     place, loaded = prepare(driven.options)
-    if crew.loan.lending is None:
-        begun = lending.begin(crew.agent, place, loaded)
-        crew.loan = replace(begun, waiting=crew.loan.waiting, notices=crew.loan.notices)
     given = msgspec.json.encode({"mcpServers": trees}).decode()
     listed = lending.found(place, loaded, replace(driven.options, mcp=(given,), strict_mcp=True))
-    made = lending.joined(crew.loan, listed.servers)
+    if crew.loan.lending is None and listed.servers:
+        begun = lending.begin(crew.agent, place, loaded)
+        crew.loan = replace(begun, waiting=crew.loan.waiting, notices=crew.loan.notices)
+    made = lending.joined(crew.loan, listed.servers) if listed.servers else ()
     for link in made:
         scope = driven.added[link.server.name] = anyio.CancelScope()
         crew.agent.background(partial(_kept, link, scope))
