@@ -27,7 +27,7 @@ from travois.host.local.router import route
 from travois.tools.catalogue import TOOLS
 
 NAMES = frozenset(tool.name for tool in TOOLS)
-SETS = ("tuned", "seen", "held_out", "beyond")
+SETS = ("tuned", "seen", "held_out", "beyond", "blind")
 MORE = 24
 
 

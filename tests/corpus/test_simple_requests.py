@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpus.asked import FOLDER, judged, requests
+from tests.corpus.asked import judged, requests
 from tests.tools.test_git import Repo
 from travois.host.embedder.static import Static
 from travois.host.local.arguments import READERS, reader
@@ -21,7 +21,10 @@ from travois.wire.valid import flaws
 
 NAMES = frozenset(tool.name for tool in TOOLS)
 SCHEMAS = {tool.name: json.loads(tool.schema or schema(tool.args)) for tool in TOOLS}
-TUNED, SEEN, HELD_OUT, BEYOND = map(requests, ("tuned", "seen", "held_out", "beyond"))
+SETS = ("tuned", "seen", "held_out", "beyond")
+TUNED, SEEN, HELD_OUT, BEYOND = map(requests, SETS)
+BLIND = requests("blind")
+"""Written by somebody who saw neither the examples nor the rules; nothing was changed for it."""
 RATE, SEEN_RATE = 38, 18
 """How many are right at least, of 40 and of 20. Both were known when examples were written, so they
 hold what there is and do not tell how well it does; nothing is held of the set that does."""
@@ -40,6 +43,7 @@ def near() -> Nearest:
 
 def test_the_sets_are_of_the_size_that_the_figures_name() -> None:
     assert (len(TUNED), len(SEEN), len(HELD_OUT), len(BEYOND)) == (40, 20, 20, 24)
+    assert (len(BLIND), sum(bool(one.calls) for one in BLIND)) == (85, 60)
 
 
 def test_most_simple_requests_become_the_right_call(near: Nearest) -> None:
@@ -61,7 +65,7 @@ def test_what_takes_more_than_a_call_becomes_none(near: Nearest) -> None:
 
 
 def test_every_call_is_one_that_the_tool_takes(near: Nearest) -> None:
-    texts = [one.text for one in (*TUNED, *SEEN, *HELD_OUT, *BEYOND)]
+    texts = [one.text for one in (*TUNED, *SEEN, *HELD_OUT, *BEYOND, *BLIND)]
     made = [route(text, near=near, tools=NAMES) for text in texts]
     calls = [(call.tool, call.input) for call in made if call and call.tool]
     calls += [(one.tool, one.input) for one in known() if one.tool]
@@ -204,6 +208,6 @@ def test_no_request_is_an_example_of_other_things() -> None:
             text = text.replace(span.text, span.kind)
         return " ".join(re.findall(r"\w+", text.casefold()))
 
-    sets = [one.text for path in FOLDER.glob("*.jsonl") for one in requests(path.stem)]
+    sets = [one.text for name in SETS for one in requests(name)]
     assert {bare(one.text) for one in known()} & set(map(bare, sets)) == set()
     assert len(set(map(bare, sets))) == len(sets)
