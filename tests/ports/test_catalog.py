@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from bench.catalog import HOST, made
 
 from travois.host.catalog import (
     Endpoint,
@@ -21,6 +22,11 @@ from travois.kernel.models import Model, Price, Usage, cost
 KEY = {"ANTHROPIC_API_KEY": "sk-ant"}
 OPENAI = {"OPENAI_API_KEY": "sk-oai"}
 OWN = {"OPENAI_BASE_URL": "http://localhost:8000/v1"}
+
+
+def test_what_is_read_is_what_people_wrote() -> None:
+    assert (HOST / "catalog.json").read_bytes() == made()
+
 
 NAMES: list[tuple[str, dict[str, str], str]] = [
     ("claude-opus-5-5", {}, "anthropic/claude-opus-5-5"),

@@ -6,10 +6,10 @@ is one more watcher of a session's events, as a screen is.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from secrets import token_hex
 
 import msgspec
 
@@ -38,8 +38,8 @@ class Place:
         found = TRACEPARENT.fullmatch(above)
         self.above = above if found else ""
         """What was under way when we were started, as our own variable says."""
-        self.trace = found[1] if found else token_hex(16)
-        self.span = token_hex(8)
+        self.trace = found[1] if found else os.urandom(16).hex()
+        self.span = os.urandom(8).hex()
 
     @property
     def told(self) -> str:
