@@ -44,4 +44,6 @@ def main() -> None:
         first = next(n for n, at in enumerate(seen.asked) if at > begun)
         print(f"log: {TURNS} turns, {log.stat().st_size / 1e6:.1f} MB")
         print(f"resume to first request  {seen.asked[first] - begun:6.2f} s")
-        print(f"peak memory (PSS)        {memory:6.0f} MB   request {seen.sizes[first] / 1e6:.1f} MB")
+        print(
+            f"peak memory (PSS)        {memory:6.0f} MB   request {seen.sizes[first] / 1e6:.1f} MB"
+        )
