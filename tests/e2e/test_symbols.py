@@ -19,3 +19,13 @@ def test_a_definition_is_found_and_a_denied_file_is_not(program: Program) -> Non
         done = program.ask("where is open defined?", "--disallowedTools", "Read(secret.py)")
         assert (done.code, done.out) == (0, "Line 2.\n"), done.err
         api.no_invalid()
+
+
+def test_in_a_small_window_it_is_there_only_if_asked_for(program: Program) -> None:
+    small = ("--model", "anthropic/claude-opus-5-5[12k]")
+    with lab.server([{"say": "Hi.", "repeat": True}]) as api:
+        program.url = api.url
+        for flags in ((), small, (*small, "--tools", "Symbols,Read")):
+            assert program.ask("hi", *flags).code == 0
+        told = [{tool["name"] for tool in body["tools"]} for body in api.bodies]
+    assert ["Symbols" in names for names in told] == [True, False, True]

@@ -71,10 +71,6 @@ if TYPE_CHECKING:
     from travois.app.dreaming import Nights
 
 
-ROOMY = 16_000
-"""In a smaller window, a tool that Grep can stand in for is not worth its words."""
-
-
 class Crew(msgspec.Struct):
     """A running agent and everything that must be closed after it."""
 
@@ -200,8 +196,8 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
-        done.telemetry = telemetry.wished(asked, os.environ)
-        return replace(done, plugins=loaded.plugins, style=asked.output_style or DEFAULT)
+        wish, style = telemetry.wished(asked, os.environ), asked.output_style or DEFAULT
+        return replace(done, plugins=loaded.plugins, style=style, telemetry=wish)
 
 
 def _served(
@@ -351,10 +347,12 @@ def _tools(
     loaded: Loaded, options: Options, also: tuple[AnyTool, ...], *, card: Card
 ) -> dict[str, AnyTool]:
     """All tools but those that are denied by name: what can never run need not be told."""
-    own = (tool for tool in TOOLS if options.tools is None or tool.name in options.tools)
+    chosen = options.tools
+    own = (
+        one for one in TOOLS if (one.room <= card.window if chosen is None else one.name in chosen)
+    )
     denied = set(loaded.settings.permissions.deny)
     denied |= set() if loaded.settings.memory.enabled else {"Remember"}
-    denied |= {"Symbols"} if card.window < ROOMY else set()
     denied |= set() if searching.offered(loaded, card) else {"WebSearch"}
     return {tool.name: tool for tool in (*own, *also) if tool.name not in denied}
 

@@ -46,6 +46,8 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     """Called with the arguments, the world, and the id of the call."""
     summary: Callable[[A], str]
     """One line for a person: what this call does."""
+    room: int = 0
+    """The smallest window, in tokens, in which it is worth its words, unless it is asked for."""
     polls: bool = False
     """Whether to ask the same again and again is what it is for."""
     schema: str = ""

@@ -253,4 +253,5 @@ SYMBOLS = Tool(
     access=lambda args, here: reads(args.path, here),
     run=_symbols,
     summary=_summary,
+    room=16_000,  # Grep can stand in for it
 )
