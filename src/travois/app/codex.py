@@ -1,4 +1,4 @@
-"""A turn as the JSON lines of Codex's `exec --json` (compat B8).
+"""A turn as the JSON lines of Codex's `exec --json`.
 
 What those lines have no word for is left out of them and stands in the log: compactions, hooks,
 notes, what agents do that were started.

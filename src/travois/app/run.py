@@ -8,14 +8,16 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
+from functools import cached_property
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.app import codex, custom
+from travois.app import custom
 from travois.app.control.tasks import Tasks
 from travois.app.flags import chosen
 from travois.app.lending import statuses
@@ -31,6 +33,9 @@ from travois.engine.ports import Event, Warned
 from travois.kernel.blocks import Shown
 from travois.kernel.facts import Ended, Entry, Noted
 from travois.version import __version__
+
+if TYPE_CHECKING:
+    from travois.app.codex import Teller
 
 LONGEST = 3_600.0
 """How many seconds agents in the background are waited for after the last word."""
@@ -56,7 +61,6 @@ class Run:
             forward=args.forward_subagent_text,
         )
         self._format: str = args.output_format
-        self._codex = codex.Teller()
         self._alone: bool = args.input_format == "text"
         """Whether nothing more will be asked, so that agents in the background are waited for."""
         self._over = False
@@ -64,6 +68,12 @@ class Run:
         self.commands, notices = custom.known(chosen(args))
         for notice in notices:
             sys.stderr.write(f"travois: {notice}\n")
+
+    @cached_property
+    def _codex(self) -> Teller:
+        from travois.app.codex import Teller
+
+        return Teller()
 
     def opened(self, args: Namespace) -> Session:
         """The session of a run without a host."""

@@ -1,4 +1,4 @@
-"""A turn as the JSON lines that other agents' clients read (compat B8)."""
+"""A turn as the JSON lines that other agents' clients read."""
 
 from __future__ import annotations
 
