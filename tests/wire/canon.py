@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.wire.golden import readable
 from tests.wire.stories import OPAQUE, SUMMARY, TOOLS, Story, fetch
 from travois.kernel.blocks import Call, Media, Opaque, Text
 from travois.kernel.facts import (
@@ -84,7 +83,7 @@ PROVIDER_SUMMARISED = (
 )
 FOREIGN_SUMMARISED = (
     *ONE_CALL,
-    Compacted(2, 4, (Opaque("gemini", "compaction", "{}", "was"),), by="provider"),
+    Compacted(2, 4, (Opaque("elsewhere", "compaction", "{}", "was"),), by="provider"),
     HELLO,
 )
 PAUSED = (HELLO, Assistant((OPAQUE[3],), stop="pause"))
@@ -119,21 +118,6 @@ REASONED = (
     ),
     HELLO,
 )
-
-
-def tell(model: Model, facts: tuple[AnyFact, ...], *, system: str = "Be brief.") -> Request:
-    """The request for these facts."""
-    story = Story().append(Epoch(model, system, TOOLS), *facts)
-    return Encoder(fetch).request(story.view)
-
-
-def messages(model: Model, *facts: AnyFact) -> list[str]:
-    """Only the messages of the request for these facts, in lines."""
-    body = tell(model, facts).body
-    start, end = body.index(b'"messages":['), body.rindex(b'],"stream":true')
-    return readable(body[start + len(b'"messages":[') : end])
-
-
 SIGNED = (
     HELLO,
     Assistant(
@@ -156,11 +140,28 @@ SIGNED = (
     ),
     HELLO,
 )
+STORIES = {
+    "one call and its result": ONE_CALL,
+    "parallel results stand in the order asked, before what was said meanwhile": PARALLEL,
+    "arguments that are no object are sent all the same": BAD_ARGUMENTS,
+    "media are shown where they can be": MEDIA,
+    "blocks of this provider go back verbatim, of others in words or not at all": OPAQUES,
+    "what is empty is never sent": NOTHING,
+    "half characters become replacement characters": HALVES,
+    "offloaded and cleared results show other text": RETOLD,
+    "a summary is the harness speaking": SUMMARISED,
+    "a summary of the provider is its own block": PROVIDER_SUMMARISED,
+    "a summary of another provider is said in words": FOREIGN_SUMMARISED,
+    "a pause is gone on from as it stands": PAUSED,
+    "a pause in words gets a user message": PAUSED_IN_WORDS,
+    "strange ids and names become legal ones": STRANGE_NAMES,
+    "further members of a call are spliced back": EXTRAS,
+    "reasoning goes back where it is asked for, and there always": REASONED,
+    "what is signed comes back as it came": SIGNED,
+}
 
 
-def contents(model: Model, *facts: AnyFact) -> list[str]:
-    """Only what was said, in lines, of a protocol that calls it otherwise."""
-    body = tell(model, facts).body
-    start = min(body.index(word) for word in (b'"input":[', b'"contents":[') if word in body)
-    said = body[body.index(b"[", start) + 1 :]
-    return readable(said.partition(b'],"stream":true')[0].removesuffix(b"]}"))
+def tell(model: Model, facts: tuple[AnyFact, ...], *, system: str = "Be brief.") -> Request:
+    """The request for these facts."""
+    story = Story().append(Epoch(model, system, TOOLS), *facts)
+    return Encoder(fetch).request(story.view)
