@@ -61,7 +61,8 @@ def test_a_file_of_hooks_is_read_and_what_cannot_be_used_spoils_nothing_else() -
                 "matcher": "Bash",
                 "hooks": [
                     {"type": "command", "command": "a", "timeout": 5, "if": "Bash(git *)"},
-                    {"type": "prompt", "prompt": "is it good?"},
+                    {"type": "oracle", "prompt": "is it good?"},
+                    {"type": "agent"},
                     {"type": "command"},
                 ],
             },
@@ -87,7 +88,8 @@ def test_a_file_of_hooks_is_read_and_what_cannot_be_used_spoils_nothing_else() -
             Hook("http", url="http://x/", on_failure="block", event="Stop", origin="f"),
         ),
         (
-            "f: a hook of PreToolUse is ignored: Invalid enum value 'prompt' - at `$.type`",
+            "f: a hook of PreToolUse is ignored: Invalid enum value 'oracle' - at `$.type`",
+            "f: a hook of PreToolUse is ignored: it has no prompt",
             "f: a hook of PreToolUse is ignored: it has no command",
             "f: a hook of PreToolUse is ignored: its matcher '(' is no regular expression: "
             "missing ), unterminated subpattern at position 0",

@@ -58,7 +58,7 @@ class Yard(msgspec.Struct, frozen=True):
     @asynccontextmanager
     async def hire(self, parent: Agent, order: Order, id: str) -> AsyncGenerator[Agent]:
         """A child with a log of its own below its parent's, ready for its first turn."""
-        kind = named(self.kinds, order.kind)
+        kind = _fitted(named(self.kinds, order.kind), order)
         apart = order.worktree or (kind is not None and kind.worktree)
         apart = apart and parent.guard.mode != "plan"  # where nothing is written anyway
         tree = await worktree.add(parent.world, f"{self.folder.name[:8]}-{id}") if apart else None
@@ -160,6 +160,14 @@ def _entries(folder: Path, id: str) -> list[Entry]:
     """What a child's log says; nothing if there is none."""
     child = home(folder, id)
     return list(history(child, [])) if (child / NAME).is_file() else []
+
+
+def _fitted(kind: Kind | None, order: Order) -> Kind | None:
+    """The kind, with what the order says of its model and its turns."""
+    if kind is None:
+        return None
+    turns = order.turns or kind.max_turns
+    return replace(kind, model=order.model or kind.model, max_turns=turns)
 
 
 def _depth(parent: Agent) -> int:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from travois.context.mail import mail
 from travois.engine.agent import Agent
-from travois.engine.crew import Order, Report, State
+from travois.engine.crew import HOOK, Order, Report, State
 from travois.engine.dispatch import survived
 from travois.engine.hooks import fire
 from travois.engine.loop import turn
@@ -146,6 +146,7 @@ class Children:
             agent.person = Asking(parent, order, self._asking)
             agent.purse = replace(child.purse, limits=agent.purse.limits)
             agent.model = Herald(agent.model, lead) if lead else agent.model
+            agent.hooks = None if order.call == HOOK else agent.hooks  # it would hear of itself
             parent.born(agent)
             await fire(agent, SubagentStart(child.id, order.kind))
             agent.inbox.append(User((Text(directive(order)),), origin="task"))

@@ -9,6 +9,8 @@ import msgspec
 
 from travois.kernel.models import Usage
 
+HOOK = "hook"
+"""In place of a call: a hook asked for it, and the model is told nothing of it."""
 State = Literal["running", "done", "failed", "stopped", "lost", "limit"]
 
 
@@ -26,6 +28,10 @@ class Order(msgspec.Struct, frozen=True):
     worktree: bool = False
     call: str = ""
     """The parent's call that asked for it."""
+    model: str = ""
+    """Empty for that of its kind."""
+    turns: int = 0
+    """How many it may take; nought for as many as its kind may."""
 
 
 class Report(msgspec.Struct, frozen=True):

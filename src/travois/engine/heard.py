@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Literal, Protocol
 
 import msgspec
@@ -53,8 +53,12 @@ class Hooks(Protocol):
         around: Around,
         *,
         record: Callable[[Hooked], object],
+        within: Within | None = None,
     ) -> Heard:
-        """Let all who listen hear of this, side by side; each run is recorded as it ends."""
+        """Let all who listen hear of this, side by side; each run is recorded as it ends.
+
+        `within` answers for hooks that are no programs; without it they cannot run.
+        """
         ...
 
 
@@ -66,6 +70,10 @@ class Said(msgspec.Struct, frozen=True):
     status: int = 0
     failure: str = ""
     """Why it has no say: it could not start, or ran out of time."""
+
+
+Within = Callable[[Hook, bytes], Awaitable[Said]]
+"""What a hook says that the session itself runs, of what it is told as JSON."""
 
 
 class Heard(msgspec.Struct, frozen=True):

@@ -19,6 +19,18 @@ PROMPTED = 30.0
 LEAVING = 1.5
 LONGEST_LEAVING = 60.0
 """How many seconds a hook has: in general, as a callback, before a prompt, when one leaves."""
+Type = Literal["command", "http", "callback", "prompt", "agent", "mcp_tool"]
+NEEDED = {
+    "command": ("command",),
+    "http": ("url",),
+    "prompt": ("prompt",),
+    "agent": ("prompt",),
+    "mcp_tool": ("server", "tool"),
+}
+"""What each type cannot do without."""
+PATIENCE = {"prompt": PROMPTED, "agent": CALLED}
+EARLY = ("SessionStart", "Setup")
+"""Events that come before any server has started."""
 NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
 WORDS = re.compile(r"[A-Za-z0-9_|]*")
 """Matchers that are lists of names; any other is a regular expression."""
@@ -27,7 +39,7 @@ WORDS = re.compile(r"[A-Za-z0-9_|]*")
 class Hook(msgspec.Struct, frozen=True, rename="camel"):
     """One handler as settings write it, with the event, the matcher and the file around it."""
 
-    type: Literal["command", "http", "callback"]
+    type: Type
     command: str = ""
     """What is run; for a callback, its name."""
     args: tuple[str, ...] | None = None
@@ -35,6 +47,14 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
     url: str = ""
     headers: dict[str, str] = {}
     allowed_env_vars: tuple[str, ...] = ()
+    prompt: str = ""
+    """What a model is asked; the event stands for `$ARGUMENTS` in it."""
+    model: str = ""
+    continue_on_block: bool = False
+    server: str = ""
+    tool: str = ""
+    input: dict[str, Any] = {}
+    """The arguments of a server's tool; `${tool_input.file_path}` is that of the event."""
     condition: str = msgspec.field(default="", name="if")
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     on_failure: Literal["continue", "block"] = "continue"
@@ -48,14 +68,17 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def name(self) -> str:
         """What it runs, for people."""
-        return self.url or " ".join((self.command, *(self.args or ())))
+        if self.type == "mcp_tool":
+            return f"{self.server}: {self.tool}"
+        return self.url or self.prompt or " ".join((self.command, *(self.args or ())))
 
     @property
     def patience(self) -> float:
         """How many seconds it has."""
         if self.event == "SessionEnd":
             return min(self.timeout or LEAVING, LONGEST_LEAVING)
-        return self.timeout or (PROMPTED if self.event == "UserPromptSubmit" else COMMAND)
+        usual = PROMPTED if self.event == "UserPromptSubmit" else COMMAND
+        return self.timeout or min(usual, PATIENCE.get(self.type, usual))
 
     @property
     def background(self) -> bool:
@@ -136,18 +159,21 @@ def _collect(
         except msgspec.ValidationError as error:
             notices.append(f"{origin}: a hook of {event} is ignored: {error}")
             continue
-        if why := _unusable(hook, group.matcher):
+        if why := _unusable(hook, event, group.matcher):
             notices.append(f"{origin}: a hook of {event} is ignored: {why}")
             continue
         around = {"event": event, "matcher": group.matcher, "origin": origin}
         hooks.append(msgspec.structs.replace(hook, **around))
 
 
-def _unusable(hook: Hook, matcher: str) -> str:
+def _unusable(hook: Hook, event: str, matcher: str) -> str:
     if hook.type == "callback":
         return "only a program that drives the session has callbacks"
-    if not (hook.command if hook.type == "command" else hook.url):
-        return f"it has no {'command' if hook.type == 'command' else 'url'}"
+    for field in NEEDED[hook.type]:
+        if not getattr(hook, field):
+            return f"it has no {field}"
+    if hook.type == "mcp_tool" and event in EARLY:
+        return "no server has started by then"
     try:
         re.compile(matcher)
     except re.error as error:

@@ -5,12 +5,15 @@ An agent without hooks pays for none of this: every point returns before it buil
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from travois.engine import occasions as told
 from travois.engine.agent import Agent
 from travois.engine.amend import Update, amend
-from travois.engine.heard import SILENCE, Around, Heard
+from travois.engine.heard import SILENCE, Around, Heard, Said
+from travois.engine.hooked import Hook
 from travois.engine.ports import Warned
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Call, Text, calls, words
@@ -44,7 +47,9 @@ async def fire(
     mode = agent.guard.mode
     id, kind = (agent.birth.id, agent.birth.kind) if agent.birth else ("", "")
     around = Around(_cwd(agent), MODES.get(mode, mode), call, use, agent=id, kind=kind)
-    heard = await agent.hooks.fire(occasion, around, record=agent.session.append)
+    heard = await agent.hooks.fire(
+        occasion, around, record=agent.session.append, within=partial(_within, agent)
+    )
     for message in heard.messages:
         agent.session.emit(Warned(message))
     for text in heard.context:
@@ -56,6 +61,12 @@ async def fire(
         _export(agent, dict(heard.exports))
     agent.halt = agent.halt or heard.stop
     return heard
+
+
+async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:
+    from travois.engine.within import answered
+
+    return await answered(agent, hook, event)
 
 
 def _cwd(agent: Agent) -> str:

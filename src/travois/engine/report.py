@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from travois.context.layers import Layers
 from travois.context.offload import preview
-from travois.engine.crew import Report, State
+from travois.engine.crew import HOOK, Report, State
 from travois.engine.session import Session
 from travois.kernel.audit import Spent
 from travois.kernel.blocks import Call, Text, calls, words
@@ -148,6 +148,8 @@ def note(report: Report) -> User:
 
 def deliver(session: Session, report: Report, *, call: str) -> None:
     """Put a report on file at once: as the result of the call that waits for it, or as a note."""
+    if call == HOOK:
+        return
     if any(waiting.id == call for waiting in open_calls(session.view)):
         session.append(Result(call, _told(report), error=True))
     else:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from travois.engine.crew import HOOK
 from travois.engine.ports import Delta, Event, Log
 from travois.kernel.audit import Cache, Spent, Strikes
 from travois.kernel.blocks import Media
@@ -172,6 +173,8 @@ class Session:
                 self.children[id] = self.running[id] = self.owed[id] = fact
             case Finished(id=id):
                 self.running.pop(id, None)
+                if id in self.owed and self.owed[id].call == HOOK:
+                    del self.owed[id]
             case Result(call=call):
                 over = [id for id in self.owed if id not in self.running]
                 for id in over:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.engine.heard import SILENCE, Around, Heard, Said, merge, told, understand
+from travois.engine.heard import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.engine.hooked import Callback, Hook, listening
 from travois.engine.occasions import AnyOccasion
 from travois.engine.ports import Captured, Command, Job, Processes
@@ -80,7 +80,14 @@ class LocalHooks:
         self._background: list[Background] = []
         self._count = 0
 
-    async def fire(self, occasion: AnyOccasion, around: Around, *, record: Record) -> Heard:
+    async def fire(
+        self,
+        occasion: AnyOccasion,
+        around: Around,
+        *,
+        record: Record,
+        within: Within | None = None,
+    ) -> Heard:
         """Let all who listen hear of this, side by side; each run is recorded as it ends."""
         answers = [await self._gathered(late, record) for late in self._over()]
         chosen = [hook for hook in listening(self._hooks, occasion, around.use) if self._due(hook)]
@@ -92,7 +99,8 @@ class LocalHooks:
             for number, hook in enumerate(chosen):
 
                 async def one(number: int = number, hook: Hook = hook) -> None:
-                    heard[number] = await self._run(hook, around, stdin=stdin, record=record)
+                    run = self._run(hook, around, stdin=stdin, record=record, within=within)
+                    heard[number] = await run
 
                 group.start_soon(one)
         return merge((*answers, *(heard[number] for number in range(len(chosen)))))
@@ -113,19 +121,19 @@ class LocalHooks:
 
             return dumps(heard).encode()
 
-    async def _run(self, hook: Hook, around: Around, *, stdin: bytes, record: Record) -> Heard:
+    async def _run(
+        self, hook: Hook, around: Around, *, stdin: bytes, record: Record, within: Within | None
+    ) -> Heard:
         outcome = "stopped"
         exports: tuple[tuple[str, str], ...] = ()
         try:
             if hook.background:
                 outcome = await self._leave(hook, around, stdin=stdin)
                 return SILENCE
-            if hook.type == "http":
-                said = await self._post(hook, stdin)
-            elif hook.type == "callback":
-                said = await self._call(hook, stdin)
-            else:
+            if hook.type == "command":
                 said, exports = await self._execute(hook, around, stdin=stdin)
+            else:
+                said = await self._asked(hook, stdin, within)
             heard, outcome = understand(hook, said)
         except OSError as error:
             why = f"could not start: {error.strerror or error}"
@@ -136,6 +144,17 @@ class LocalHooks:
             if outcome:
                 record(Hooked(hook.event, hook.name, outcome, around.call))
         return msgspec.structs.replace(heard, exports=exports)
+
+    async def _asked(self, hook: Hook, stdin: bytes, within: Within | None) -> Said:
+        """What a hook says that is no command."""
+        if hook.type == "http":
+            return await self._post(hook, stdin)
+        if hook.type == "callback":
+            return await self._call(hook, stdin)
+        with anyio.move_on_after(hook.patience):
+            assert within is not None
+            return await within(hook, stdin)
+        return Said(failure=f"timed out after {hook.patience:g} s")
 
     async def _call(self, hook: Hook, stdin: bytes) -> Said:
         with anyio.move_on_after(hook.patience):
