@@ -180,11 +180,11 @@ def renewed(
     same = epoch.model.name == card.name and epoch.model.window <= card.window
     known = {tool.name for tool in epoch.tools}
     added = [spec for spec in specs(brought) if spec.name not in known]
-    if same and system == epoch.system and not added:
+    if same and card.effort == epoch.model.effort and system == epoch.system and not added:
         return None
     return replace(
         epoch,
-        model=epoch.model if same else card,
+        model=replace(epoch.model, effort=card.effort) if same else card,
         system=system,
         tools=tuple(sorted((*epoch.tools, *added), key=lambda tool: tool.name)),
         why="asked for",

@@ -15,6 +15,8 @@ class Options(msgspec.Struct, frozen=True):
     model: str = ""
     fallback: tuple[str, ...] = ()
     """Who answers, in this order, while the model cannot; empty for those of the settings."""
+    effort: str = ""
+    """How much the model is asked to think."""
     mode: str = ""
     allowed: tuple[str, ...] = ()
     disallowed: tuple[str, ...] = ()

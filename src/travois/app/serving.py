@@ -43,11 +43,13 @@ async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Car
     if scripted:
         return epoch.model if epoch else SCRIPTED, ""
     chosen = loaded.settings.model
+    asked = loaded.origin("effortLevel") == "command line"
+    effort = epoch.model.effort if epoch and not asked else loaded.settings.effort_level
     if epoch and (not chosen or loaded.origin("model") != "command line"):
-        return epoch.model, _hint(epoch.model)
+        return replace(epoch.model, effort=effort), _hint(epoch.model)
     found, line = await _found(chosen, known(loaded), fallback=_fallback(loaded))
     longest = loaded.settings.max_output_tokens
-    return replace(found, output=longest) if longest else found, line
+    return replace(found, output=longest or found.output, effort=effort), line
 
 
 def _hint(card: Card) -> str:

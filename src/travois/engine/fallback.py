@@ -80,7 +80,8 @@ def _moved(agent: Agent, other: Small, *, why: str) -> bool:
     epoch = agent.session.view.epoch
     assert epoch is not None
     try:
-        switch(agent, replace(epoch, model=other.card, why=why, unbind=False))
+        card = replace(other.card, effort=other.card.effort or epoch.model.effort)
+        switch(agent, replace(epoch, model=card, why=why, unbind=False))
     except Fault as fault:
         agent.session.emit(Warned(f"{other.card.name} cannot stand in: {fault.why or fault.what}"))
         return False

@@ -40,7 +40,9 @@ async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
     card = by.small.card
     params = asking(card.protocol, by.tool, only=wanted.only, never=wanted.never)
     price = replace(card.price, search=by.price)
-    head = Epoch(replace(card, params=params, price=price), PROMPT.read_text("utf-8").strip())
+    head = Epoch(
+        replace(card, params=params, price=price, effort=""), PROMPT.read_text("utf-8").strip()
+    )
     facts: list[AnyFact] = [head, User((Text(_asked(wanted)),))]
     said, hits = "", tuple[Hit, ...]()
     for _ in range(PAUSES):

@@ -17,6 +17,7 @@ from travois.kernel.models import Quirk
 from travois.kernel.tokens import context_tokens
 from travois.kernel.view import SEALED, View, thinks
 from travois.wire.edits import beta_of
+from travois.wire.effort import refused
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
 from travois.wire.replies import Problem, Reply
@@ -82,6 +83,9 @@ async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
     if tried not in tries.remedies and (remedy := _remedy(agent.session.view, problem)):
         tries.remedies.add(tried)
         _fail(agent, problem, attempt=tries.attempt, wait=0.0)
+        if problem.kind == "field" and refused(problem.field):
+            told = f"{remedy.model.name} answers without the effort that was asked for"
+            agent.session.emit(Warned(f"{told}: {problem.message}"))
         agent.session.append(remedy)
         return True
     if problem.kind in MENDED:
@@ -174,8 +178,10 @@ def _remedy(view: View, problem: Problem) -> Epoch | None:
     """A changed head with which the same history may pass."""
     epoch = view.epoch
     assert epoch is not None
-    model = epoch.model
-    if problem.kind == "field" and (quirk := LATCHES.get(problem.field.rpartition(".")[2])):
+    model, field = epoch.model, problem.field.rpartition(".")[2]
+    if problem.kind == "field" and model.effort and refused(field):
+        return _changed(epoch, replace(model, effort=""), problem)
+    if problem.kind == "field" and (quirk := LATCHES.get(field)):
         if quirk not in model.quirks:
             return _changed(epoch, replace(model, quirks=(*model.quirks, quirk)), problem)
     elif problem.kind in ("beta", "field") and beta_of(problem.field) in model.betas:

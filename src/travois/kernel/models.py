@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 Protocol = Literal["anthropic", "chat", "responses", "gemini", "ollama"]
+Effort = Literal["", "low", "medium", "high", "xhigh", "max"]
 Quirk = Literal[
     "no-stream-options",  # refuses stream_options
     "max-tokens",  # wants max_tokens, not max_completion_tokens
@@ -64,6 +65,8 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
     betas: tuple[str, ...] = ()
     cache_ttl: Literal["5m", "1h"] = "5m"
     images: bool = True
+    effort: Effort = ""
+    """How much it is asked to think; empty leaves that to it."""
 
     @property
     def name(self) -> str:

@@ -88,6 +88,8 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
     values, notices = Json(), list[str]()
     if isinstance(model := tree.get("model"), str):
         values["model"] = f"{tree.get('model_provider') or 'openai'}/{model}"
+    if isinstance(effort := tree.get("model_reasoning_effort"), str):
+        values["effortLevel"] = "low" if effort == "minimal" else effort
     for theirs, ours in CODEX_KEYS.items():
         if isinstance(number := tree.get(theirs), int) and number > 0:
             values[ours] = number

@@ -15,7 +15,11 @@ from travois.store.plugins import within
 from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parsed
 
 PREFIX = "TRAVOIS_"
-THEIRS = {"MAX_MCP_OUTPUT_TOKENS": "maxMcpOutputTokens"}
+THEIRS = {
+    "MAX_MCP_OUTPUT_TOKENS": "maxMcpOutputTokens",
+    "CLAUDE_CODE_EFFORT_LEVEL": "effortLevel",
+    "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "context.window",
+}
 """Variables of other agents that mean a setting of ours."""
 SPOKEN_FOR = frozenset(("TRAVOIS_HOME", "TRAVOIS_JOB"))
 """Variables of ours that are no settings."""
@@ -130,7 +134,7 @@ def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Lay
         if (switch := SWITCHES.get(name)) and text.lower() not in ("", "0", "false", "no"):
             yield Layer(name, {switch: False})
         elif key := names.get(name):
-            yield Layer(name, {key: _typed(text, key=key)})
+            yield Layer(name, {key: _typed(text, key=key)}, foreign=name in THEIRS)
         elif name.startswith(PREFIX) and name not in SPOKEN_FOR:
             near = nearest(name.removeprefix(PREFIX), (n.removeprefix(PREFIX) for n in names))
             if near:

@@ -10,6 +10,7 @@ from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
 from travois.kernel.models import Model
 from travois.kernel.view import Item
 from travois.wire.edits import BETAS, ON_DEMAND
+from travois.wire.effort import further
 from travois.wire.jsontext import joined, members, object_text, quote, utf8
 from travois.wire.media import IMAGES, base64, note
 from travois.wire.names import (
@@ -97,13 +98,12 @@ def _head(epoch: Epoch) -> Head:
     opening = b'{"model":' + quote(model.id) + b',"max_tokens":%d' % model.output
     opening += _list("system", system, marker=marker)
     opening += _list("tools", tools, marker=b"" if system else marker)
-    params = b"," + utf8(model.params) if model.params else b""
     return Head(
         path="/v1/messages",
         headers=_headers(model),
         pieces=(*(Piece("tool", t) for t in tools), *(Piece("system", s) for s in system)),
         opening=opening + b',"messages":[',
-        closing=b'],"stream":true' + params + b"}",
+        closing=b'],"stream":true' + further(model) + b"}",
         marker=marker,
     )
 

@@ -9,6 +9,7 @@ from urllib.parse import quote as escaped
 from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
 from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
 from travois.kernel.view import Item
+from travois.wire.effort import effort
 from travois.wire.jsontext import Members, members, object_text, quote, utf8
 from travois.wire.media import IMAGES, base64, note
 from travois.wire.names import GO_ON, NO_OUTPUT, NO_WORDS, STARTED_BEFORE, spoken, tool_name
@@ -80,7 +81,7 @@ def _head(epoch: Epoch) -> Head:
     model = epoch.model
     tools = [_tool(tool) for tool in epoch.tools]
     system = [_text(epoch.system)] if epoch.system.strip() else []
-    opening = b'{"generationConfig":{"maxOutputTokens":%d}' % model.output
+    opening = b'{"generationConfig":{"maxOutputTokens":%d' % model.output + effort(model) + b"}"
     if system:
         opening += b',"systemInstruction":{"parts":[' + system[0] + b"]}"
     if tools:

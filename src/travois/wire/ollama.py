@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from travois.kernel.blocks import AnyBlock, Call, Media, Shown, Text, words
 from travois.kernel.facts import Epoch, Result
-from travois.wire.jsontext import Members, object_text, quote, utf8
+from travois.wire.effort import further
+from travois.wire.jsontext import Members, object_text, quote
 from travois.wire.media import base64, note
 from travois.wire.names import NO_WORDS, tool_name
 from travois.wire.openai_chat import Chat, declared, message, thought
@@ -61,6 +62,6 @@ def _head(epoch: Epoch) -> Head:
         headers=(("content-type", "application/json"),),
         pieces=(*(Piece("tools", tool) for tool in tools), *system),
         opening=opening + b',"messages":[' + b"".join(piece.data for piece in system),
-        closing=b'],"stream":true' + (b"," + utf8(model.params) if model.params else b"") + b"}",
+        closing=b'],"stream":true' + further(model) + b"}",
         role="system" if system else "",
     )

@@ -11,6 +11,7 @@ from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, ca
 from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
 from travois.kernel.models import Model, Quirk
 from travois.kernel.view import Item
+from travois.wire.effort import further
 from travois.wire.jsontext import Members, joined, members, quote, raw, utf8
 from travois.wire.media import IMAGES, base64, note
 from travois.wire.names import (
@@ -182,7 +183,7 @@ def _options(model: Model) -> bytes:
         options += b',"stream_options":{"include_usage":true}'
     if "usage-include" in model.quirks:
         options += b',"usage":{"include":true}'
-    return options + (b"," + utf8(model.params) if model.params else b"")
+    return options + further(model)
 
 
 def thought(content: tuple[AnyBlock, ...]) -> Members:

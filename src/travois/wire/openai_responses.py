@@ -10,6 +10,7 @@ from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, ca
 from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
 from travois.kernel.models import Model
 from travois.kernel.view import Item
+from travois.wire.effort import further
 from travois.wire.jsontext import joined, members, quote, utf8
 from travois.wire.media import IMAGES, base64, note
 from travois.wire.names import (
@@ -115,7 +116,7 @@ def _options(model: Model, opening: bytes) -> bytes:
         options += (
             b',"prompt_cache_key":"%s"' % blake2b(opening, digest_size=8).hexdigest().encode()
         )
-    return options + (b"," + utf8(model.params) if model.params else b"")
+    return options + further(model)
 
 
 def _tool(tool: ToolSpec) -> bytes:

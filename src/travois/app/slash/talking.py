@@ -1,4 +1,4 @@
-"""The conversation itself: /model, /mode, /todos, /rewind, /clear, /theme, /output-style, /quit."""
+"""The conversation itself: /model, /effort, /mode, /todos, /rewind, /clear, /theme and the like."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from travois.store.chosen import keep
 from travois.store.snapshot.timeline import Turn, turns
 from travois.store.snapshots import Snapshots
 from travois.tools.todo import TodoArgs
+from travois.wire.effort import LEVELS
 
 MARKS = {"completed": "✓", "in_progress": "▸", "pending": " "}
 SHOWN = 30
+EFFORTS = (*LEVELS, "auto")
 THEMES = ("auto", "dark", "light", "none")
 PARTS = (
     ("files and conversation", ""),
@@ -34,6 +36,12 @@ async def _model(desk: Desk, name: str) -> str:
     if name:
         desk.session.switch(name)
     return f"The model is {desk.session.crew.model.name}."
+
+
+async def _effort(desk: Desk, level: str) -> str:
+    if level:
+        desk.session.exert("" if level == "auto" else level)
+    return f"The effort is {desk.session.crew.model.effort or 'left to the model'}."
 
 
 async def _mode(desk: Desk, name: str) -> str:
@@ -140,6 +148,7 @@ async def _quit(desk: Desk, _: str) -> str:
 
 COMMANDS = {
     "model": Command("/model [NAME]", "go on with another model", _model),
+    "effort": Command("/effort [LEVEL]", "think more or less", _effort, lambda desk: EFFORTS),
     "mode": Command("/mode [NAME]", "what may run unasked", _mode, lambda desk: MODES, when="ever"),
     "todos": Command("/todos", "what is to be done", _todos, when="ever"),
     "rewind": Command("/rewind [TURN]", "take files and conversation back", _rewind),

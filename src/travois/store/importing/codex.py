@@ -19,6 +19,7 @@ from travois.store.settings import Json
 TAKEN = (
     *neighbours.CODEX_KEYS,
     "model",
+    "model_reasoning_effort",
     "model_provider",
     "model_providers",
     "mcp_servers",
@@ -32,7 +33,6 @@ WHY = {
     "projects": "trust is given to what a folder says: `travois trust` there",
     "agents": "write them as files: docs/agents.md",
     "notify": "a hook on Stop or Notification does this",
-    "model_reasoning_effort": "put it into `models` as params: docs/models.md",
 }
 
 
