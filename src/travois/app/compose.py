@@ -55,6 +55,7 @@ from travois.kernel.models import Model as Card
 from travois.kernel.purse import Amount, Limits, Purse
 from travois.policy.judge import Guard
 from travois.policy.secrets import secrets
+from travois.policy.rules import withheld
 from travois.store import agents, foreign, trust
 from travois.store import home as homes
 from travois.store import project as projects
@@ -346,15 +347,16 @@ def agents_here(
 def _tools(
     loaded: Loaded, options: Options, also: tuple[AnyTool, ...], *, card: Card
 ) -> dict[str, AnyTool]:
-    """All tools but those that are denied by name: what can never run need not be told."""
+    """All tools but those that rules deny altogether: what can never run need not be told."""
     chosen = options.tools
     own = (
         one for one in TOOLS if (one.room <= card.window if chosen is None else one.name in chosen)
     )
-    denied = set(loaded.settings.permissions.deny)
-    denied |= set() if loaded.settings.memory.enabled else {"Remember"}
-    denied |= set() if searching.offered(loaded, card) else {"WebSearch"}
-    return {tool.name: tool for tool in (*own, *also) if tool.name not in denied}
+    idle = set[str]() if loaded.settings.memory.enabled else {"Remember"}
+    idle |= set[str]() if searching.offered(loaded, card) else {"WebSearch"}
+    idle |= NAMED if options.restricted and chosen is None else set[str]()
+    told = (tool for tool in (*own, *also) if not withheld(loaded.rules, tool.name))
+    return {tool.name: tool for tool in told if tool.name not in idle}
 
 
 def _remember(place: Place, root: str, rules: tuple[str, ...]) -> None:

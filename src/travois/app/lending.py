@@ -24,7 +24,7 @@ from travois.kernel.facts import Changed, User
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.kernel.view import waiting
-from travois.policy.rules import names
+from travois.policy.rules import withheld
 from travois.store import mcp
 from travois.store.origins import Where, levels
 from travois.store.settings import Loaded
@@ -52,9 +52,8 @@ class Loan(msgspec.Struct, frozen=True):
 
     def tools(self, loaded: Loaded) -> dict[str, AnyTool]:
         """What stands in the head for all servers together."""
-        denied = set(loaded.settings.permissions.deny)
         head = (*self.lending.head, *self.lending.standing) if self.lending else ()
-        return {tool.name: tool for tool in head if tool.name not in denied}
+        return {tool.name: tool for tool in head if not withheld(loaded.rules, tool.name)}
 
 
 def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
@@ -65,7 +64,7 @@ def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
         os.environ,
         levels=levels(options.sources),
         given=options.mcp,
-        only="given" if options.strict_mcp else "all",
+        only="given" if options.strict_mcp or options.bare else "all",
         plugins=loaded.plugins,
     )
 
@@ -105,10 +104,7 @@ def surroundings(place: Place, loaded: Loaded, world: World) -> Surroundings:
 
 
 def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
-    denied = [rule.tool for rule in loaded.rules if rule.effect == "deny" and not rule.what]
-    return Lending(
-        made, hidden=lambda name: any(names(rule, name) for rule in denied), room=room(loaded)
-    )
+    return Lending(made, hidden=lambda name: withheld(loaded.rules, name), room=room(loaded))
 
 
 def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:

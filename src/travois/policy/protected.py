@@ -27,13 +27,15 @@ PROTECTED = listed(
 )
 """Not written without a question or a rule that names them."""
 PATTERNS = re.compile(r"\.yarnrc.*|\.pnp\..*|git~\d+|_netrc|.*\.pth")
+WORKTREE = re.compile(r"(?<![^/])\.(?:claude|travois)/worktrees/[^/\\]+(?=/.)")
+"""A checkout of its own: what is in it is judged as if it stood anywhere else."""
 BARE = frozenset(("head", "config", "objects", "refs", "packed-refs", "commondir", "gitdir"))
 """Names that make a folder a repository when they stand at its top."""
 
 
 def protected(path: str) -> frozenset[str]:
     """The protected names in a path, whatever their case and disguise."""
-    names = [_name(part) for part in re.split(r"[/\\]", path)]
+    names = [_name(part) for part in re.split(r"[/\\]", WORKTREE.sub("", path))]
     return frozenset(name for name in names if name in PROTECTED or PATTERNS.fullmatch(name))
 
 

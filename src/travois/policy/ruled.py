@@ -63,9 +63,10 @@ kubectl get: -Aw -n_ -o~ -l_ -L_ --namespace= --all-namespaces --output~ --selec
     --show-labels --sort-by= --field-selector= --no-headers --ignore-not-found --show-kind ; text*
 kubectl describe: -A -n_ -l_ --namespace= --all-namespaces --selector= --show-events? ; text*
 gh pr: -c -R_ -s_ -L_ -q_ -l_ -A_ -S_ -B_ -H_ --comments --json= --jq= --repo= --state= --limit=
-    --label= --author= --search= --base= --head= --name-only --patch ; text*
+    --label= --author= --search= --base= --head= --name-only --patch -t_ -b_ --title= --body=
+    --draft --fill --assignee= --reviewer= --milestone= --squash --rebase --merge ; text*
 gh issue: -c -R_ -s_ -L_ -q_ -l_ -A_ -S_ --comments --json= --jq= --repo= --state= --limit=
-    --label= --author= --search= ; text*
+    --label= --author= --search= -t_ -b_ --title= --body= --assignee= --milestone= ; text*
 gh run: -R_ -L_ -q_ -w_ -j_ -b_ -s_ --log --log-failed --json= --jq= --repo= --limit= --job=
     --workflow= --branch= --status= --verbose --exit-status ; text*
 terraform plan: -no-color= -input= -lock= -refresh= -target= -detailed-exitcode=

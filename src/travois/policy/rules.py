@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
@@ -141,9 +141,15 @@ def names(rule: str, tool: str) -> bool:
     """Whether a rule's tool is this one."""
     if rule == tool or (rule == "Edit" and tool in EDITS) or TWINS.get(rule) == tool:
         return True
-    if rule.startswith("mcp__") and rule.count("__") == 1:
-        return tool.startswith(f"{rule}__")
-    return "*" in rule and fnmatchcase(tool, rule)
+    if "*" in rule:
+        return fnmatchcase(tool, rule)
+    return rule.startswith("mcp__") and rule.count("__") == 1 and tool.startswith(f"{rule}__")
+
+
+def withheld(rules: Iterable[Rule], tool: str) -> bool:
+    """Whether rules deny every use of a tool, so that nobody need be told of it."""
+    bare = (rule for rule in rules if rule.effect == "deny" and not rule.what and not rule.unless)
+    return any(names(rule.tool, tool) for rule in bare)
 
 
 def covers_tool(rule: Rule, use: Use) -> bool:
@@ -214,7 +220,7 @@ def _covers(rule: Rule, access: Access, use: Use) -> bool:
         case "net":
             return sites.allows(what, access.target)
         case "spawn" | "tell" | "call":
-            return fnmatchcase(access.target, what)
+            return fits(what, access.target)
         case "leave":
             return False
         case "read" | "write":
@@ -231,7 +237,7 @@ def _mentioned(rule: Rule, use: Use) -> bool:
             case "net":
                 found = sites.mentions(rule.what, access.target)
             case "spawn" | "tell" | "call":
-                found = fnmatchcase(access.target.casefold(), rule.what.casefold())
+                found = fits(rule.what.casefold(), access.target.casefold())
             case "leave":
                 found = False
             case "read" | "write":
