@@ -13,16 +13,10 @@ from travois.kernel.faults import Fault
 from travois.policy import flaws
 from travois.policy.rules import Rule
 from travois.store import trust
+from travois.store.guarding import Filesystem, Permissions, Sandbox
 from travois.store.home import Home
 from travois.store.layers import Value, load
-from travois.store.settings import (
-    Filesystem,
-    Loaded,
-    Permissions,
-    Sandbox,
-    Settings,
-    Timeouts,
-)
+from travois.store.settings import Loaded, Settings, Timeouts, Tui
 from travois.tools.catalogue import TOOLS
 
 LAYERS = ("user", "project", "local", "given", "flags", "managed")
@@ -369,10 +363,15 @@ def test_keys_of_other_agents_are_no_mistakes_and_what_they_allow_may_be_unknown
     loaded = places.load()
     assert loaded.settings == Settings(
         env={"N": "1", "YES": "true", "a.b": "c"},
-        permissions=Permissions(allow=("Task", "MultiEdit"), deny=("Agent(x)",)),
+        permissions=Permissions(
+            allow=("Task", "MultiEdit"), deny=("Agent(x)",), disable_auto_mode="disable"
+        ),
         sandbox=Sandbox(required=True),
+        tui=Tui(theme="dark"),
     )
     assert loaded.notices == (
+        f"{path}: sandbox.autoAllowBashIfSandboxed (line 1) does nothing here: "
+        "mode auto lets commands run in the sandbox",
         f"{path}: permissions.defaultMode (line 1) is ignored: there is no mode 'delegate' here",
         f"{path}: permissions.allow (line 1) has a rule that cannot be understood: "
         "'Bash(x' has no closing parenthesis; it is left out",

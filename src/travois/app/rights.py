@@ -17,9 +17,28 @@ FOLDERS = "permissions.additionalDirectories"
 
 def guard(loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ()) -> Guard:
     """The mode, rules and folders that these settings give a session in this folder."""
-    mode = loaded.settings.permissions.mode
+    asked = loaded.settings.permissions
     folders = tuple(path for path in _folders(loaded, cwd).values() if path)
-    return Guard(mode, loaded.rules, (cwd, *folders), readable=readable, own=own)
+    reads = asked.block_reads_outside_working_directories
+    writes = asked.block_writes_outside_working_directories
+    return Guard(
+        asked.mode,
+        loaded.rules,
+        (cwd, *folders),
+        readable=readable,
+        blocked=(*(("read",) if reads else ()), *(("write",) if writes else ())),
+        silent=asked.deny_instead_of_prompting,
+        barred=("auto",) if asked.disable_auto_mode else (),
+        own=own,
+    )
+
+
+def inherit(loaded: Loaded) -> None:
+    """Take over the variables that the user's settings give us, as other agents do.
+
+    They say where requests go and with which key, and everything that asks looks there.
+    """
+    os.environ.update(loaded.environ)
 
 
 def remarks(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:

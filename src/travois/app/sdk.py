@@ -32,10 +32,12 @@ from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Shown, Text, words
 from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Failed, User
 from travois.kernel.faults import Fault
+from travois.kernel.models import Effort
 from travois.kernel.models import Model as Card
 from travois.kernel.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
 from travois.kernel.view import View
 from travois.policy.judge import ALIASES, MODES, Mode
+from travois.wire.effort import LEVELS
 
 LEAVING = 5.0
 """How many seconds somebody who leaves waits until what they said is remembered."""
@@ -188,14 +190,23 @@ class Session:
         self._idle()
         self.crew.change(model)
 
+    def exert(self, effort: str) -> None:
+        """Let the model think more or less from here on; an empty word leaves that to it."""
+        self._idle()
+        levels: dict[str, Effort] = {"": "", **{level: level for level in LEVELS}}
+        if effort not in levels:
+            raise Fault(f"There is no effort {effort!r}", fix=f"Choose: {', '.join(LEVELS)}.")
+        self.crew.exert(levels[effort])
+
     def enter(self, mode: str) -> None:
         """Go on in another permission mode; bypass only where the settings began with it."""
         modes: dict[str, Mode] = {known: known for known in MODES}
         found = modes.get(ALIASES.get(mode, mode))
-        if found is None or (found == "bypass" and self.crew.agent.guard.mode != "bypass"):
-            why = (
-                "it holds from the start, or not at all" if found else "there is none of that name"
-            )
+        guard = self.crew.agent.guard
+        if found is None or found in guard.barred or found == "bypass" != guard.mode:
+            why = "it holds from the start, or not at all"
+            why = "the settings switch it off" if found in guard.barred else why
+            why = why if found else "there is none of that name"
             fix = f"Choose one of: {', '.join(one for one in MODES if one != 'bypass')}."
             raise Fault(f"The mode cannot become {mode}", why=why, fix=fix)
         enter(self.crew.agent, found)

@@ -17,6 +17,7 @@ from travois.host import catalog
 from travois.host.catalog import Catalog
 from travois.host.http import Timeouts
 from travois.host.providers import HttpModel
+from travois.host.terms import Terms
 from travois.host.transport import transport
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
@@ -31,7 +32,22 @@ def known(loaded: Loaded) -> Catalog:
     """The catalogue with what the user's own settings add to it."""
     settings = loaded.settings
     extra = {"providers": settings.providers, "models": settings.models}
-    return catalog.merged(extra, where=loaded.origin) if any(extra.values()) else catalog.catalog()
+    found = catalog.merged(extra, where=loaded.origin) if any(extra.values()) else catalog.catalog()
+    prices = settings.model_pricing
+    terms = Terms(
+        settings.available_models,
+        settings.denied_models,
+        renamed=settings.model_overrides,
+        prices={id: _price(each) for id, each in prices.overrides.items()},
+        multiplier=prices.multiplier,
+        helper=settings.api_key_helper,
+    )
+    return replace(found, terms=terms)
+
+
+def _price(each: dict[str, float]) -> Price:
+    known = {"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0} | each
+    return Price(known["input"], known["output"], known["cacheRead"], known["cacheWrite"])
 
 
 async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Card, str]:
@@ -47,9 +63,9 @@ async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Car
     effort = epoch.model.effort if epoch and not asked else loaded.settings.effort_level
     if epoch and (not chosen or loaded.origin("model") != "command line"):
         return replace(epoch.model, effort=effort), _hint(epoch.model)
-    found, line = await _found(chosen, known(loaded), fallback=_fallback(loaded))
+    model, line = await found(chosen, loaded)
     longest = loaded.settings.max_output_tokens
-    return replace(found, output=longest or found.output, effort=effort), line
+    return replace(model, output=longest or model.output, effort=effort), line
 
 
 def _hint(card: Card) -> str:
@@ -65,16 +81,20 @@ def _fallback(loaded: Loaded) -> bool:
     return loaded.settings.local.fallback and not unread
 
 
-async def _found(chosen: str, among: Catalog, *, fallback: bool) -> tuple[Card, str]:
-    """A server on this machine is asked what it has, and used where nothing else was chosen."""
-    if not chosen.strip() and not catalog.configured(os.environ, among=among):
-        from travois.host.local_servers import found
+async def found(chosen: str, loaded: Loaded) -> tuple[Card, str]:
+    """The model of that name; where none is chosen and no key is set, who answers here instead.
 
-        if (model := await found(os.environ, among=among)) is not None:
+    A server on this machine is asked what it has. With the model comes a line that says who it is.
+    """
+    among = known(loaded)
+    if not chosen.strip() and not catalog.configured(os.environ, among=among):
+        from travois.host import local_servers
+
+        if (model := await local_servers.found(os.environ, among=among)) is not None:
             where = catalog.endpoint(model, os.environ, among=among).url
             size = f"with a window of {model.window:,} tokens"
             return model, f"no key is set: {model.name} answers, found at {where} {size}"
-        if fallback:
+        if _fallback(loaded):
             return catalog.resolve(f"{PROVIDER}/{EMBEDDED}", {}, among=among), notice()
     model = resolved(chosen, among)
     if model.name not in among.models and "[" not in chosen:
@@ -118,10 +138,14 @@ class Reach:
         if card.provider == PROVIDER:
             return self._local.serve(card), "none"
         where = catalog.endpoint(card, os.environ, among=known(self._loaded))
-        self._session.secrets = secrets((*where.headers, *os.environ.items()))
+        self._hush(where.headers)
         travel = transport(where.url, os.environ, _patience(self._loaded, card))
         self._opened.push_async_callback(travel.aclose)
-        return HttpModel(card, where, travel), where.key_source
+        return HttpModel(card, where, travel, heard=self._hush), where.key_source
+
+    def _hush(self, headers: tuple[tuple[str, str], ...]) -> None:
+        """Keep a key out of the log."""
+        self._session.secrets = secrets((*headers, *os.environ.items()))
 
 
 def equip(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from travois.app.opening import PROMPT, Place
 from travois.app.options import Options
-from travois.context.styles import DEFAULT, styled
+from travois.context.styles import DEFAULT, styled, wishes
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.store import trust
@@ -26,10 +26,10 @@ def places(place: Place, loaded: Loaded, options: Options) -> Places:
         place.cwd,
         trusted=loaded.trust == "trusted",
         agreed=trust.agreed(place.home, loaded.root),
-        levels=levels(options.sources),
+        levels=levels(options.shelves),
         plugins=loaded.plugins,
         environ=os.environ,
-        only=options.skills,
+        only=options.skills if options.commands else (),
     )
 
 
@@ -50,7 +50,14 @@ def fitting(
 
 
 def dressed(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:
-    """The same options with the system text in the style that the settings choose; and notices."""
+    """The same options with the system text as the settings want it; and notices."""
+    asked = loaded.settings
+    told = wishes(language=asked.language, commit=asked.attribution.commit, pr=asked.attribution.pr)
+    more = "\n\n".join(filter(None, (told, options.append_system)))
+    return _in_style(place, loaded, replace(options, append_system=more))
+
+
+def _in_style(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:
     wanted = loaded.settings.output_style
     if not wanted or wanted.casefold() == DEFAULT:
         return options, ()

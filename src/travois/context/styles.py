@@ -36,6 +36,16 @@ def parse(name: str, text: str, *, origin: str) -> Style:
     return Style(values.get("name") or name, body, values.get("description", ""), keeps, origin)
 
 
+def wishes(*, language: str = "", commit: str = "", pr: str = "") -> str:
+    """What the user wants of every session, for the end of the system text; empty if nothing."""
+    told = (
+        f"Answer in {language}, whatever language files and tools speak." if language else "",
+        f"End every commit message with:\n{commit}" if commit else "",
+        f"End the text of every pull request with:\n{pr}" if pr else "",
+    )
+    return "\n\n".join(filter(None, told))
+
+
 def styled(system: str, style: Style) -> str:
     """A system text in a style."""
     parts = system.split("\n\n")

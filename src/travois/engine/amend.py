@@ -55,7 +55,8 @@ def amend(guard: Guard, update: Update) -> Guard:
             return replace(guard, rules=_ruled(guard, update))
         case "setMode":
             mode = ALIASES.get(update.mode, update.mode)
-            found = next((known for known in MODES if known == mode and mode != "bypass"), None)
+            barred = (*guard.barred, "bypass")
+            found = next((known for known in MODES if known == mode and mode not in barred), None)
             if found is None:
                 raise ValueError(f"a hook cannot choose the mode {update.mode!r}")
             return replace(guard, mode=found)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.host.sigv4 import Credentials, credentials
+from travois.host.terms import Terms
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model, Price, Protocol, Quirk
 from travois.wire.surfaces import Surface
@@ -83,10 +84,11 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalog(msgspec.Struct, frozen=True):
-    """All providers and models by name."""
+    """All providers and models by name, and what the user's settings say of them."""
 
     providers: dict[str, Provider]
     models: dict[str, Known]
+    terms: Terms = Terms()
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -98,6 +100,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     surface: Surface = ""
     signer: Credentials | None = None
     """Who signs each request, where no key goes with it."""
+    helper: str = ""
+    """A command that prints the key, where none is set."""
 
 
 @cache
@@ -126,16 +130,21 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
     known = among or catalog()
     bare, window = _suffix(name)
     provider, id = _named(bare, env, known) if bare else _default(env, known)
+    terms = known.terms
+    if not terms.offer(f"{provider}/{id}"):
+        if not bare and terms.available:
+            return resolve(terms.available[0], env, among=known)
+        raise terms.fault(f"{provider}/{id}")
     served = _own(known.providers[provider], env)
     about = _about(known, f"{provider}/{id}", window=served.window)
     window = window or about.window
     return Model(
         provider=provider,
-        id=id,
+        id=terms.renamed.get(id, id),
         protocol=served.protocol,
         window=window,
         output=min(about.output, MAX_OUTPUT, max(1, window // 4)),
-        price=about.price,
+        price=terms.priced(id, about.price),
         quirks=(*served.quirks, *about.quirks),
         betas=served.betas,
         images=about.images,
@@ -155,16 +164,14 @@ def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = No
     for name in served.key_env:
         if key := env.get(name, "").strip():
             return Endpoint(url, _auth(served, name, key), name, served.surface)
+    if among and (helper := among.terms.key(model.provider)):
+        return Endpoint(url, (), "apiKeyHelper", helper=helper)
     if served.surface == "bedrock" and (signer := credentials(env)):
         return Endpoint(url, (), "AWS_ACCESS_KEY_ID", served.surface, signer)
     if served.key_env and not is_local(url):
         names = " or ".join(served.key_env)
         empty = any(name in env for name in served.key_env)
-        also = (
-            ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-            if served.surface == "bedrock"
-            else ""
-        )
+        also = OR_SIGNED if served.surface == "bedrock" else ""
         raise Fault(
             f"No API key for {model.name}",
             why=f"{names} is {'empty' if empty else 'not set'}",
@@ -369,7 +376,8 @@ def _preferred(env: Mapping[str, str], known: Catalog) -> tuple[str, str] | None
     for names in ("key_env", "url_env"):
         for provider, served in known.providers.items():
             given = served.key_env if names == "key_env" else (served.url_env,)
-            if served.default and any(env.get(name, "").strip() for name in given):
+            keyed = bool(known.terms.key(provider)) or any(env.get(n, "").strip() for n in given)
+            if served.default and keyed:
                 return provider, served.default
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from time import time
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from travois.host.catalog import Endpoint
 from travois.host.http import Response, Transport
+from travois.host.keyed import Headers, KeyHelper
 from travois.host.sigv4 import Scope, signed
 from travois.kernel.models import Model
 from travois.version import __version__
@@ -35,12 +36,19 @@ class HttpModel:
     """One model at one endpoint, over one transport."""
 
     def __init__(
-        self, model: Model, endpoint: Endpoint, transport: Transport, *, silence: float = SILENCE
+        self,
+        model: Model,
+        endpoint: Endpoint,
+        transport: Transport,
+        *,
+        silence: float = SILENCE,
+        heard: Callable[[Headers], None] = lambda headers: None,
     ) -> None:
         self._model = model
         self._endpoint = endpoint
         self._transport = transport
         self._silence = silence
+        self._keys = KeyHelper(endpoint.helper, heard) if endpoint.helper else None
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
@@ -48,7 +56,8 @@ class HttpModel:
         there = self._endpoint
         request = dressed(request, self._model, there.surface)
         url, size = there.url + request.path, len(request.body)
-        headers = (*HEADERS, *self._authorized(request, url))
+        key = await self._keys.headers() if self._keys else ()
+        headers = (*HEADERS, *key, *self._authorized(request, url))
         async with self._transport.post(url, headers=headers, body=request.body) as response:
             if response.status != 200:
                 raise await self._refusal(response)
@@ -57,7 +66,7 @@ class HttpModel:
             async with aclosing(self._events(response, size)) as events:
                 yield events
 
-    def _authorized(self, request: Request, url: str) -> tuple[tuple[str, str], ...]:
+    def _authorized(self, request: Request, url: str) -> Headers:
         """The headers of a request with whatever proves whose it is."""
         headers, signer = (*request.headers, *self._endpoint.headers), self._endpoint.signer
         if signer is None:
@@ -100,13 +109,16 @@ class HttpModel:
         if 300 <= response.status < 400 and where:
             what = f"the server sends requests on to {where}: set the base URL to where it is"
             return Problem("invalid", what, status=response.status, request=_request(response))
-        return problem(
+        found = problem(
             response.status,
             response.headers,
             body=await _body(response),
             protocol=self._model.protocol,
             now=time(),
         )
+        if response.status == 401 and self._keys and self._keys.refused():
+            found.retry = True
+        return found
 
 
 async def _run_out(response: Response) -> None:

@@ -62,6 +62,12 @@ class Guard(msgspec.Struct, frozen=True):
     """Folders that may be read but not written: where large outputs are kept."""
     scratch: str = ""
     """A private folder for whatever is not to last: free to read and write."""
+    blocked: tuple[Literal["read", "write"], ...] = ()
+    """What is denied outside those folders, whatever allows it: reading, writing."""
+    silent: bool = False
+    """Whether what would be asked about is denied, as in mode dont-ask."""
+    barred: tuple[Mode, ...] = ()
+    """Modes that are switched off."""
     own: str = ""
     """Where our own state is: nothing but its settings and memory is ever written by a tool."""
 
@@ -105,6 +111,8 @@ def _first(guard: Guard, use: Use, effect: Effect) -> Rule | None:
 def _fatal(guard: Guard, use: Use) -> Verdict | None:
     """What no answer makes right: writing to devices, and to our own state."""
     for access in use.touched:
+        if access.kind in guard.blocked and _beyond(guard, access):
+            return Verdict("deny", f"{access.target} is outside the workspace, which is blocked")
         if access.kind != "write":
             continue
         if device(access.target):
@@ -112,6 +120,11 @@ def _fatal(guard: Guard, use: Use) -> Verdict | None:
         if guard.own and inside(access.target, guard.own) and _private(guard, access.target):
             return Verdict("deny", f"{access.target} is part of the harness itself")
     return None
+
+
+def _beyond(guard: Guard, access: Access) -> bool:
+    free = (*guard.folders, *(guard.readable if access.kind == "read" else ()))
+    return not _inside(free, _bound(access)) and not _scratched(guard, access)
 
 
 def _private(guard: Guard, path: str) -> bool:
@@ -140,8 +153,9 @@ def _only_looks(guard: Guard, use: Use) -> bool:
 
 
 def _settle(guard: Guard, verdict: Verdict) -> Verdict:
-    if verdict.effect == "ask" and guard.mode == "dont-ask":
-        return Verdict("deny", f"mode dont-ask: {verdict.because}")
+    if verdict.effect == "ask" and (guard.silent or guard.mode == "dont-ask"):
+        why = "mode dont-ask" if guard.mode == "dont-ask" else "nothing is asked about here"
+        return Verdict("deny", f"{why}: {verdict.because}")
     return verdict
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.kernel.models import Effort
+from travois.store.guarding import ModeName
+from travois.store.keys import unlike
 from travois.store.reading import Layer, known
-from travois.store.settings import ModeName
 
 HONOURED = (
     "permissions.",
@@ -19,14 +21,28 @@ HONOURED = (
     "memory.",
     "statusLine.",
     "model",
+    "effortLevel",
+    "maxMcpOutputTokens",
     "disableAllHooks",
     "claudeMdExcludes",
     "outputStyle",
     "instructions",
     "providers.",
+    "enabledPlugins.",
+    "pluginConfigs.",
+    *("fallbackModels", "availableModels", "deniedModels", "apiKeyHelper", "otelHeadersHelper"),
+    *("language", "attribution.", "tui.", "worktree.", "companyAnnouncements", "plansDirectory"),
+    *("cleanupPeriodDays", "fileCheckpointingEnabled", "disabledMcpjsonServers"),
+    *("allowedMcpServers", "deniedMcpServers"),
 )
+CONSENT = frozenset(("enableAllProjectMcpServers", "enabledMcpjsonServers"))
+"""What a user's own file may agree to; in a workspace, trust is asked for instead."""
 HOOKED = frozenset(("allowedHttpHookUrls", "httpHookAllowedEnvVars"))
-MODE = "permissions.defaultMode"
+CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "permissions.defaultMode": ("mode", ModeName.__args__),
+    "effortLevel": ("effort", Effort.__args__),
+}
+"""Settings of which the other agent may know more than we do."""
 
 
 def user(environ: Mapping[str, str]) -> Path | None:
@@ -49,13 +65,16 @@ def adapted(layer: Layer) -> Layer:
     """What holds here; the many keys that mean nothing to us are no mistakes."""
     if not layer.foreign:
         return layer
-    values = {key: _text(key, value) for key, value in layer.values.items() if _honoured(key)}
-    mode = values.get(MODE, "default")
-    if mode in ModeName.__args__:
-        return replace(layer, values=values)
-    del values[MODE]
-    notice = f"{layer.at(MODE)} is ignored: there is no mode {mode!r} here"
-    return replace(layer, values=values, notices=(*layer.notices, notice))
+    agreed = CONSENT if layer.ours else frozenset[str]()
+    fine = {key for key in layer.values if _honoured(key) or key in agreed}
+    values = {key: _text(key, value) for key, value in layer.values.items() if key in fine}
+    left = ((key, unlike(key)) for key, said in layer.values.items() if said and key not in fine)
+    notices = [*layer.notices, *(f"{layer.at(key)} does nothing here: {w}" for key, w in left if w)]
+    for key, (what, known_here) in CHOICES.items():
+        if key in values and values[key] not in known_here:
+            why = f"there is no {what} {values.pop(key)!r} here"
+            notices.append(f"{layer.at(key)} is ignored: {why}")
+    return replace(layer, values=values, notices=tuple(notices))
 
 
 def _honoured(key: str) -> bool:

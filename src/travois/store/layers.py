@@ -10,12 +10,16 @@ import msgspec
 
 from travois.kernel.faults import Fault
 from travois.policy.flaws import remark
+from travois.policy.judge import ALIASES, Mode
 from travois.policy.paths import inside
 from travois.policy.rules import EFFECTS, Rule
 from travois.store import foreign, mcp, trust
+from travois.store.agents import wishes as kinds
 from travois.store.home import Home
-from travois.store.origins import Where, files, levels, read, run
-from travois.store.plugins import plugins
+from travois.store.keys import unlike
+from travois.store.marketplaces import installed
+from travois.store.origins import PREFIX, Where, files, levels, read, run
+from travois.store.plugins import plugins, wished
 from travois.store.reading import (
     DEFAULTS,
     UNITED,
@@ -29,12 +33,12 @@ from travois.store.reading import (
     words,
 )
 from travois.store.settings import Json, Loaded, Plugin, Settings
-from travois.store.skills import wishes
+from travois.store.skills import wishes as practices
 from travois.store.wants import RUN, scripts, sift
 
 ETC = Path("/etc")
 FLAGS = "command line"
-BYPASS = "permissions.disableBypassPermissionsMode"
+BYPASS, AUTO = "permissions.disableBypassPermissionsMode", "permissions.disableAutoMode"
 
 Value = str | int | float | bool | tuple[str, ...]
 
@@ -57,7 +61,7 @@ def load(
     nothing overrides it.
     """
     where = Where(home, root, cwd or root, trust.root(root))
-    stack = _Stack(where)
+    stack = _Stack(where, theirs=foreign.user(environ))
     for level in levels(sources):
         for layer in files(where, level, environ):
             stack.lay(layer)
@@ -65,7 +69,7 @@ def load(
             stack.settle()
         if level == "project":
             stack.wanted += mcp.wanted(where, environ)
-    for layer in run(where, given, environ, notices=stack.notices):
+    for layer in run(where, given, {**environ, **stack.environ}, notices=stack.notices):
         stack.lay(layer)
     for key, value in (chosen or {}).items():
         stack.lay(Layer(FLAGS, {key: value}, base=where.cwd))
@@ -79,8 +83,9 @@ def load(
 class _Stack:
     """Layers, merged as they are laid on."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: Where, *, theirs: Path | None) -> None:
         self.where = where
+        self.installed = theirs.parent / "plugins" if theirs else None
         self.values: Json = dict(DEFAULTS)
         self.origins: dict[str, str] = dict.fromkeys(DEFAULTS, "default")
         self.notices: list[str] = []
@@ -88,6 +93,8 @@ class _Stack:
         self.hooks: list[tuple[Level, str, Json]] = []
         self.wanted: list[str] = []
         self.theirs: set[str] = set()
+        self.environ: dict[str, str] = {}
+        self.files: list[str] = []
         self.agreed = trust.agreed(where.home, where.trusted)
         self.held: Json = dict(DEFAULTS)
 
@@ -103,7 +110,10 @@ class _Stack:
         self.notices += [_stray(layer, key) for key in layer.values if not known(key)]
         values = {key: value for key, value in layer.values.items() if known(key)}
         layer = msgspec.structs.replace(layer, values=values)
-        if not layer.ours:
+        self.files += [layer.where] if layer.where.startswith("/") else []
+        if layer.ours:
+            self.environ |= _variables(layer)
+        else:
             layer = self._sifted(layer)
         for key, value in layer.values.items():
             self._set(key, value, where=layer.where)
@@ -148,7 +158,8 @@ class _Stack:
 
     def loaded(self) -> Loaded:
         """What they come to."""
-        self._forbid_bypass()
+        self._forbid(BYPASS, "bypass")
+        self._forbid(AUTO, "auto")
         plugged = self._plug()
         hooks = tuple((where, tree) for _, where, tree in self._running())
         trees = (*(tree for _, tree in hooks), {RUN: self.values[RUN]})
@@ -170,18 +181,23 @@ class _Stack:
             root=self.where.trusted,
             plugins=plugged,
             wanted=tuple(self.wanted),
+            environ=self.environ,
+            files=tuple(dict.fromkeys(self.files)),
         )
 
     def _plug(self) -> tuple[Plugin, ...]:
         """The plugins, with their hooks laid on; and what skills of the workspace ask for."""
-        found, notices = plugins(words(self.values["plugins"]), self.where.root)
-        self.notices += notices
+        root, keeps = self.where.root, str(self.where.home.path / "plugin-data")
+        wishes = wished(self.values, keeps=keeps)
+        more, missing = installed(self.installed, wishes.enabled, root)
+        found, notices = plugins(words(self.values["plugins"]), root, more=more, wishes=wishes)
+        self.notices += (*missing, *notices)
         for plugin in found:
             level = "project" if inside(plugin.folder, self.where.root) else "user"
             for path, tree in plugin.hooks:
                 self.lay(Layer(path, {}, level=level, hooks=tree))
-        fresh = wishes(self.where.root, self.where.cwd, found)
-        fresh = (*fresh, *mcp.wishes(found, self.where))
+        fresh = practices(self.where.root, self.where.cwd, found)
+        fresh = (*fresh, *kinds(self.where.root, self.where.cwd), *mcp.wishes(found, self.where))
         self.wanted += (text for text in fresh if text not in self.wanted)
         return found
 
@@ -201,17 +217,30 @@ class _Stack:
                 f"which are left out ({kinds}); `travois trust` shows and allows them"
             )
 
-    def _forbid_bypass(self) -> None:
-        mode, by = "permissions.defaultMode", self.origins[BYPASS]
-        if not self.values[BYPASS] or self.values[mode] not in ("bypass", "bypassPermissions"):
+    def _forbid(self, switch: str, name: Mode) -> None:
+        """Leave a mode that was switched off."""
+        mode, by = "permissions.defaultMode", self.origins[switch]
+        if (
+            not self.values[switch]
+            or ALIASES.get(str(self.values[mode]), self.values[mode]) != name
+        ):
             return
         if self.origins[mode] == FLAGS:
-            raise Fault("Mode bypass is switched off here", why=f"{BYPASS} in {by}")
-        self.notices.append(f"{self.origins[mode]}: mode bypass is switched off by {by}")
+            raise Fault(f"Mode {name} is switched off here", why=f"{switch} in {by}")
+        self.notices.append(f"{self.origins[mode]}: mode {name} is switched off by {by}")
         self._set(mode, "default", where=by)
 
 
+def _variables(layer: Layer) -> dict[str, str]:
+    """The variables that a layer sets, but those that are ours."""
+    keys = (key for key in layer.values if key.startswith("env."))
+    named = {key.removeprefix("env."): str(layer.values[key]) for key in keys}
+    return {name: value for name, value in named.items() if not name.startswith(PREFIX)}
+
+
 def _stray(layer: Layer, key: str) -> str:
+    if why := unlike(key):
+        return f"{layer.at(key)} does nothing here: {why}"
     near = nearest(key, DEFAULTS)
     return f"{layer.at(key)} is not a setting" + (f"; did you mean {near}?" if near else "")
 

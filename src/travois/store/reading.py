@@ -13,22 +13,20 @@ from travois.kernel.faults import Fault
 from travois.policy import rules
 from travois.policy.flaws import flaw
 from travois.policy.rules import EFFECTS, Effect, Rule
+from travois.store.keys import translated
 from travois.store.settings import Json, Settings
 
 Level = Literal["user", "project", "local", "run", "managed"]
-ALIASES = {
-    "sandbox.failIfUnavailable": "sandbox.required",
-    "autoCompactEnabled": "context.autoCompact",
-    "autoCompactWindow": "context.window",
-    "autoMemoryEnabled": "memory.enabled",
-    "autoMemoryDirectory": "memory.directory",
-    "autoDreamEnabled": "memory.dream.enabled",
-}
-NAMED = ("env.", "providers.", "models.")
+NAMED = (
+    *("env.", "providers.", "models.", "modelOverrides.", "modelPricing.overrides."),
+    *("enabledPlugins.", "pluginConfigs."),
+)
 """Groups whose keys are names that the user gives."""
 UNLIKE = frozenset("*?[")
 """What makes a path a pattern, which walls cannot be built around."""
-WALLS = tuple(f"sandbox.filesystem.{name}" for name in ("allowWrite", "denyWrite", "denyRead"))
+WALLS = tuple(
+    f"sandbox.filesystem.{name}" for name in ("allowWrite", "allowRead", "denyWrite", "denyRead")
+)
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -74,8 +72,7 @@ def parsed(
     if not is_tree(tree):
         raise Fault(f"{where} is not a JSON object", fix='It should look like {"model": "..."}.')
     hooks = tree.pop("hooks", {})
-    values = {ALIASES.get(key, key): value for key, value in flat(tree).items()}
-    layer = Layer(where, values, text, level, foreign, base)
+    layer = Layer(where, translated(flat(tree)), text, level, foreign, base)
     if not is_tree(hooks):
         why, fix = "it is no object", 'It should look like {"PreToolUse": [...]}.'
         raise Fault(f"{layer.at('hooks')} is wrong", why=why, fix=fix)
@@ -147,7 +144,7 @@ def _with_walls(layer: Layer, key: str) -> Layer:
 
 def _without(layer: Layer, key: str, item: str, *, fault: Fault) -> Layer:
     """Leave out what gives a right in words of another agent; anything else stops the start."""
-    if not layer.foreign or key not in ("permissions.allow", WALLS[0]):
+    if not layer.foreign or key not in ("permissions.allow", *WALLS[:2]):
         raise fault
     left = [word for word in words(layer.values[key]) if word != item]
     notice = f"{fault.what}: {fault.why}; it is left out"
@@ -215,7 +212,8 @@ def nested(values: Json) -> Json:
 
 def _names(key: str) -> list[str]:
     """The words of a key; the name of a variable or of a model may have dots."""
-    return key.split(".", 1) if key.startswith(NAMED) else key.split(".")
+    group = next((name for name in NAMED if key.startswith(name)), "")
+    return [*group.split(".")[:-1], key.removeprefix(group)] if group else key.split(".")
 
 
 def flatten(settings: Settings) -> Json:
@@ -253,5 +251,6 @@ def nearest(word: str, among: Iterable[str]) -> str:
 
 _SHAPE: Json = msgspec.to_builtins(Settings())
 DEFAULTS = flatten(Settings())
-UNITED = frozenset(key for key, value in DEFAULTS.items() if isinstance(value, tuple))
+WHOLE = frozenset(("fallbackModels", "availableModels"))
+UNITED = frozenset(key for key, value in DEFAULTS.items() if isinstance(value, tuple)) - WHOLE
 """Lists to which every layer adds; anything else is taken whole from the last layer that has it."""

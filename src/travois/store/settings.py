@@ -8,52 +8,16 @@ import msgspec
 
 from travois.context.layers import Layers
 from travois.context.memory.memory import Consent
-from travois.policy.judge import ALIASES, MODES, Mode
+from travois.kernel.models import Effort
 from travois.policy.rules import Rule
+from travois.store.guarding import Part, Permissions, Sandbox
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Quantity = Annotated[float, msgspec.Meta(ge=0)]
-ModeName = Literal[
-    "default",
-    "plan",
-    "accept-edits",
-    "auto",
-    "dont-ask",
-    "bypass",
-    "acceptEdits",
-    "dontAsk",
-    "bypassPermissions",
-    "manual",
-]
 Status = Literal["trusted", "changed", "unknown", "refused"]
 """Whether the user trusts what a folder asks for; only the first lets any of it happen."""
 Json = dict[str, object]
-
-
-class Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Some settings that belong together, spelled as other agents spell them."""
-
-
-class Permissions(Part, frozen=True):
-    """What may happen without a question, and what never may."""
-
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    default_mode: ModeName = "default"
-    additional_directories: tuple[str, ...] = ()
-    disable_bypass_permissions_mode: Literal["", "disable"] = ""
-    examples: tuple[str, ...] = ()
-    """`RULE matches TEXT` or `RULE does not match TEXT`, checked when the file is loaded."""
-
-    @property
-    def mode(self) -> Mode:
-        """The mode by its own name, whichever name was used."""
-        for mode in MODES:
-            if mode == self.default_mode:
-                return mode
-        return ALIASES[self.default_mode]
 
 
 class Timeouts(Part, frozen=True):
@@ -72,38 +36,6 @@ class Retry(Part, frozen=True):
 
     attempts: Count = 10
     max_wait: Seconds = 60.0
-
-
-class Network(Part, frozen=True):
-    """Whom commands in the sandbox may reach."""
-
-    mode: Literal["", "off", "listed", "on"] = ""
-    """Empty means that it depends on the command."""
-    allowed_domains: tuple[str, ...] = ()
-    denied_domains: tuple[str, ...] = ()
-
-
-class Filesystem(Part, frozen=True):
-    """What commands in the sandbox may write and read, besides the workspace."""
-
-    allow_write: tuple[str, ...] = ()
-    deny_write: tuple[str, ...] = ()
-    deny_read: tuple[str, ...] = ()
-
-
-class Sandbox(Part, frozen=True):
-    """The walls around commands."""
-
-    enabled: bool = True
-    required: bool = False
-    """Whether not to start at all where there can be none."""
-    look_first: bool = True
-    """Whether an unproven command is first run where it can change nothing."""
-    allow_unsandboxed_commands: bool = True
-    """Whether the model may ask for a command to run outside."""
-    excluded_commands: tuple[str, ...] = ()
-    network: Network = Network()
-    filesystem: Filesystem = Filesystem()
 
 
 class Context(Part, frozen=True):
@@ -128,6 +60,8 @@ class Context(Part, frozen=True):
     """Whether files worked with last are shown again after a compaction."""
     signed_summary: bool = False
     """Whether the provider's own summary, which keeps its thinking, goes with ours."""
+    cache_ttl: Literal["", "5m", "1h"] = ""
+    """How long the provider is to remember, if that is not to follow from the pauses."""
     cache_lifetime: bool = True
     """Whether the pauses that there were decide how long the provider should remember."""
     keep_warm: Count = 0
@@ -156,7 +90,7 @@ class Context(Part, frozen=True):
             notes_prompt=self.notes_prompt,
             restore=self.restore,
             signed=self.signed_summary,
-            lifetime=self.cache_lifetime,
+            lifetime=self.cache_lifetime and not self.cache_ttl,
             keep_warm=self.keep_warm,
             threshold=self.threshold,
             window=self.window,
@@ -277,12 +211,48 @@ class StatusLine(Part, frozen=True):
     padding: int = 0
 
 
-class Settings(Part, frozen=True):
+class Pricing(msgspec.Struct, frozen=True, rename="camel"):
+    """What models cost, where that is not what the catalogue says."""
+
+    multiplier: Quantity = 1.0
+    """For every price that is not given below."""
+    overrides: dict[str, dict[str, Quantity]] = {}
+    """Dollars per million, by id: `input`, `output`, `cacheRead`, `cacheWrite`."""
+
+
+class Attribution(Part, frozen=True):
+    """What is put under commits and pull requests; empty for nothing."""
+
+    commit: str = ""
+    pr: str = ""
+
+
+class Worktrees(Part, frozen=True):
+    """What a git worktree for an agent gets besides the files of its commit."""
+
+    symlink_directories: tuple[str, ...] = ()
+    """Folders of the repository that it shares, such as `node_modules`."""
+
+
+class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """All settings; zero means that there is no limit, empty that nothing was chosen."""
 
     model: str = ""
+    effort_level: Effort = ""
+    """How much the model is asked to think; empty leaves that to it."""
     fallback_models: tuple[str, ...] = ()
     """Who answers, in this order, while the model cannot."""
+    available_models: tuple[str, ...] = ()
+    denied_models: tuple[str, ...] = ()
+    """The only models that may answer, and those that may not: names, ids, or words of ids."""
+    model_overrides: dict[str, str] = {}
+    """What a provider calls a model, by the id that it has here."""
+    model_pricing: Pricing = Pricing()
+    api_key_helper: str = ""
+    """A command that prints the key for Anthropic's API."""
+    language: str = ""
+    """The language to answer in."""
+    attribution: Attribution = Attribution()
     providers: dict[str, Json] = {}
     """Who serves models, by name, in the shape of `catalog.toml`: added to what is known."""
     models: dict[str, Json] = {}
@@ -318,10 +288,30 @@ class Settings(Part, frozen=True):
     """The name of a file that says how the model should speak."""
     plugins: tuple[str, ...] = ()
     """Folders of plugins; one that is relative counts from the workspace."""
+    enabled_plugins: dict[str, object] = {}
+    """Whether a plugin counts, by `name@marketplace` for those that Claude Code installed."""
+    plugin_configs: dict[str, Json] = {}
+    """What plugins ask their user for, by the same names, under `options`."""
     instructions: tuple[str, ...] = ()
     """Patterns of more files that say how to work, from the workspace on."""
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""
+    enable_all_project_mcp_servers: bool = False
+    enabled_mcpjson_servers: tuple[str, ...] = ()
+    disabled_mcpjson_servers: tuple[str, ...] = ()
+    """Servers of any workspace's `.mcp.json` that the user agreed to, and that are not wanted."""
+    allowed_mcp_servers: tuple[str, ...] = ()
+    denied_mcp_servers: tuple[str, ...] = ()
+    """The only servers that may be used, and those that may not, each as JSON."""
+    worktree: Worktrees = Worktrees()
+    cleanup_period_days: Count = 0
+    """Sessions that nobody touched for so long are thrown away when one starts."""
+    file_checkpointing_enabled: bool = True
+    """Whether files are kept as they were before they are changed."""
+    plans_directory: str = ""
+    """Where plans that were agreed to are kept; empty for nowhere."""
+    company_announcements: tuple[str, ...] = ()
+    """Lines of which a person is told one when they start."""
     telemetry: bool = False
     """Whether an OpenTelemetry collector is told what sessions do; an endpoint in a variable is
     as good as this."""
@@ -349,6 +339,8 @@ class Plugin(msgspec.Struct, frozen=True):
     """Each file that names some, with its events."""
     servers: tuple[tuple[str, Json], ...] = ()
     """Each file that names servers of tools, with its `mcpServers`."""
+    keeps: str = ""
+    """The folder for what it keeps."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -372,7 +364,12 @@ class Loaded(msgspec.Struct, frozen=True):
     plugins: tuple[Plugin, ...] = ()
     wanted: tuple[str, ...] = ()
     """What the workspace asks for and only trust gives, a line each."""
+    environ: dict[str, str] = {}
+    """Variables for Travois itself, of which no workspace sets any."""
+    files: tuple[str, ...] = ()
+    """The files of settings that were read, the weakest first."""
 
     def origin(self, key: str, item: str = "") -> str:
         """Which file, variable or flag decided this."""
-        return self.origins.get(f"{key}[{item}]" if item else key, "default")
+        whole = self.origins.get(key, "default")
+        return self.origins.get(f"{key}[{item}]", whole) if item else whole

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import msgspec
 
 from travois.policy.paths import inside
+from travois.store.guarding import Permissions
 from travois.store.reading import UNITED, Layer, is_list, words
-from travois.store.settings import Json, Permissions
+from travois.store.settings import Json
 from travois.store.trust import digest
 
 STRICT = ("plan", "dont-ask", "default", "accept-edits", "auto", "bypass")
@@ -22,12 +23,19 @@ TIGHT = frozenset(
         "permissions.examples",
         "instructions",
         "permissions.disableBypassPermissionsMode",
+        "permissions.disableAutoMode",
+        "deniedModels",
+        "deniedMcpServers",
+        "disabledMcpjsonServers",
         "sandbox.network.deniedDomains",
         "sandbox.filesystem.denyWrite",
         "sandbox.filesystem.denyRead",
     )
 )
 SAFE: Json = {
+    "permissions.blockReadsOutsideWorkingDirectories": True,
+    "permissions.blockWritesOutsideWorkingDirectories": True,
+    "permissions.denyInsteadOfPrompting": True,
     "sandbox.enabled": True,
     "sandbox.required": True,
     "sandbox.lookFirst": False,
@@ -45,10 +53,17 @@ LIMITS = frozenset(
         "maxOutputTokens",
     )
 )
-NEVER = frozenset((*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"))
+NEVER = frozenset(
+    (
+        *(*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"),
+        *("cleanupPeriodDays", "fileCheckpointingEnabled", "allowedMcpServers"),
+        *("enableAllProjectMcpServers", "enabledMcpjsonServers"),
+    )
+)
 STEERING = re.compile(
     r"env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)"
-    r"|(providers|models|webSearch|browser|telemetry|otelHeadersHelper)(\..*)?",
+    r"|(providers|models|webSearch|browser|telemetry|otelHeadersHelper)(\..*)?"
+    r"|apiKeyHelper|(modelOverrides|modelPricing)(\..*)?",
     re.IGNORECASE | re.DOTALL,
 )
 """What says where requests go, with whose key, or what we ourselves do."""
@@ -134,6 +149,12 @@ def _groups(hooks: Json) -> Iterator[tuple[str, object]]:
 def _told(event: str, group: object, places: tuple[str, ...]) -> str:
     """A group of hooks as it is written, with the digests of the files that it runs."""
     return f"hook {event}: {msgspec.json.encode(group).decode()}{programs({event: group}, places)}"
+
+
+def listens(origin: str, hooks: Json, places: tuple[str, ...]) -> str:
+    """What a file of a skill or an agent asks for that brings hooks."""
+    path, text = os.path.relpath(origin, places[0]), msgspec.json.encode(hooks).decode()
+    return f"hooks: {path} listens with {text}{programs(hooks, places)}"
 
 
 def _setting(key: str, value: object, places: tuple[str, ...]) -> str:
