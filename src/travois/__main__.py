@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
 
 def main() -> int:
     """Start; `--version` imports nothing."""
+    _open_streams()
     if sys.argv[1:] in (["--version"], ["-v"]):
         from travois.version import __version__
 
@@ -20,6 +22,15 @@ def main() -> int:
     from travois.app.cli import run
 
     return run(sys.argv[1:])
+
+
+def _open_streams() -> None:
+    """See that no output can fail: a closed stream leads nowhere, odd characters are replaced."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as we live
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportUnknownMemberType] - its buffer has no type
 
 
 if __name__ == "__main__":

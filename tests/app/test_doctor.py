@@ -45,8 +45,17 @@ def test_a_key_is_named_and_never_shown(capsys: pytest.CaptureFixture[str]):
 def test_what_is_not_essential_may_be_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in (
+        "CI",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
+    model = told(capsys)["model"]
+    assert (model["works"], "on this machine answer" in str(model["why"])) == (True, True)
+    monkeypatch.setenv("CI", "true")
     model = told(capsys)["model"]
     assert (model["works"], "ANTHROPIC_API_KEY" in str(model["fix"])) == (False, True)
 

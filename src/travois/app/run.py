@@ -29,14 +29,18 @@ from travois.engine.agent import Agent
 from travois.engine.briefing import skills
 from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.hooks import MODES
-from travois.engine.ports import Event, Warned
+from travois.engine.ports import Event, Retrying, Warned
 from travois.kernel.blocks import Shown
 from travois.kernel.facts import Ended, Entry, Noted
+from travois.kernel.faults import Fault
 from travois.version import __version__
+from travois.wire.jsontext import encoded
 
 if TYPE_CHECKING:
     from travois.app.codex import Teller
 
+PAUSE = 1.0
+"""From how many seconds on a wait for another attempt is told."""
 LONGEST = 3_600.0
 """How many seconds agents in the background are waited for after the last word."""
 HOST_ONLY = "CLAUDE_CODE_SDK_READS_SESSION_STATE"
@@ -148,8 +152,11 @@ class Run:
         speaker.tally.ended = Ended("failed", why)
         self._finish(speaker, seconds=0.0)
 
-    async def turn(self, session: Session, prompt: tuple[Shown, ...], *, given: str = "") -> None:
-        """Run one turn and tell of it; `given` is the name that its prompt has."""
+    async def turn(self, session: Session, prompt: tuple[Shown, ...], *, given: str = "") -> bool:
+        """Run one turn and tell of it; returns whether it could be taken up.
+
+        `given` is the name that its prompt has.
+        """
         speaker = self.speaker(session)
         speaker.tally.ended = Ended("aborted", "interrupted")
         speaker.tally.shape, speaker.given = self.shape, given
@@ -159,8 +166,13 @@ class Run:
         self._begin(session, speaker)
         try:
             await self._follow(session, prompt, speaker=speaker)
+        except Fault as fault:
+            speaker.tally.ended = Ended("failed", str(fault))
+            self.code = fault.code if self._alone else self.code
+            return False
         finally:
             self._finish(speaker, seconds=monotonic() - start)
+        return True
 
     async def _follow(
         self, session: Session, prompt: tuple[Shown, ...], *, speaker: Speaker
@@ -215,6 +227,8 @@ def _notice(event: Event) -> str:
     match event:
         case Warned(text=text):
             return text
+        case Retrying(message=message, wait=wait) if wait >= PAUSE:
+            return f"{message}; trying again in {wait:.0f} s"
         case Entry(fact=Noted(what="memory", text=text)):
             return told(text)
         case _:
@@ -248,5 +262,5 @@ def _opening(session: Session, commands: tuple[str, ...]) -> Object:
 
 def say(line: Object) -> None:
     """Print one JSON line at once."""
-    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.write(encoded(line) + b"\n")
     sys.stdout.buffer.flush()

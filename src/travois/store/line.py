@@ -7,6 +7,7 @@ from zlib import crc32
 import msgspec
 
 from travois.kernel.facts import Entry, Unknown
+from travois.wire.jsontext import encoded
 
 START = b'{"seq":'
 CRC = b',"crc":'
@@ -104,8 +105,5 @@ def _unknown(record: bytes, error: Exception) -> Entry:
 
 
 def _legible(entry: Entry) -> Entry:
-    """The same entry without lone surrogates, which come from file names and fit in no JSON."""
-    import json
-
-    text = json.dumps(msgspec.to_builtins(entry), ensure_ascii=False)
-    return _decoder.decode(text.encode("utf-8", "replace"))
+    """The same entry without lone surrogates, which fit in no JSON."""
+    return _decoder.decode(encoded(entry))

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from travois.tools.text import lines, shown
+from travois.wire.jsontext import encoded
 
 CONTEXT = 3
 COMPARABLE = 1_000_000
@@ -39,7 +40,7 @@ class Patch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def json(self) -> str:
         """The text that goes into a result's detail."""
-        return msgspec.json.encode(self).decode()
+        return encoded(self).decode()
 
 
 def compare(path: str, before: str | None, after: str) -> Patch:

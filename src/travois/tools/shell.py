@@ -24,6 +24,7 @@ from travois.policy.access import Access
 from travois.policy.bounds import held_back
 from travois.policy.cage import Cage
 from travois.tools.output import Readable, readable, spilled
+from travois.wire.jsontext import encoded
 
 DEFAULT = 120_000
 LONGEST = 600_000
@@ -110,7 +111,7 @@ async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
     return Outcome(
         (Text(_joined(_headline(done), body.text, remarks)),),
         error=done.status != 0 or done.timed_out,
-        detail=msgspec.json.encode(ran).decode(),
+        detail=encoded(ran).decode(),
         changes=() if place.cwd == env.cwd else (Changed("cwd", place.cwd),),
     )
 
@@ -262,7 +263,7 @@ async def _output(args: OutputArgs, env: Env, call: str) -> Outcome:
     ran = Ran(None if status is None else _code(status), status is None, output.total)
     return Outcome(
         (Text(text),),
-        detail=msgspec.json.encode(ran).decode(),
+        detail=encoded(ran).decode(),
         changes=_ended(env, job.id, status),
     )
 

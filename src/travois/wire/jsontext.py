@@ -27,6 +27,17 @@ def quote(text: str) -> bytes:
         return msgspec.json.encode(utf8(text).decode())
 
 
+def encoded(value: object) -> bytes:
+    """A value as JSON; lone surrogates, which come from file names, are replaced."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        import json
+
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return text.encode("utf-8", "replace")
+
+
 def is_object(text: str) -> bool:
     """Whether this is the text of one JSON object, strictly."""
     try:

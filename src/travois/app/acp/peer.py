@@ -16,6 +16,7 @@ from travois.app.acp.messages import Identified, Message, Withdrawn
 from travois.app.control.desk import GONE, Declined, Waiting
 from travois.app.shapes import Json, Object
 from travois.kernel.faults import Fault
+from travois.wire.jsontext import encoded
 
 GARBLED, INVALID, UNKNOWN, UNFIT = -32700, -32600, -32601, -32602
 BROKEN, WITHDRAWN, LOGIN, MISSING = -32603, -32800, -32000, -32002
@@ -85,7 +86,7 @@ class Peer:
         return waiting.answer
 
     def _say(self, body: Object) -> None:
-        left = memoryview(msgspec.json.encode({"jsonrpc": "2.0", **body}) + b"\n")
+        left = memoryview(encoded({"jsonrpc": "2.0", **body}) + b"\n")
         try:
             while left:
                 left = left[os.write(self._out, left) :]

@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 
+import anyio
 import msgspec
 
 from travois.app.commands.plain import Commands, clean, command, say, styled, table
@@ -97,7 +98,7 @@ def _terminal() -> Check:
 
 
 def _own() -> Iterator[Check]:
-    """Our folder, the settings, and whether there is a key for the model that they choose."""
+    """Our folder, the settings, and who would answer."""
     try:
         home = locate(os.environ).prepare()
     except Fault as fault:
@@ -143,12 +144,13 @@ def _settings(home: Home) -> Loaded:
 
 
 def _key(loaded: Loaded) -> Check:
-    from travois.app.serving import known
+    from travois.app.serving import found, known
 
     try:
-        among = known(loaded)
-        model = catalog.resolve(loaded.settings.model, os.environ, among=among)
-        where = catalog.endpoint(model, os.environ, among=among)
+        model, line = anyio.run(found, loaded.settings.model, loaded)
+        if line:
+            return Check("model", works=True, why=line)
+        where = catalog.endpoint(model, os.environ, among=known(loaded))
     except Fault as fault:
         return _failed("model", fault)
     return Check("model", works=True, why=f"{model.provider}/{model.id}, key: {where.key_source}")

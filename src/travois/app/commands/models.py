@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.app.commands.sessions import here
 from travois.app.local import HERE, PROVIDER, Local
-from travois.app.serving import known, resolved
+from travois.app.serving import found, known, resolved
 from travois.engine.ports import Model as Answers
 from travois.host import catalog
 from travois.host.catalog import Catalog
@@ -84,7 +84,10 @@ def run(args: Namespace) -> int:
         warn(notice)
     if args.what == "list":
         return _list(known(loaded), form="json" if args.json else "table")
-    model = resolved(args.name or loaded.settings.model, known(loaded))
+    if args.name:
+        model = resolved(args.name, known(loaded))
+    else:
+        model, _ = anyio.run(found, loaded.settings.model, loaded)
     return _show(model, loaded) if args.what == "show" else anyio.run(_test, model, loaded)
 
 

@@ -73,12 +73,11 @@ def command(commands: Commands, name: str, *, what: str, more: str = "") -> Argu
 
 
 def say(text: str = "") -> None:
-    """One line, or several, to standard output; what it cannot show is replaced."""
+    """One line, or several, to standard output."""
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
         return
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    sys.stdout.write(text + "\n")
 
 
 def warn(text: str) -> None:

@@ -257,11 +257,10 @@ class Driven:
             prompt = reading.content(line, self.session.crew.agent.world.blobs)
             if not line.client_composed:
                 prompt = await custom.said(self.session, self.run.commands, prompt)
-            await self.run.turn(self.session, prompt, given=line.uuid or "")
         except Fault as fault:
             self.run.failed(self.session, str(fault))
             return
-        if line.uuid:
+        if await self.run.turn(self.session, prompt, given=line.uuid or "") and line.uuid:
             self.said[line.uuid] = self.session.crew.agent.session.prompted
 
 
