@@ -181,7 +181,6 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
             unwalled=fence.unwalled,
             person=guests.person or Nobody(),
             purse=_purse(asked, session),
-            hooks=hooking.install(heard, loaded, place, found=opened, stack=stack),
         )
         _equip(agent, place, loaded=loaded, options=options)
         office = None
@@ -209,6 +208,7 @@ def _served(
     options: Options,
     serve: Callable[[Card], Model],
     loan: Loan,
+        hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
 ) -> tuple[str, ...]:
     """Let servers lend tools, and other models stand in, choose and search; says which cannot."""
     lending.equip(agent, loan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 import anyio
+from msgspec.structs import replace
 
 from travois.app.opening import Found, Place
 from travois.app.options import Options
@@ -16,37 +17,46 @@ from travois.store.settings import Loaded
 
 def known(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
     """The hooks that may run, and what the user should know of those that cannot."""
-    files = [parse(tree, origin=origin) for origin, tree in loaded.hooks]
-    hooks = tuple(hook for file in files for hook in file.hooks)
-    return hooks, tuple(notice for file in files for notice in file.notices)
+    whose = {path: plugin for plugin in loaded.plugins for path, _ in plugin.hooks}
+    hooks, notices = list[Hook](), list[str]()
+    for origin, tree in loaded.hooks:
+        parsed, plugin = parse(tree, origin=origin), whose.get(origin)
+        folder, keeps = (plugin.folder, plugin.keeps) if plugin else ("", "")
+        hooks += (replace(hook, plugin=folder, keeps=keeps) for hook in parsed.hooks)
+        notices += parsed.notices
+    return tuple(hooks), tuple(notices)
 
 
-def install(
+def equip(
+    agent: Agent,
     hooks: tuple[Hook | Listener, ...],
     loaded: Loaded,
-    place: Place,
     *,
+    place: Place,
     found: Found,
     stack: AsyncExitStack,
-) -> Hooks | None:
-    """Whoever listens to this session; none if nobody does."""
-    if not hooks:
-        return None
-    from travois.host import hooks as running
-    from travois.host.process import LocalProcesses
+) -> None:
+    """Let these listen to a session, and others join them, unless that is switched off."""
 
-    settings = loaded.settings
-    processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env)
-    stack.push_async_callback(processes.aclose)
-    folder = found.log.folder
-    ours, callbacks = called(hook for hook in hooks if isinstance(hook, Listener))
-    return running.LocalHooks(
-        (*(hook for hook in hooks if isinstance(hook, Hook)), *ours),
-        processes,
-        place=running.Place(found.id, str(folder / "log.jsonl"), place.cwd, folder),
-        reach=running.Reach(settings.allowed_http_hook_urls, settings.http_hook_allowed_env_vars),
-        callbacks=callbacks,
-    )
+    def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
+        from travois.host import hooks as running
+        from travois.host.process import LocalProcesses
+
+        settings, folder = loaded.settings, found.log.folder
+        processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env)
+        stack.push_async_callback(processes.aclose)
+        ours, callbacks = called(hook for hook in hooks if isinstance(hook, Listener))
+        urls, variables = settings.allowed_http_hook_urls, settings.http_hook_allowed_env_vars
+        return running.LocalHooks(
+            (*(hook for hook in hooks if isinstance(hook, Hook)), *ours),
+            processes,
+            place=running.Place(found.id, str(folder / "log.jsonl"), place.cwd, folder),
+            reach=running.Reach(urls, variables),
+            callbacks=callbacks,
+        )
+
+    agent.hooks = install(hooks) if hooks else None
+    agent.hearing = None if loaded.settings.disable_all_hooks else install
 
 
 async def begin(agent: Agent, options: Options) -> tuple[str, ...]:

@@ -163,6 +163,8 @@ class Agent(msgspec.Struct):
     kept: int = -1
     """The last message for which the workspace was kept; none while no turn has changed it."""
     hooks: Hooks | None = None
+    hearing: Callable[[], Hooks] | None = None
+    """Makes a place for hooks where nobody listens yet; none where nobody may."""
     halt: str = ""
     """Why a hook ends the turn that runs; empty if none does."""
     sent_back: int = 0

@@ -27,6 +27,8 @@ class Around(msgspec.Struct, frozen=True):
     agent: str = ""
     """The child that this is about; empty for the agent that a person talks to."""
     kind: str = ""
+    effort: str = ""
+    """How much the model is asked to think; empty if that is left to it."""
 
 
 def told(
@@ -40,6 +42,7 @@ def told(
         "cwd": around.cwd,
         "permission_mode": around.mode,
         **child,
+        **({"effort": {"level": around.effort}} if around.effort else {}),
         **msgspec.to_builtins(occasion),
     }
 
@@ -59,6 +62,10 @@ class Hooks(Protocol):
 
         `within` answers for hooks that are no programs; without it they cannot run.
         """
+        ...
+
+    def join(self, hooks: tuple[Hook, ...]) -> None:
+        """Let these listen, too, from here on."""
         ...
 
 

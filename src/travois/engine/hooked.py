@@ -64,6 +64,11 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
     event: str = ""
     matcher: str = ""
     origin: str = ""
+    plugin: str = ""
+    keeps: str = ""
+    """The folder of the plugin that brings it, and where that keeps things."""
+    whose: str = ""
+    """The child whose own it is; empty for one that hears of everybody."""
 
     @property
     def name(self) -> str:
@@ -132,11 +137,15 @@ class Parsed(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-def parse(tree: Mapping[str, object], *, origin: str) -> Parsed:
-    """Read the `hooks` of one settings file; what cannot be used spoils nothing else."""
+def parse(tree: Mapping[str, object], *, origin: str, whose: str = "") -> Parsed:
+    """Read the `hooks` of one settings file; what cannot be used spoils nothing else.
+
+    Those of a child (`whose`) hear of it alone: its `Stop` is that of a child.
+    """
     hooks: list[Hook] = []
     notices: list[str] = []
-    for event, groups in tree.items():
+    for written, groups in tree.items():
+        event = "SubagentStop" if whose and written == "Stop" else written
         if event not in EVENTS:
             notices.append(f"{origin}: hooks.{event} is ignored: there is no such event here")
             continue
@@ -147,7 +156,8 @@ def parse(tree: Mapping[str, object], *, origin: str) -> Parsed:
             continue
         for group in told:
             _collect(group, event, origin=origin, hooks=hooks, notices=notices)
-    return Parsed(tuple(hooks), tuple(notices))
+    own = (msgspec.structs.replace(hook, whose=whose) for hook in hooks)
+    return Parsed(tuple(own), tuple(notices))
 
 
 def _collect(
@@ -181,11 +191,15 @@ def _unusable(hook: Hook, event: str, matcher: str) -> str:
     return ""
 
 
-def listening(hooks: Iterable[Hook], occasion: AnyOccasion, use: Use | None) -> tuple[Hook, ...]:
+def listening(
+    hooks: Iterable[Hook], occasion: AnyOccasion, use: Use | None, *, whose: str = ""
+) -> tuple[Hook, ...]:
     """Those that want to hear of this, each once however many files name it."""
     found: dict[object, Hook] = {}
     for hook in hooks:
         if hook.event != occasion.event or not matching(hook, occasion.subject):
+            continue
+        if hook.whose and hook.whose != whose:
             continue
         if hook.condition and not _holds(hook.condition, use):
             continue

@@ -5,6 +5,7 @@ An agent without hooks pays for none of this: every point returns before it buil
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
@@ -13,7 +14,7 @@ from travois.engine import occasions as told
 from travois.engine.agent import Agent
 from travois.engine.amend import Update, amend
 from travois.engine.heard import SILENCE, Around, Heard, Said
-from travois.engine.hooked import Hook
+from travois.engine.hooked import Hook, parse
 from travois.engine.ports import Warned
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Call, Text, calls, words
@@ -46,7 +47,9 @@ async def fire(
         return SILENCE
     mode = agent.guard.mode
     id, kind = (agent.birth.id, agent.birth.kind) if agent.birth else ("", "")
-    around = Around(_cwd(agent), MODES.get(mode, mode), call, use, agent=id, kind=kind)
+    epoch = agent.session.view.epoch
+    effort = epoch.model.effort if epoch else ""
+    around = Around(_cwd(agent), MODES.get(mode, mode), call, use, id, kind, effort)
     heard = await agent.hooks.fire(
         occasion, around, record=agent.session.append, within=partial(_within, agent)
     )
@@ -61,6 +64,17 @@ async def fire(
         _export(agent, dict(heard.exports))
     agent.halt = agent.halt or heard.stop
     return heard
+
+
+def join(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = "") -> None:
+    """Let hooks listen, as settings write them, till the session ends: a skill's, or a child's."""
+    if not tree or agent.hearing is None:
+        return
+    parsed = parse(tree, origin=origin, whose=whose)
+    for notice in parsed.notices:
+        agent.session.emit(Warned(notice))
+    agent.hooks = agent.hooks or agent.hearing()
+    agent.hooks.join(parsed.hooks)
 
 
 async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:

@@ -90,7 +90,8 @@ class LocalHooks:
     ) -> Heard:
         """Let all who listen hear of this, side by side; each run is recorded as it ends."""
         answers = [await self._gathered(late, record) for late in self._over()]
-        chosen = [hook for hook in listening(self._hooks, occasion, around.use) if self._due(hook)]
+        heard_by = listening(self._hooks, occasion, around.use, whose=around.agent)
+        chosen = [hook for hook in heard_by if self._due(hook)]
         if not chosen:
             return merge(answers)
         stdin = self._told(occasion, around)
@@ -104,6 +105,10 @@ class LocalHooks:
 
                 group.start_soon(one)
         return merge((*answers, *(heard[number] for number in range(len(chosen)))))
+
+    def join(self, hooks: tuple[Hook, ...]) -> None:
+        """Let these listen, too, from here on."""
+        self._hooks += tuple(hook for hook in hooks if hook not in self._hooks)
 
     def _due(self, hook: Hook) -> bool:
         key = (hook.event, hook.name)
@@ -194,11 +199,23 @@ class LocalHooks:
         return Command(
             _argv(hook, root),
             around.cwd if os.path.isdir(around.cwd) else root,
-            env={"CLAUDE_PROJECT_DIR": root, "CLAUDE_CODE_SESSION_ID": self._place.session},
+            env=self._variables(hook, around),
             stdin=stdin,
             keep=KEEP,
             stderr="merge" if hook.rewake else "apart",
         )
+
+    def _variables(self, hook: Hook, around: Around) -> dict[str, str]:
+        """What programs for hooks expect in their environment."""
+        told = {"CLAUDE_PLUGIN_ROOT": hook.plugin, "CLAUDE_PLUGIN_DATA": hook.keeps}
+        if hook.keeps:
+            os.makedirs(hook.keeps, exist_ok=True)
+        return {
+            "CLAUDE_PROJECT_DIR": self._place.root,
+            "CLAUDE_CODE_SESSION_ID": self._place.session,
+            **{name: value for name, value in told.items() if value},
+            **({"CLAUDE_EFFORT": around.effort} if around.effort else {}),
+        }
 
     async def _leave(self, hook: Hook, around: Around, *, stdin: bytes) -> str:
         """Start a hook in the background; it is recorded when it has ended."""
