@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.recorded.writing import CALL, TALK, claude, put, stamp
-from travois.store.recorded import spoken
+from travois.store.recorded import loose
 from travois.store.recorded.claude import find, read
 from travois.store.recorded.spoken import Compaction, Found, Recorded, Spoken
 
@@ -141,7 +141,7 @@ def test_a_monstrous_line_is_passed_over_and_what_follows_is_read(
 ) -> None:
     first, *rest = claude(TALK)
     huge = claude([Spoken("user", "y" * 9000)])[0] | {"uuid": "h", "parentUuid": "u0"}
-    monkeypatch.setattr(spoken, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(loose, "LONGEST_LINE", 1000)
     assert read(put(tmp_path / "a.jsonl", [first, huge, *rest])).turns == TALK
 
 

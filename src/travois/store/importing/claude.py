@@ -13,7 +13,7 @@ from travois.store.importing import shelves
 from travois.store.importing.plan import NOWHERE, Luggage, tree_of
 from travois.store.instructions import plain_text
 from travois.store.reading import Layer, checked, is_list, parsed, words
-from travois.store.recorded.spoken import inner
+from travois.store.recorded.loose import inner
 from travois.store.styles import FOLDER
 
 UNTAKEN = {

@@ -13,7 +13,7 @@ from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage, tree_of
 from travois.store.instructions import plain_text
 from travois.store.reading import Layer, is_list, nested
-from travois.store.recorded.spoken import inner
+from travois.store.recorded.loose import inner
 from travois.store.settings import Json
 
 TAKEN = (

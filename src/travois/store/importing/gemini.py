@@ -12,7 +12,7 @@ from travois.store.importing.plan import Luggage
 from travois.store.instructions import plain_text
 from travois.store.neighbours import loose
 from travois.store.reading import is_list, is_tree
-from travois.store.recorded.spoken import inner
+from travois.store.recorded.loose import inner
 from travois.store.settings import Json
 
 LISTS = {

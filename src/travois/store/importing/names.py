@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 
 from travois.kernel.blocks import Call
-from travois.store.recorded.spoken import Json, decode
+from travois.store.recorded.loose import Json, decode
 
 PATH = ("file_path",)
 EDIT = ("file_path", "old_string", "new_string")

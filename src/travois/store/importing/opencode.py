@@ -12,7 +12,7 @@ from travois.store import neighbours, opencode_agents, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage
 from travois.store.instructions import plain_text
-from travois.store.recorded.spoken import inner
+from travois.store.recorded.loose import inner
 from travois.store.settings import Json
 
 TAKEN = (

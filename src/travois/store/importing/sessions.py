@@ -26,16 +26,9 @@ from travois.store.importing.retelling import origin, retell
 from travois.store.log import Log
 from travois.store.project import identify
 from travois.store.recorded import claude, codex, gemini, pi, traj
-from travois.store.recorded.spoken import (
-    WHOLE,
-    Found,
-    Json,
-    Recorded,
-    decode,
-    headline,
-    lines,
-    stamped,
-)
+from travois.store.recorded.loose import Json, decode, lines
+from travois.store.recorded.spoken import WHOLE, Found, Recorded
+from travois.store.recorded.telling import headline, stamped
 from travois.store.sessions import folders
 from travois.version import __version__
 

@@ -10,7 +10,7 @@ from travois.policy.paths import inside
 from travois.store.importing.plan import LARGEST, MOST, Luggage, Part
 from travois.store.instructions import HOPS, plain_text
 from travois.store.reading import is_tree
-from travois.store.recorded.spoken import inner
+from travois.store.recorded.loose import inner
 from travois.store.settings import Json
 
 SKILL = "SKILL.md"

@@ -6,29 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from travois.kernel.blocks import Call
-from travois.store.recorded.spoken import (
-    WHOLE,
-    Compaction,
-    Found,
-    Json,
-    Recorded,
-    Spoken,
-    asked,
-    cut,
-    encoded,
-    folder,
-    headline,
-    inner,
-    latest,
-    lines,
-    moment,
-    objects,
-    pictures,
-    stamped,
-    string,
-    texts,
-)
+from travois.store.recorded.loose import Json, inner, lines, moment, number, objects, string, texts
+from travois.store.recorded.spoken import WHOLE, Compaction, Found, Recorded, Spoken
+from travois.store.recorded.telling import asked, call, content, folder, sessions, shortened, told
 
 NAME, RESUME = "claude", "claude --resume {id}"
 NAMES = ("customTitle", "aiTitle", "summary")
@@ -39,9 +19,8 @@ SYNTHETIC = "<synthetic>"
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order; those of its sub-agents are part of them."""
     home = folder(environ, "CLAUDE_CONFIG_DIR", ".claude")
-    for path in home.glob("projects/*/*.jsonl") if home else ():
-        if not path.name.startswith("agent-") and (found := stamped(NAME, path)):
-            yield found
+    found = sessions(NAME, home, "projects/*/*.jsonl")
+    return (one for one in found if not one.path.name.startswith("agent-"))
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
@@ -53,10 +32,10 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
         cwd = cwd or string(record, "cwd")
         if string(record, "uuid") in alive:
             story.take(record)
-    turns = story.turns
-    title = headline(turns, *names.values())
-    told = (*story.compactions,), story.model
-    return Recorded(NAME, path.stem, path, cwd, latest(turns), title, tuple(turns), *told)
+    shorter, model = story.compactions, story.model
+    return told(
+        NAME, path, turns=story.turns, cwd=cwd, names=names.values(), shorter=shorter, model=model
+    )
 
 
 class _Story:
@@ -79,7 +58,7 @@ class _Story:
 
     def take(self, record: Json) -> None:
         """Tell one more line."""
-        message, spoken = inner(record, "message"), list(_spoken(record, self._longest))
+        message, spoken = inner(record, "message"), [*shortened(_spoken(record), self._longest)]
         self._places[string(record, "uuid")] = len(self.turns)
         if string(record, "subtype") == "compact_boundary":
             self._boundary, self._reply = inner(record, "compactMetadata"), ""
@@ -100,10 +79,8 @@ class _Story:
         ids = [str(id) for id in cast("list[object]", named)] if isinstance(named, list) else []
         first = string(inner(self._boundary, "preservedSegment"), "headUuid")
         places = [self._places[id] for id in (*ids, first) if id in self._places]
-        at, tokens = len(self.turns), self._boundary.get("preTokens")
-        first = min(places, default=at)
-        size = tokens if isinstance(tokens, int) else 0
-        self.compactions.append(Compaction(at, summary, at - first, size))
+        at, size = len(self.turns), number(self._boundary, "preTokens")
+        self.compactions.append(Compaction(at, summary, at - min(places, default=at), size))
 
 
 def _branch(path: Path) -> set[str]:
@@ -145,33 +122,28 @@ def _beside(record: Json) -> str:
     return asked_by if answers else ""
 
 
-def _spoken(record: Json, longest: int) -> Iterator[Spoken]:
+def _spoken(record: Json) -> Iterator[Spoken]:
     message, at = inner(record, "message"), moment(record.get("timestamp"))
     blocks, kind = objects(message, "content"), string(record, "type")
-    text = cut(texts(message.get("content")), longest)
-    shown = pictures(message.get("content"), longest)
+    text, shown = content(message.get("content"))
     if kind == "assistant" and string(message, "model") == SYNTHETIC:
         if text:
             yield Spoken("note", text, at)
     elif kind == "assistant":
-        calls = tuple(_call(block) for block in blocks if string(block, "type") == "tool_use")
+        used = (block for block in blocks if string(block, "type") == "tool_use")
+        calls = tuple(call(block, "input") for block in used)
         if text or calls:
             yield Spoken("model", text, at, calls)
     elif kind == "user":
         for block in blocks:
             if string(block, "type") == "tool_result":
-                yield _answer(block, at, longest)
+                yield _answer(block, at)
         meta = any(record.get(mark) is True for mark in ("isMeta", "isCompactSummary"))
         if text or shown:
             yield Spoken("note" if meta else asked(text), text, at, pictures=shown)
 
 
-def _call(block: Json) -> Call:
-    return Call(string(block, "id"), string(block, "name"), encoded(block.get("input", {})))
-
-
-def _answer(block: Json, at: float, longest: int) -> Spoken:
-    text = cut(texts(block.get("content")), longest)
-    error, shown = block.get("is_error") is True, pictures(block.get("content"), longest)
-    id = string(block, "tool_use_id")
+def _answer(block: Json, at: float) -> Spoken:
+    text, shown = content(block.get("content"))
+    id, error = string(block, "tool_use_id"), block.get("is_error") is True
     return Spoken("tool", text, at, answers=id, error=error, pictures=shown)

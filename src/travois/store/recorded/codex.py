@@ -7,27 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from travois.kernel.blocks import Call
-from travois.store.recorded.spoken import (
-    WHOLE,
-    Compaction,
-    Found,
-    Json,
-    Recorded,
-    Spoken,
-    asked,
-    cut,
-    encoded,
-    folder,
-    headline,
-    inner,
-    latest,
-    lines,
-    moment,
-    pictures,
-    stamped,
-    string,
-    texts,
-)
+from travois.store.recorded.loose import Json, encoded, inner, lines, moment, number, string
+from travois.store.recorded.spoken import WHOLE, Compaction, Found, Recorded, Spoken
+from travois.store.recorded.telling import asked, content, folder, sessions, shortened, told
 
 NAME, RESUME = "codex", "codex resume {id}"
 WHERE = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
@@ -37,10 +19,7 @@ CWD = re.compile(r"<cwd>(.+?)</cwd>|working directory: (\S+)")
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order."""
-    home = folder(environ, "CODEX_HOME", ".codex")
-    for path in (path for where in WHERE for path in home.glob(where)) if home else ():
-        if found := stamped(NAME, path):
-            yield found
+    return sessions(NAME, folder(environ, "CODEX_HOME", ".codex"), *WHERE)
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
@@ -48,39 +27,37 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
     turns: list[Spoken] = []
     shorter: list[Compaction] = []
     id = cwd = model = ""
-    for number, record in enumerate(lines(path)):
+    for place, record in enumerate(lines(path)):
         payload = inner(record, "payload") or record
-        if number == 0:
+        if place == 0:
             id, cwd = string(payload, "id"), string(payload, "cwd")
             if inner(payload, "source"):
-                return Recorded(NAME, id, path, cwd, 0.0, "", ())
+                return told(NAME, path, turns=[])
         if string(payload, "type") == "thread_rolled_back":
-            _take_back(turns, payload.get("num_turns"))
+            _take_back(turns, number(payload, "num_turns"))
             shorter = [one for one in shorter if one.at <= len(turns)]
         if string(record, "type") == "compacted" and string(payload, "message"):
             shorter.append(Compaction(len(turns), string(payload, "message")))
         if string(record, "type") == "turn_context":
             model = string(payload, "model") or model
         if string(record, "type") != "event_msg":
-            turns += _spoken(payload, moment(record.get("timestamp")), longest)
+            turns += shortened(_spoken(payload, moment(record.get("timestamp"))), longest)
     cwd = cwd or next((_cwd(turn.text) for turn in turns if _cwd(turn.text)), "")
     id = id or path.stem[-36:]
-    told = (*shorter,), model
-    return Recorded(NAME, id, path, cwd, latest(turns), headline(turns), tuple(turns), *told)
+    return told(NAME, path, turns=turns, id=id, cwd=cwd, shorter=shorter, model=model)
 
 
-def _take_back(turns: list[Spoken], number: object) -> None:
+def _take_back(turns: list[Spoken], prompts: int) -> None:
     """Forget so many prompts of the user, and all that came of them."""
-    for _ in range(number if isinstance(number, int) else 0):
+    for _ in range(prompts):
         while turns and turns.pop().who != "user":
             pass
 
 
-def _spoken(item: Json, at: float, longest: int) -> Iterator[Spoken]:
+def _spoken(item: Json, at: float) -> Iterator[Spoken]:
     match string(item, "type"):
         case "message":
-            text = cut(texts(item.get("content")), longest)
-            shown = pictures(item.get("content"), longest)
+            text, shown = content(item.get("content"))
             role = string(item, "role")
             who = "model" if role == "assistant" else asked(text) if role == "user" else "note"
             if text or shown:
@@ -92,7 +69,7 @@ def _spoken(item: Json, at: float, longest: int) -> Iterator[Spoken]:
         case "local_shell_call":
             yield _called(item, encoded(inner(item, "action")), at)
         case "function_call_output" | "custom_tool_call_output":
-            yield _answered(item, at, longest)
+            yield _answered(item, at)
         case _:
             pass
 
@@ -102,13 +79,11 @@ def _called(item: Json, args: str, at: float) -> Spoken:
     return Spoken("model", "", at, (Call(string(item, "call_id"), name, args),))
 
 
-def _answered(item: Json, at: float, longest: int) -> Spoken:
-    output = item.get("output")
-    whole = texts(output) or texts(inner(item, "output").get("content"))
-    failed = inner(item, "output").get("success") is False or FAILED.search(whole[:400])
-    text, shown = cut(whole, longest), pictures(output, longest)
-    id, error = string(item, "call_id"), bool(failed)
-    return Spoken("tool", text, at, answers=id, error=error, pictures=shown)
+def _answered(item: Json, at: float) -> Spoken:
+    output = inner(item, "output")
+    text, shown = content(output.get("content") if output else item.get("output"))
+    error = output.get("success") is False or bool(FAILED.search(text[:400]))
+    return Spoken("tool", text, at, answers=string(item, "call_id"), error=error, pictures=shown)
 
 
 def _cwd(text: str) -> str:

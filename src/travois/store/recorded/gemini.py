@@ -5,41 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.kernel.blocks import Call
-from travois.store.recorded.spoken import (
-    WHOLE,
-    Found,
-    Json,
-    Recorded,
-    Spoken,
-    asked,
-    cut,
-    decode,
-    encoded,
-    folder,
-    headline,
-    inner,
-    latest,
-    lines,
-    moment,
-    objects,
-    pictures,
-    stamped,
-    string,
-    texts,
-)
+from travois.store.recorded.loose import Json, decode, inner, lines, moment, objects, string
+from travois.store.recorded.spoken import WHOLE, Found, Recorded, Spoken
+from travois.store.recorded.telling import asked, call, content, folder, sessions, shortened, told
 
 NAME, RESUME = "gemini", "gemini --resume {id}"
-LARGEST = 1 << 28
+LARGEST, ENDS = 1 << 28, (".json", ".jsonl")
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order; one that was gone on with in the later form counts once."""
     home = folder(environ, "GEMINI_CLI_HOME")
-    for path in home.glob(".gemini/tmp/*/chats/session-*.json*") if home else ():
-        twin = path.suffix == ".json" and path.with_suffix(".jsonl").exists()
-        if path.suffix in (".json", ".jsonl") and not twin and (found := stamped(NAME, path)):
-            yield found
+    found = sessions(NAME, home, *(f".gemini/tmp/*/chats/session-*{end}" for end in ENDS))
+    return (one for one in found if not _twin(one.path))
+
+
+def _twin(path: Path) -> bool:
+    return path.suffix == ".json" and path.with_suffix(".jsonl").exists()
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
@@ -48,8 +30,8 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
     turns = [turn for message in said.values() for turn in message]
     if string(about, "kind") == "subagent":
         turns = []
-    title, id = headline(turns, string(about, "summary")), string(about, "sessionId")
-    return Recorded(NAME, id or path.stem, path, _cwd(path), latest(turns), title, tuple(turns))
+    id, names = string(about, "sessionId"), (string(about, "summary"),)
+    return told(NAME, path, turns=turns, id=id, cwd=_cwd(path), names=names)
 
 
 Said = dict[str, tuple[Spoken, ...]]
@@ -73,7 +55,7 @@ def _lines(path: Path, longest: int) -> tuple[Json, Said]:
         elif "$set" in record:
             about |= inner(record, "$set")
         elif id := string(record, "id"):
-            said[id] = tuple(_spoken(record, longest))
+            said[id] = tuple(shortened(_spoken(record), longest))
         else:
             about |= record
     return about, _messages(about, longest) or said
@@ -81,37 +63,32 @@ def _lines(path: Path, longest: int) -> tuple[Json, Said]:
 
 def _messages(about: Json, longest: int) -> Said:
     return {
-        string(message, "id") or str(number): tuple(_spoken(message, longest))
+        string(message, "id") or str(number): tuple(shortened(_spoken(message), longest))
         for number, message in enumerate(objects(about, "messages"))
     }
 
 
-def _spoken(message: Json, longest: int) -> Iterator[Spoken]:
-    at, text = moment(message.get("timestamp")), cut(texts(message.get("content")), longest)
-    shown = pictures(message.get("content"), longest)
+def _spoken(message: Json) -> Iterator[Spoken]:
+    at, (text, shown) = moment(message.get("timestamp")), content(message.get("content"))
     match string(message, "type"):
         case "user" if text or shown:
             yield Spoken(asked(text), text, at, pictures=shown)
         case "gemini":
             used = objects(message, "toolCalls")
-            yield Spoken("model", text, at, tuple(map(_call, used)))
-            yield from (_answer(one, at, longest) for one in used)
+            yield Spoken("model", text, at, tuple(call(one, "args") for one in used))
+            yield from (_answer(one, at) for one in used)
         case "error" if text:
             yield Spoken("tool", text, at, error=True)
         case _:
             pass
 
 
-def _call(used: Json) -> Call:
-    return Call(string(used, "id"), string(used, "name"), encoded(used.get("args", {})))
-
-
-def _answer(used: Json, at: float, longest: int) -> Spoken:
+def _answer(used: Json, at: float) -> Spoken:
     responses = [inner(one, "functionResponse", "response") for one in objects(used, "result")]
     words = [string(one, "output") or string(one, "error") for one in responses]
     text = "\n".join(filter(None, words)) or string(used, "resultDisplay")
     error = string(used, "status") == "error"
-    return Spoken("tool", cut(text, longest), at, answers=string(used, "id"), error=error)
+    return Spoken("tool", text, at, answers=string(used, "id"), error=error)
 
 
 def _cwd(path: Path) -> str:

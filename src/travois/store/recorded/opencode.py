@@ -10,26 +10,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from travois.kernel.blocks import Call
-from travois.store.recorded.spoken import (
-    WHOLE,
-    Compaction,
-    Found,
-    Json,
-    Recorded,
-    Spoken,
-    asked,
-    cut,
-    decode,
-    encoded,
-    folder,
-    headline,
-    inner,
-    latest,
-    moment,
-    pictures,
-    stamped,
-    string,
-)
+from travois.store.recorded.loose import Json, decode, encoded, inner, moment, string
+from travois.store.recorded.spoken import WHOLE, Compaction, Found, Recorded, Spoken
+from travois.store.recorded.telling import asked, content, folder, sessions, shortened, told
 
 NAME, RESUME = "opencode", "opencode --session {id}"
 LISTING = """\
@@ -53,9 +36,9 @@ def find(environ: Mapping[str, str]) -> Iterator[Found]:
         for id, stamp in _rows(database, LISTING):
             kept.add(str(id))
             yield Found(NAME, database / str(id), str(stamp), moment(stamp))
-    for path in home.glob("storage/session/*/ses_*.json"):
-        said = home / "storage" / "message" / path.stem
-        if path.stem not in kept and (found := stamped(NAME, path)):
+    for found in sessions(NAME, home, "storage/session/*/ses_*.json"):
+        said = home / "storage" / "message" / found.path.stem
+        if found.path.stem not in kept:
             yield replace(found, stamp=f"{found.stamp} {_changed(said)}")
 
 
@@ -69,7 +52,7 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
     for id, message, parts in messages:
         if string(back, "messageID") and id >= string(back, "messageID"):
             break
-        said = list(_spoken(message, parts, longest))
+        said = [*shortened(_spoken(message, parts), longest)]
         if message.get("summary") is True:
             summary = "\n".join(turn.text for turn in said if turn.text)
             shorter += [Compaction(len(turns), summary)] if summary else []
@@ -78,19 +61,18 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
         model = string(message, "modelID") or model
     if string(about, "parentID"):
         turns = []
-    title, cwd = headline(turns, string(about, "title")), string(about, "directory")
-    told = (*shorter,), model
-    return Recorded(NAME, path.stem, path, cwd, latest(turns), title, tuple(turns), *told)
+    cwd, names = string(about, "directory"), (string(about, "title"),)
+    return told(NAME, path, turns=turns, cwd=cwd, names=names, shorter=shorter, model=model)
 
 
-def _spoken(message: Json, parts: Iterable[Json], longest: int) -> Iterator[Spoken]:
+def _spoken(message: Json, parts: Iterable[Json]) -> Iterator[Spoken]:
     at, role = moment(inner(message, "time").get("created")), string(message, "role")
     answers: list[Spoken] = []
     for part in parts:
-        kind, text = string(part, "type"), cut(string(part, "text"), longest)
+        kind, text = string(part, "type"), string(part, "text")
         if kind == "tool":
             yield _called(part, at)
-            answers += _answered(part, at, longest)
+            answers += _answered(part, at)
             continue
         yield from answers
         answers = []
@@ -99,7 +81,7 @@ def _spoken(message: Json, parts: Iterable[Json], longest: int) -> Iterator[Spok
             yield Spoken(
                 "model" if role != "user" else "note" if harness else asked(text), text, at
             )
-        elif kind == "file" and (shown := pictures([part], longest)):
+        elif kind == "file" and (shown := content([part])[1]):
             yield Spoken("user", "", at, pictures=shown)
     yield from answers
 
@@ -109,11 +91,11 @@ def _called(part: Json, at: float) -> Spoken:
     return Spoken("model", "", at, (Call(string(part, "callID"), string(part, "tool"), args),))
 
 
-def _answered(part: Json, at: float, longest: int) -> Iterator[Spoken]:
+def _answered(part: Json, at: float) -> Iterator[Spoken]:
     """What a call brought; nothing if it was never finished."""
     state, id = inner(part, "state"), string(part, "callID")
     error = string(state, "status") == "error"
-    text = cut(string(state, "error" if error else "output"), longest)
+    text = string(state, "error" if error else "output")
     if "output" in state or error:
         yield Spoken("tool", text, at, answers=id, error=error)
 

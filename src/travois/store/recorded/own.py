@@ -21,16 +21,8 @@ from travois.kernel.view import living
 from travois.store.home import locate
 from travois.store.log import NAME as LOG
 from travois.store.log import entries
-from travois.store.recorded.spoken import (
-    WHOLE,
-    Found,
-    Recorded,
-    Spoken,
-    cut,
-    headline,
-    latest,
-    stamped,
-)
+from travois.store.recorded.spoken import WHOLE, Found, Recorded, Spoken
+from travois.store.recorded.telling import cut, stamped, told
 from travois.store.sessions import folders
 
 NAME, RESUME = "travois", "travois --resume {id}"
@@ -64,8 +56,7 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
             case _:
                 pass
     turns = [said[entry.seq] for entry in living(bare)]
-    title = headline(turns, name)
-    return Recorded(NAME, path.parent.name, path, cwd, latest(turns), title, tuple(turns))
+    return told(NAME, path, turns=turns, id=path.parent.name, cwd=cwd, names=(name,))
 
 
 def _spoken(fact: AnyFact, at: float, longest: int) -> Spoken | None:

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from travois.kernel.blocks import Call
 from travois.policy import secrets
-from travois.store.recorded.spoken import Recorded, Spoken, cut, decode, objects, string
+from travois.store.recorded.loose import decode, objects, string
+from travois.store.recorded.spoken import Recorded, Spoken
+from travois.store.recorded.telling import cut
 from travois.store.search.document import Document
 
 LENGTH = 1000

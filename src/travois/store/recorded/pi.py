@@ -5,29 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.kernel.blocks import Call
-from travois.store.recorded.spoken import (
-    WHOLE,
-    Compaction,
-    Found,
-    Json,
-    Recorded,
-    Spoken,
-    asked,
-    cut,
-    encoded,
-    folder,
-    headline,
-    inner,
-    latest,
-    lines,
-    moment,
-    objects,
-    pictures,
-    stamped,
-    string,
-    texts,
-)
+from travois.store.recorded.loose import Json, inner, lines, moment, number, objects, string, texts
+from travois.store.recorded.spoken import WHOLE, Compaction, Found, Recorded, Spoken
+from travois.store.recorded.telling import asked, call, content, folder, sessions, shortened, told
 
 NAME, RESUME = "pi", "pi --session {id}"
 NOTES = ("custom_message", "branch_summary")
@@ -36,9 +16,7 @@ NOTES = ("custom_message", "branch_summary")
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order."""
     home = folder(environ, "PI_CODING_AGENT_DIR", ".pi", "agent")
-    for path in home.glob("sessions/*/*.jsonl") if home else ():
-        if found := stamped(NAME, path):
-            yield found
+    return sessions(NAME, home, "sessions/*/*.jsonl")
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
@@ -57,11 +35,11 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
             shorter.append(_shorter(entry, len(turns), places))
         name = string(entry, "name") or name
         model = string(inner(entry, "message"), "model") or model
-        turns += _spoken(entry, longest)
-    id, cwd = string(about, "id") or path.stem, string(about, "cwd")
-    told = (*shorter,), model
-    title = headline(turns, name)
-    return Recorded(NAME, id, path, cwd, latest(turns), title, tuple(turns), *told)
+        turns += shortened(_spoken(entry), longest)
+    id, cwd = string(about, "id"), string(about, "cwd")
+    return told(
+        NAME, path, turns=turns, id=id, cwd=cwd, names=(name,), shorter=shorter, model=model
+    )
 
 
 def _branch(path: Path) -> set[str]:
@@ -80,21 +58,19 @@ def _branch(path: Path) -> set[str]:
 
 
 def _shorter(entry: Json, at: int, places: Mapping[str, int]) -> Compaction:
-    first, tokens = places.get(string(entry, "firstKeptEntryId"), at), entry.get("tokensBefore")
-    size = tokens if isinstance(tokens, int) else 0
+    first, size = places.get(string(entry, "firstKeptEntryId"), at), number(entry, "tokensBefore")
     return Compaction(at, string(entry, "summary"), at - first, size)
 
 
-def _spoken(entry: Json, longest: int) -> Iterator[Spoken]:
+def _spoken(entry: Json) -> Iterator[Spoken]:
     message, at = inner(entry, "message"), moment(entry.get("timestamp"))
-    content = message.get("content")
-    text, shown = cut(texts(content), longest), pictures(content, longest)
+    text, shown = content(message.get("content"))
     match string(message, "role"):
         case "user" if text or shown:
             yield Spoken(asked(text), text, at, pictures=shown)
         case "assistant":
-            blocks = (one for one in objects(message, "content") if one.get("type") == "toolCall")
-            calls = tuple(map(_call, blocks))
+            used = (one for one in objects(message, "content") if one.get("type") == "toolCall")
+            calls = tuple(call(one, "arguments") for one in used)
             if text or calls:
                 yield Spoken("model", text, at, calls)
         case "toolResult":
@@ -102,12 +78,8 @@ def _spoken(entry: Json, longest: int) -> Iterator[Spoken]:
             yield Spoken("tool", text, at, answers=id, error=error, pictures=shown)
         case "bashExecution" if message.get("excludeFromContext") is not True:
             said = f"$ {string(message, 'command')}\n{string(message, 'output')}"
-            yield Spoken("note", cut(said, longest), at)
+            yield Spoken("note", said, at)
         case _:
             said = texts(entry.get("content")) or string(entry, "summary")
             if said and string(entry, "type") in NOTES:
-                yield Spoken("note", cut(said, longest), at)
-
-
-def _call(block: Json) -> Call:
-    return Call(string(block, "id"), string(block, "name"), encoded(block.get("arguments", {})))
+                yield Spoken("note", said, at)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Literal
 
 import msgspec
 
@@ -14,23 +11,8 @@ from travois.kernel.blocks import Call
 
 Who = Literal["user", "model", "tool", "note"]
 """A person, the model, what a tool answered, or what a harness put in between."""
-Json = dict[str, object]
 WHOLE = 1 << 40
 """So many characters of each text that nothing is cut."""
-LONGEST_LINE = 1 << 25
-TITLE = 200
-INJECTED = re.compile(
-    r"\s*(?:<[a-z]+[_-][a-z_-]*[a-z][ >]|<(?:skill|permissions instructions)>"
-    r"|# AGENTS\.md instructions|\[Request interrupted|Caveat: )"
-)
-"""How texts begin that harnesses say in the user's place."""
-
-HALF = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-)
-"""One half of a character that takes two escapes."""
-EMBEDDED = re.compile(r"data:([\w.+/-]+);base64,([A-Za-z0-9+/=\s]+)$")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -88,143 +70,3 @@ class Recorded(msgspec.Struct, frozen=True):
     compactions: tuple[Compaction, ...] = ()
     model: str = ""
     """Who answered last."""
-
-
-def folder(environ: Mapping[str, str], variable: str, *below: str) -> Path | None:
-    """The folder that a variable names, else one below the person's home."""
-    if chosen := environ.get(variable):
-        return Path(chosen).expanduser().absolute()
-    person = environ.get("HOME", "")
-    return Path(person, *below) if person.startswith("/") else None
-
-
-def stamped(agent: str, path: Path) -> Found | None:
-    """A file with its size and time; None if it is gone or empty."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    stamp = f"{stat.st_size} {stat.st_mtime_ns}"
-    return Found(agent, path, stamp, stat.st_mtime) if stat.st_size else None
-
-
-def lines(path: Path) -> Iterator[Json]:
-    """The JSON objects of a file, one per line; torn, damaged and monstrous lines are left out."""
-    with path.open("rb", buffering=1 << 20) as file:
-        while line := file.readline(LONGEST_LINE):
-            if not line.endswith(b"\n") and len(line) == LONGEST_LINE:
-                _skip(file)
-            elif (record := decode(line)) is not None:
-                yield record
-
-
-def _skip(file: BinaryIO) -> None:
-    """Go to the end of a line without keeping it."""
-    while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-        pass
-
-
-def decode(data: bytes | str) -> Json | None:
-    """A JSON object; None if it is anything else.
-
-    Agents that cut texts sometimes cut a character in two: what is left of it is replaced.
-    """
-    try:
-        found = msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        raw = data.encode(errors="replace") if isinstance(data, str) else data
-        whole = HALF.sub(rb"\\ufffd", raw)
-        return decode(whole) if whole != raw else None
-    return cast("Json", found) if isinstance(found, dict) else None
-
-
-def inner(record: Json, *keys: str) -> Json:
-    """An object inside; an empty one if there is none."""
-    for key in keys:
-        found = record.get(key)
-        if not isinstance(found, dict):
-            return {}
-        record = cast("Json", found)
-    return record
-
-
-def string(record: Json, key: str) -> str:
-    """A text inside; an empty one if there is none."""
-    found = record.get(key)
-    return found if isinstance(found, str) else ""
-
-
-def objects(record: Json, key: str) -> list[Json]:
-    """The objects of a list inside."""
-    found = record.get(key)
-    listed = cast("list[object]", found) if isinstance(found, list) else []
-    return [cast("Json", one) for one in listed if isinstance(one, dict)]
-
-
-def texts(content: object) -> str:
-    """The words of a content that is a text, or a list of texts or of blocks that have one."""
-    if isinstance(content, str):
-        return content
-    listed = cast("list[object]", content) if isinstance(content, list) else []
-    found = (
-        one if isinstance(one, str) else string(cast("Json", one), "text")
-        for one in listed
-        if isinstance(one, str | dict)
-    )
-    return "\n".join(text for text in found if text)
-
-
-def pictures(content: object, longest: int) -> tuple[Picture, ...]:
-    """The images and documents of a content, in any agent's spelling; none where texts are cut."""
-    listed = cast("list[object]", content) if isinstance(content, list) else []
-    if longest < WHOLE:
-        return ()
-    found = (_picture(cast("Json", one)) for one in listed if isinstance(one, dict))
-    return tuple(one for one in found if one is not None)
-
-
-def _picture(block: Json) -> Picture | None:
-    for place in (inner(block, "source"), inner(block, "inlineData"), block):
-        mime = string(place, "media_type") or string(place, "mimeType")
-        if mime and (data := string(place, "data")):
-            return Picture(mime, data)
-    url = string(block, "image_url") or string(inner(block, "image_url"), "url")
-    found = EMBEDDED.match(url or string(block, "url"))
-    return Picture(found[1], found[2]) if found else None
-
-
-def moment(value: object) -> float:
-    """Seconds since 1970, from a text or from milliseconds; zero if that cannot be told."""
-    if isinstance(value, int | float):
-        return value / 1000
-    try:
-        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else 0.0
-    except ValueError:
-        return 0.0
-
-
-def cut(text: str, longest: int) -> str:
-    """No more of a text than that."""
-    return text if len(text) <= longest else text[:longest] + "…"
-
-
-def asked(text: str) -> Who:
-    """Who says this in the user's place: the user, or the harness around the model."""
-    return "note" if INJECTED.match(text) else "user"
-
-
-def encoded(args: object) -> str:
-    """The arguments of a call as JSON text."""
-    return args if isinstance(args, str) else msgspec.json.encode(args).decode()
-
-
-def headline(turns: list[Spoken], *names: str) -> str:
-    """What to call a session: its first name that there is, else the first words of the user."""
-    said = (turn.text for turn in turns if turn.who == "user" and turn.text.strip())
-    name = next((name for name in names if name.strip()), "") or next(said, "")
-    return cut(" ".join(name[: 4 * TITLE].split()), TITLE)
-
-
-def latest(turns: list[Spoken]) -> float:
-    """When the last word was said."""
-    return max((turn.at for turn in turns), default=0.0)

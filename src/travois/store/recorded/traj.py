@@ -8,23 +8,19 @@ from pathlib import Path
 
 from travois.kernel.blocks import Call
 from travois.kernel.faults import Fault
-from travois.store.recorded.spoken import (
-    WHOLE,
-    Compaction,
+from travois.store.recorded.loose import (
     Json,
-    Recorded,
-    Spoken,
-    cut,
     decode,
     encoded,
-    headline,
     inner,
-    latest,
     moment,
+    number,
     objects,
     string,
     texts,
 )
+from travois.store.recorded.spoken import WHOLE, Compaction, Recorded, Spoken
+from travois.store.recorded.telling import shortened, told
 
 NAME, FORMAT = "traj", "traj/1"
 PACKED = b"\x1f\x8b"
@@ -37,17 +33,14 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
     shorter: list[Compaction] = []
     for record in records:
         if string(record, "type") == "message":
-            turns += _spoken(record, longest)
+            turns += shortened(_spoken(record), longest)
         elif string(record, "type") == "compaction" and not record.get("opaque"):
-            tokens = record.get("pre_tokens")
-            size = tokens if isinstance(tokens, int) else 0
+            size = number(record, "pre_tokens")
             shorter.append(Compaction(len(turns), string(record, "summary"), tokens=size))
     id, cwd = string(first, "id"), string(first, "cwd")
-    told = (*shorter,), next(reversed(inner(first, "models")), "")
-    title = headline(turns)
-    return Recorded(
-        string(first, "agent"), id, path, cwd, latest(turns), title, tuple(turns), *told
-    )
+    model = next(reversed(inner(first, "models")), "")
+    agent = string(first, "agent")
+    return told(agent, path, turns=turns, id=id, cwd=cwd, shorter=shorter, model=model)
 
 
 def rows(path: Path) -> list[Json]:
@@ -63,9 +56,9 @@ def rows(path: Path) -> list[Json]:
     return found
 
 
-def _spoken(record: Json, longest: int) -> Iterator[Spoken]:
+def _spoken(record: Json) -> Iterator[Spoken]:
     at, blocks = moment(record.get("ts")), objects(record, "content")
-    text = cut(texts([one for one in blocks if string(one, "type") == "text"]), longest)
+    text = texts([one for one in blocks if string(one, "type") == "text"])
     if string(record, "role") == "assistant":
         calls = tuple(_call(one) for one in blocks if string(one, "type") == "tool_use")
         if text or calls:
@@ -73,8 +66,7 @@ def _spoken(record: Json, longest: int) -> Iterator[Spoken]:
         return
     for one in blocks:
         if string(one, "type") == "tool_result":
-            said = cut(texts(one.get("content")), longest)
-            error = one.get("is_error") is True
+            said, error = texts(one.get("content")), one.get("is_error") is True
             yield Spoken("tool", said, at, answers=string(one, "tool_use_id"), error=error)
     if text:
         yield Spoken("user" if string(record, "origin") == "human" else "note", text, at)
