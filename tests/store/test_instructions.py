@@ -33,6 +33,7 @@ class Disk:
             own=str(self.top / "state"),
             claude=str(self.top / "home" / ".claude"),
             codex=str(self.top / "home" / ".codex"),
+            opencode=str(self.top / "home" / ".config" / "opencode"),
             etc=self.top / "etc",
             **more,
         )
@@ -286,6 +287,31 @@ def test_rules_for_some_files_count_once_one_of_them_is_touched(disk: Disk) -> N
     assert disk.near("code/app/web/README.md") == [md]
     assert disk.near("code/app/web/src/README.md") == []
     assert disk.near("code/app/tool.py") == [("home/.claude/rules/py.md", "path_glob_match")]
+
+
+def test_a_person_has_instructions_for_each_agent_and_may_put_others_in_their_place(
+    disk: Disk,
+) -> None:
+    kept = ("home/.codex/AGENTS.override.md", "home/.config/opencode/AGENTS.md", "state/AGENTS.md")
+    disk.put({name: name for name in (*kept, "home/.codex/AGENTS.md")})
+    assert disk.names() == list(kept)
+
+
+def test_files_of_yet_other_agents_count_once_settings_name_them(disk: Disk) -> None:
+    plain = ("GEMINI.md", ".goosehints", ".clinerules/a.md", ".cursor/rules/all.mdc")
+    disk.put({f"code/app/{name}": name for name in plain})
+    scoped = {
+        "code/app/.cursor/rules/ts.mdc": "---\nglobs: web/**/*.ts\nalwaysApply: false\n---\nts",
+        "code/app/.github/instructions/py.instructions.md": '---\napplyTo: "**/*.py"\n---\npy',
+    }
+    disk.put({**scoped, "code/app/web/a.ts": "", "code/app/web/a.py": "", "code/app/web/a.c": ""})
+    assert disk.names() == []
+    more = (*plain[:2], ".clinerules/*", ".cursor/rules/*.mdc", ".github/instructions/*.md")
+    assert disk.names(more=more) == [f"code/app/{name}" for name in plain]
+    ts, py = scoped
+    touched = ("code/app/web/a.ts", "code/app/web/a.py", "code/app/web/a.c")
+    near = [disk.near(name, more=more) for name in touched]
+    assert near == [[(ts, "path_glob_match")], [(py, "path_glob_match")], []]
 
 
 def test_rules_behind_links_in_a_circle_are_found_once(disk: Disk) -> None:

@@ -148,6 +148,18 @@ def test_instructions_that_settings_name_stay_in_the_workspace_without_trust(
     assert shown(replace(places, trusted=True)) == ["A.", "secret"]
 
 
+def test_what_another_agent_reads_instead_is_read_and_what_is_elsewhere_is_told(
+    tmp_path: Path,
+) -> None:
+    names = 'project_doc_fallback_filenames = ["TEAM.md"]'
+    put(tmp_path / "repo/.codex/config.toml", names)
+    put(tmp_path / "repo/opencode.json", '{"instructions": ["https://x.example/a.md"]}')
+    found = loaded(tmp_path)
+    assert found.settings.instructions == ("TEAM.md",)
+    told = "https://x.example/a.md is not read: instructions are files here"
+    assert found.notices == (f"{tmp_path}/repo/opencode.json: {told}",)
+
+
 def test_codex_rules_about_commands_hold_where_they_lie(tmp_path: Path) -> None:
     text = """\
 prefix_rule(

@@ -304,6 +304,7 @@ def _flags(options: Options) -> dict[str, Value]:
         "permissions.allow": options.allowed,
         "permissions.deny": options.disallowed,
         "permissions.additionalDirectories": options.folders,
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
         "plugins": options.plugins,
         "outputStyle": options.style,
         "maxTurns": options.max_turns,
@@ -311,6 +312,7 @@ def _flags(options: Options) -> dict[str, Value]:
         "maxTokens": options.max_tokens,
         "maxSeconds": options.max_seconds,
     }
+        opencode=os.path.join(config, "opencode"),
     walls: dict[str, Value] = {} if options.sandbox else {"sandbox.enabled": False}
     return walls | {key: value for key, value in flags.items() if value}
 

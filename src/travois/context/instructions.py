@@ -39,6 +39,8 @@ LINE = 200
 PATTERNS = 1_000
 """How many patterns the braces of one may stand for."""
 LONGEST = 1_000
+SCOPES = ("paths", "globs", "applyTo")
+"""What agents call the patterns of the files that a rule is about."""
 
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 COMMENT = re.compile(r" {0,3}<!--")
@@ -172,7 +174,8 @@ def only_imports(text: str) -> bool:
 
 def scope(text: str) -> tuple[str, ...]:
     """The patterns of the files that a rule is about, from its front matter; none for all."""
-    paths = front.read(text).values.get("paths", ())
+    values = front.read(text).values
+    paths = next((values[key] for key in SCOPES if key in values), ())
     listed = front.split(paths) if isinstance(paths, str) else paths
     return tuple(glob for word in listed if (glob := word.strip("'\"")))
 

@@ -51,6 +51,7 @@ class Places(msgspec.Struct, frozen=True):
     own: str = ""
     claude: str = ""
     codex: str = ""
+    opencode: str = ""
     """The user's folders: ours, and those of other agents."""
     etc: Path = ETC
     more: tuple[str, ...] = ()
@@ -101,15 +102,22 @@ class Library:
             for rule, globs in reading.rules(here.claude):
                 if not globs:
                     reading.take(rule, "User")
-        for folder in filter(None, (here.codex, here.own)):
-            reading.take(os.path.join(folder, AGENTS), "User")
+        for folder in filter(None, (here.codex, here.opencode, here.own)):
+            reading.take(_agents(folder), "User")
         for folder in chain(here.cwd, "/"):
             reading.folder(folder, "session_start")
+        for path, globs in self._more():
+            if not globs:
+                reading.take(path, "Project")
+        return reading
+
+    def _more(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The files that settings name, each with the files that it is about."""
+        here = self._places
         for pattern in here.more:
             for path in _found(pattern, here.root):
                 if here.trusted or inside(path, here.root):
-                    reading.take(path, "Project")
-        return reading
+                    yield path, _scope(path)
 
     def _near(self, reading: Reading, path: str, holding: str) -> None:
         """The files of the folders above this one, and the rules that are about it."""
@@ -122,9 +130,8 @@ class Library:
         if self._places.claude:
             scopes.insert(0, (self._places.claude, holding, "User"))
         for place, base, kind in scopes:
-            for rule, globs in reading.rules(place):
-                if any(fits(glob, os.path.relpath(path, base)) for glob in globs):
-                    reading.take(rule, kind, reason="path_glob_match")
+            reading.about(path, reading.rules(place), base=base, kind=kind)
+        reading.about(path, self._more(), base=self._places.root, kind="Project")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -152,9 +159,7 @@ class Reading:
 
     def folder(self, folder: str, reason: Reason) -> None:
         """The files of one folder."""
-        override = os.path.join(folder, OVERRIDE)
-        agents = OVERRIDE if os.path.isfile(override) else AGENTS
-        for name in (agents, CLAUDE, f".claude/{CLAUDE}"):
+        for name in (_agents(folder), CLAUDE, f".claude/{CLAUDE}"):
             self.take(os.path.join(folder, name), "Project", reason=reason)
         for rule, globs in self.rules(os.path.join(folder, ".claude")):
             if not globs:
@@ -167,6 +172,14 @@ class Reading:
             paths = sorted(markdown(os.path.join(place, "rules"), set()))
             self._rules[place] = [(path, _scope(path)) for path in paths[:RULES]]
         return self._rules[place]
+
+    def about(
+        self, path: str, rules: Iterable[tuple[str, tuple[str, ...]]], *, base: str, kind: Kind
+    ) -> None:
+        """Those of these rules that are about a file."""
+        for rule, globs in rules:
+            if any(fits(glob, os.path.relpath(path, base)) for glob in globs):
+                self.take(rule, kind, reason="path_glob_match")
 
     def take(self, path: str, kind: Kind, *, reason: Reason = "session_start") -> None:
         """One file, if it is there and may be shown, and what it imports."""
@@ -221,6 +234,12 @@ def chain(folder: str, top: str) -> list[str]:
     while found[-1] not in (top, "/"):
         found.append(os.path.dirname(found[-1]))
     return found[::-1]
+
+
+def _agents(folder: str) -> str:
+    """The file of a folder that all agents read, or the one that a person put in its place."""
+    override = os.path.join(folder, OVERRIDE)
+    return override if os.path.isfile(override) else os.path.join(folder, AGENTS)
 
 
 def _found(pattern: str, root: str) -> list[str]:

@@ -93,6 +93,8 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
     for theirs, ours in CODEX_KEYS.items():
         if isinstance(number := tree.get(theirs), int) and number > 0:
             values[ours] = number
+    if is_list(named := tree.get("project_doc_fallback_filenames")):
+        values["instructions"] = [str(name) for name in named]
     sandbox, asking = tree.get("sandbox_mode"), tree.get("approval_policy")
     if sandbox == "danger-full-access":
         notices.append(
@@ -121,16 +123,18 @@ def _mode(sandbox: object, asking: object) -> str:
 
 def opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
     """What opencode's settings mean here."""
-    values = Json()
+    values, notices = Json(), tuple[str, ...]()
     if isinstance(model := tree.get("model"), str) and "{" not in model:
         values["model"] = model
     if is_list(listed := tree.get("instructions")):
-        values["instructions"] = [str(one) for one in listed if "://" not in str(one)]
+        away = [str(one) for one in listed if "://" in str(one)]
+        values["instructions"] = [str(one) for one in listed if str(one) not in away]
+        notices = tuple(f"{path}: {one} is not read: instructions are files here" for one in away)
     if is_tree(compaction := tree.get("compaction")) and compaction.get("auto") is False:
         values["context.autoCompact"] = False
     if level == "user":
         values |= {f"providers.{one.name}": one.entry for one in served.opencode(tree) if one.entry}
-    layer = Layer(path, values, level=level, foreign=True, base=base)
+    layer = Layer(path, values, level=level, foreign=True, base=base, notices=notices)
     return ordered(layer, tree.get("permission"))
 
 
