@@ -38,6 +38,8 @@ agent: explore
 background: on
 disallowed-tools: WebFetch
 model: opus
+effort: low
+shell: powershell
 hooks:
   Stop:
     - hooks: []
@@ -61,7 +63,10 @@ Ship $target."""
         agent="explore",
         denied="WebFetch",
         background=True,
-        ignored=("model", "hooks"),
+        model="opus",
+        effort="low",
+        shell="powershell",
+        hooks={"Stop": [{"hooks": []}]},
         paths=("src/**/*.py", "{a,b}.md"),
     )
 

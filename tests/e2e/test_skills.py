@@ -123,7 +123,7 @@ def test_what_it_denies_holds_for_one_turn_and_what_means_nothing_is_said_once(
         done = program.ask("work", "--allowedTools", "Bash(touch:*)")
         program.ask("work", "-c", "--allowedTools", "Bash(touch:*)")
         api.no_invalid()
-    assert done.err.count("calm/SKILL.md: model, effort of a skill means nothing here") == 1
+    assert done.err.count("calm/SKILL.md: model, effort counts only with `context: fork`") == 1
     assert not (program.folder / "a").exists()
     assert (program.folder / "b").exists()
 

@@ -10,8 +10,9 @@ import pytest
 from travois.context.kinds import PERSONAL, Kind, usable
 from travois.kernel.faults import Fault
 from travois.policy.judge import MODES, Mode
-from travois.store.agents import kinds, narrowed
+from travois.store.agents import kinds, narrowed, wishes
 from travois.store.home import Home
+from travois.store.trust import digest
 from travois.store.wants import STRICT
 from travois.tools.catalogue import TOOLS
 
@@ -35,7 +36,7 @@ class Disk:
         return self.put(name, f"---\nname: {called}\ndescription: It is {name}.\n{lines}---\nTest.")
 
     def kinds(
-        self, *, given: str = "", trusted: bool = True
+        self, *, given: str = "", trusted: bool = True, agreed: frozenset[str] = frozenset()
     ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
         return kinds(
             Home(self.top / "state"),
@@ -43,6 +44,7 @@ class Disk:
             str(self.top / "code" / "web"),
             trusted=trusted,
             given=given,
+            agreed=agreed,
             environ={"HOME": str(self.top / "me")},
             etc=self.top / "etc",
         )
@@ -68,16 +70,23 @@ def test_a_file_says_everything_about_its_kind(disk: Disk) -> None:
     lines = (
         "tools: Read, Task(a, b), mcp__db__*\ndisallowedTools: [Bash]\nmodel: haiku\n"
         "permissionMode: acceptEdits\nmaxTurns: 7\nbackground: on\nisolation: worktree\n"
-        "memory: project\nomitClaudeMd: 1\ncolor: red\n"
+        "memory: project\nomitClaudeMd: 1\ncolor: red\neffort: high\nskills: [tidy, kit:plan]\n"
+        "initialPrompt: Begin.\nmcpServers: [db]\nhooks:\n  Stop:\n    - hooks:\n"
+        "        - {type: command, command: ./done.sh, timeout: 5}\n"
     )
-    path = disk.agent("code/.claude/agents/deep/er/x.md", called="My-Tester", lines=lines)
+    path = disk.agent("me/.claude/agents/deep/er/x.md", called="My-Tester", lines=lines)
     assert disk.one() == Kind(
         name="My-Tester",
-        description="It is code/.claude/agents/deep/er/x.md.",
+        description="It is me/.claude/agents/deep/er/x.md.",
         prompt="Test.",
         tools=("Read", "Agent", "mcp__db__*"),
         denied=("Bash",),
         model="haiku",
+        effort="high",
+        skills=("tidy", "kit:plan"),
+        spawns=("a", "b"),
+        hooks={"Stop": [{"hooks": [{"type": "command", "command": "./done.sh", "timeout": 5}]}]},
+        greeting="Begin.",
         mode="accept-edits",
         max_turns=7,
         background=True,
@@ -185,15 +194,16 @@ def test_a_flawed_file_is_told_with_its_line_and_left_out(disk: Disk, text: str,
 
 
 def test_what_of_a_file_does_not_count_is_told(disk: Disk) -> None:
-    lines = "tool: Read\nhooks:\n  Stop: []\nwhatever: 1\n"
+    lines = "tool: Read\nobserver: x\neffort: 9\nwhatever: 1\n"
     lines += "tools: Read, Bash(git *), Nope\ndisallowedTools: Edit(/x)\n"
     disk.agent("code/.claude/agents/a.md", lines=lines)
     found, notices = disk.kinds()
     (mine,) = (kind for kind in found if kind.name == "tester")
     assert (mine.tools, mine.denied) == (("Read", "Nope"), ("Edit",))
     assert [notice.partition("a.md:")[2] for notice in notices] == [
+        "6: effort cannot be '9'; it is one of low, medium, high, xhigh, max",
         "4: tool is no key of agent files; did you mean tools?",
-        "5: hooks means nothing to agents here; it is left out",
+        "5: observer means nothing to agents here; it is left out",
         "7: whatever is no key of agent files",
         "8: there is no tool Nope; it is left out",
         "8: Bash(git *): a tool is given whole or not, so it is left out",
@@ -219,6 +229,26 @@ def test_a_folder_without_trust_chooses_no_model_and_no_memory(disk: Disk) -> No
         "5: memory counts only in a folder that `travois trust` trusts; it is left out",
     ]
     assert disk.one().model == "opus"
+
+
+def test_the_hooks_of_a_projects_file_count_once_the_user_agreed_to_exactly_these(
+    disk: Disk,
+) -> None:
+    lines = "hooks:\n  Stop:\n    - hooks: [{type: command, command: ./done.sh}]\n"
+    disk.agent("code/.claude/agents/a.md", lines=lines)
+    root, script = str(disk.top / "code"), disk.top / "code/done.sh"
+    (wish,) = wishes(root, root)
+    text = '{"Stop":[{"hooks":[{"type":"command","command":"./done.sh"}]}]}'
+    assert wish == f"hooks: .claude/agents/a.md listens with {text}"
+
+    def hooks(*agreed: str) -> dict[str, object]:
+        found, _ = disk.kinds(agreed=frozenset(map(digest, agreed)))
+        return next(kind.hooks for kind in found if kind.name == "tester")
+
+    assert (hooks(), list(hooks(wish))) == ({}, ["Stop"])
+    script.write_text("exit 0")
+    assert hooks(wish) == {}
+    assert list(hooks(*wishes(root, root))) == ["Stop"]
 
 
 def test_the_users_own_files_need_no_trust_even_where_the_project_is_their_home(

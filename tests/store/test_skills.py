@@ -13,7 +13,8 @@ from travois.store.agents import kinds
 from travois.store.commands import commands
 from travois.store.home import Home
 from travois.store.layers import load
-from travois.store.plugins import plugins
+from travois.store.plugins import plugins, wished
+from travois.store.settings import Loaded
 from travois.store.skills import DiskSkills, Places, wishes
 from travois.store.styles import styles
 
@@ -129,6 +130,87 @@ def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places
     assert list(told) == ["kit:go"]
     known, _ = kinds(places.home, places.root, places.cwd, trusted=False, plugins=found, environ={})
     assert "kit:critic" in {kind.name for kind in known}
+
+
+def test_what_claude_code_installed_and_enabled_counts_where_it_lies(
+    tmp_path: Path, places: Places
+) -> None:
+    claude, market = tmp_path / "person/.claude", tmp_path / "market"
+    kept = claude / "plugins/cache/shop"
+    plugin(kept / "kit/1.0", "kit")
+    skill(kept / "docs/2.0", "pdf", "Pdf.")
+    skill(kept / "docs/2.0", "unlisted", "Not meant.")
+    copies = {
+        "kit@shop": [{"scope": "user", "installPath": str(kept / "kit/1.0")}],
+        "docs@shop": [{"scope": "user", "installPath": str(kept / "docs/2.0")}],
+        "far@shop": [{"scope": "project", "projectPath": "/else", "installPath": "/else/x"}],
+    }
+    put(claude / "plugins/installed_plugins.json", json.dumps({"version": 2, "plugins": copies}))
+    known = {"shop": {"installLocation": str(market)}}
+    put(claude / "plugins/known_marketplaces.json", json.dumps(known))
+    offer = {"name": "docs", "source": "./", "strict": False, "skills": ["./skills/pdf"]}
+    put(market / ".claude-plugin/marketplace.json", json.dumps({"plugins": [offer]}))
+    enabled = {"kit@shop": True, "docs@shop": True, "far@shop": True, "other@shop": False}
+    put(claude / "settings.json", json.dumps({"enabledPlugins": enabled}))
+
+    def loaded() -> Loaded:
+        environ = {"HOME": str(tmp_path / "person")}
+        return load(places.home, places.root, cwd=places.cwd, environ=environ, etc=tmp_path / "etc")
+
+    found = loaded()
+    assert [one.name for one in found.plugins] == ["kit", "docs"]
+    assert found.notices == (
+        "plugin far@shop is left out: it is enabled, but Claude Code has not installed it here",
+    )
+    standing = DiskSkills(replace(places, plugins=found.plugins)).standing()
+    assert {one.name for one in standing.skills} == {"kit:plan", "docs:pdf"}
+    put(
+        tmp_path / "repo/sub/.claude/settings.json",
+        json.dumps({"enabledPlugins": {"kit@shop": False}}),
+    )
+    put(claude / "settings.json", json.dumps({"enabledPlugins": {"kit@shop": True}}))
+    assert loaded().plugins == ()
+
+
+def test_a_folder_may_offer_several_plugins_and_a_plugin_single_files(
+    tmp_path: Path, places: Places
+) -> None:
+    shop = tmp_path / "shop"
+    listed = [{"name": "a", "source": "./a"}, {"name": "b", "source": "./b"}, {"name": "no"}]
+    put(shop / ".claude-plugin/marketplace.json", json.dumps({"plugins": listed}))
+    put(shop / "a/SKILL.md", "---\nname: alone\n---\nAlone.")
+    parts = {"commands": ["./x/go.md", "../../out.md"], "agents": "./x/critic.md"}
+    put(shop / "b/.claude-plugin/plugin.json", json.dumps({"name": "b", "lspServers": {}} | parts))
+    put(shop / "b/x/go.md", "Go.")
+    put(shop / "out.md", "Out.")
+    put(shop / "b/x/critic.md", "---\nname: critic\ndescription: d\n---\nCriticise.")
+    put(tmp_path / "off/plugin.json", '{"name": "off", "defaultEnabled": false}')
+    found, notices = plugins([str(shop), str(tmp_path / "off")], places.root)
+    assert notices == ("plugin b: its lspServers means nothing here",)
+    standing = DiskSkills(replace(places, plugins=found)).standing()
+    assert [one.name for one in standing.skills] == ["a:alone"]
+    told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
+    assert list(told) == ["b:go"]
+    known, _ = kinds(places.home, places.root, places.cwd, trusted=False, plugins=found, environ={})
+    assert "b:critic" in {kind.name for kind in known}
+
+
+def test_what_a_plugin_asks_for_is_filled_in_and_what_is_missing_is_told(
+    tmp_path: Path, places: Places
+) -> None:
+    asked = {"url": {"default": "http://x"}, "level": {"required": True}, "token": {}}
+    server = {"command": "srv", "args": ["${user_config.url}", "${user_config.level}"]}
+    server["env"] = {"KEEP": "${CLAUDE_PLUGIN_DATA}"}
+    tree = {"name": "kit", "userConfig": asked, "mcpServers": {"s": server}}
+    put(tmp_path / "kit/plugin.json", json.dumps(tree))
+    values = {"pluginConfigs.kit@shop": {"options": {"level": 3}}}
+    wishes = wished(values, keeps=str(tmp_path / "keep"))
+    ((kit,), notices) = plugins([str(tmp_path / "kit")], places.root, wishes=wishes)
+    filled = {"command": "srv", "args": ["http://x", "3"], "env": {"KEEP": f"{tmp_path}/keep/kit"}}
+    assert (kit.servers[0][1], notices) == ({"s": filled}, ())
+    assert (tmp_path / "keep/kit").is_dir()
+    _, notices = plugins([str(tmp_path / "kit")], places.root)
+    assert notices == ("plugin kit asks for level: say it in pluginConfigs.kit.options",)
 
 
 def test_plugins_of_a_project_and_their_hooks_wait_for_trust(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,8 +19,10 @@ from travois.context.sources import baseline, updated
 from travois.engine.agent import Agent, Birth
 from travois.engine.children import Children
 from travois.engine.crew import Order
+from travois.engine.hooks import join
 from travois.engine.offspring import branch, offspring, point
 from travois.engine.ports import Model, Warned
+from travois.engine.practice import preload
 from travois.engine.report import STAYS, lost
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
@@ -27,14 +30,17 @@ from travois.host import catalog
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed, Entry, Epoch, Noted, Opened, User
 from travois.kernel.faults import Fault
+from travois.kernel.models import Effort
 from travois.kernel.models import Model as Card
 from travois.kernel.purse import Limits, Purse
 from travois.store.agent_memory import granted, memory
 from travois.store.agents import narrowed
 from travois.store.log import NAME, Log, history
 from travois.version import __version__
+from travois.wire.effort import LEVELS
 
 FOLDER = "agents"
+EFFORTS: dict[str, Effort] = {level: level for level in LEVELS}
 COPY = "a copy of this conversation, which knows all that was said"
 
 
@@ -49,9 +55,9 @@ class Yard(msgspec.Struct, frozen=True):
     among: catalog.Catalog | None = None
     """The models that there are."""
 
-    def enlist(self, agent: Agent) -> None:
-        """Let an agent start others."""
-        found = {kind.name: kind.description for kind in self.kinds}
+    def enlist(self, agent: Agent, among: tuple[Kind, ...] = ()) -> None:
+        """Let an agent start others, of these kinds alone if any are named."""
+        found = {kind.name: kind.description for kind in among or self.kinds}
         apart = frozenset(kind.name for kind in self.kinds if kind.background)
         agent.agents = Children(agent, self.hire, {**found, FORK: COPY}, apart=apart)
 
@@ -77,6 +83,8 @@ class Yard(msgspec.Struct, frozen=True):
                     _branched(child, moved=tree is not None)
                 else:
                     self._settled(child, parent, kind)
+                    join(child, kind.hooks, origin=kind.origin, whose=id)
+                    await preload(child, kind.skills)
                 yield child
             finally:
                 if tree is not None and await tree.left():
@@ -100,7 +108,9 @@ class Yard(msgspec.Struct, frozen=True):
         child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}
         child.lent = lambda name: parent.lent(name) if usable(kind, (name,)) else None
         specs = tuple(spec for spec in head.tools if spec.name in child.tools)
-        session.append(Epoch(self._served(child, kind, head.model), kind.prompt, specs))
+        card = self._served(child, kind, head.model)
+        card = replace(card, effort=EFFORTS.get(kind.effort, head.model.effort))
+        session.append(Epoch(card, kind.prompt, specs))
         if child.around is not None:
             session.append(baseline(child.around()))
         child.guard = replace(child.guard, mode=narrowed(kind, child.guard.mode))
@@ -109,7 +119,8 @@ class Yard(msgspec.Struct, frozen=True):
         if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
             child.guard = granted(child.guard, held)
             session.append(User((Text(held.note),), origin="note"))
-        self.enlist(child)
+        spawns = (named(self.kinds, name) for name in kind.spawns)
+        self.enlist(child, tuple(filter(None, spawns)))
 
     def _served(self, child: Agent, kind: Kind, usual: Card) -> Card:
         """The model of this kind, where it can be reached; else that of the parent."""
@@ -163,11 +174,13 @@ def _entries(folder: Path, id: str) -> list[Entry]:
 
 
 def _fitted(kind: Kind | None, order: Order) -> Kind | None:
-    """The kind, with what the order says of its model and its turns."""
+    """The kind, with what the order says of its model, its effort and its turns."""
     if kind is None:
         return None
-    turns = order.turns or kind.max_turns
-    return replace(kind, model=order.model or kind.model, max_turns=turns)
+    turns, effort = order.turns or kind.max_turns, order.effort or kind.effort
+    model = os.environ.get("CLAUDE_CODE_SUBAGENT_MODEL") or order.model or kind.model
+    model = "" if model == "inherit" else model
+    return replace(kind, model=model, effort=effort, max_turns=turns)
 
 
 def _depth(parent: Agent) -> int:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.context import front
+from travois.context.nested import nested
 
 TYPED = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 """How a command is written at the prompt: its name, and the rest."""
@@ -29,6 +31,8 @@ PLACE = re.compile(
     r"|\$\{(?P<variable>[A-Z_]+)\}|\$(?P<name>[A-Za-z_][\w-]*)"
 )
 ALL, FIRST_PARAGRAPH = "$ARGUMENTS", 100
+YES = ("true", "yes", "on", "1")
+NO = ("false", "no", "off", "0")
 
 
 class Custom(msgspec.Struct, frozen=True):
@@ -57,14 +61,22 @@ class Custom(msgspec.Struct, frozen=True):
     """The kind of agent that does it, with a conversation of its own; empty for none."""
     background: bool = False
     """Whether that agent works beside the conversation."""
-    ignored: tuple[str, ...] = ()
-    """What it says of itself that means nothing here."""
+    hooks: dict[str, object] = {}
+    """Who listens from its first use on till the session ends, as settings write it."""
     paths: tuple[str, ...] = ()
     """Patterns of files: the model hears of it once one of these is worked with; none for ever."""
     trusted: bool = True
     """Whether the commands in its text may run."""
     plugin: str = ""
     """The folder of the plugin that it belongs to."""
+    keeps: str = ""
+    """The folder in which that plugin keeps things."""
+    model: str = ""
+    """The model that does it, if an agent of its own does."""
+    effort: str = ""
+    """How much that one thinks."""
+    shell: str = ""
+    """What runs the commands in its text; empty for the usual one."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -74,17 +86,41 @@ class Part(msgspec.Struct, frozen=True):
     kind: Literal["text", "command", "file"] = "text"
 
 
-def parse(name: str, text: str, *, origin: str) -> Custom:
-    """A command from its file; what is flawed in the front matter is left out of it."""
+def read(text: str, *, origin: str) -> Custom:
+    """What a file says of a command or a skill; what is flawed in its front matter is left out."""
     head = front.read(text)
-    body = head.body.strip() if head.values else text.strip()
-    about = said(head.values.get("description")) or " ".join(body.split())[:FIRST_PARAGRAPH]
+    values = {key: said(value).strip() for key, value in head.values.items()}
     named = head.values.get("arguments", ())
     names = tuple(named.split()) if isinstance(named, str) else named
-    hint = said(head.values.get("argument-hint")) or " ".join(f"[{one}]" for one in names)
-    first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", body) else 1
-    allowed = said(head.values.get("allowed-tools"))
-    return Custom(name, body, about, hint, names, first, origin, allowed=allowed)
+    hooks = nested(text, "hooks") if "hooks" in head.lines else None
+    apart = values.get("context") == "fork" or values.get("subtask", "").lower() in YES
+    return Custom(
+        name=values.get("name", ""),
+        body=head.body.strip() if head.lines else text.strip(),
+        description=values.get("description", ""),
+        hint=values.get("argument-hint") or " ".join(f"[{one}]" for one in names),
+        names=names,
+        origin=origin,
+        when=values.get("when_to_use", ""),
+        allowed=values.get("allowed-tools", ""),
+        denied=values.get("disallowed-tools", ""),
+        automatic=values.get("disable-model-invocation", "").lower() not in YES,
+        typed=values.get("user-invocable", "").lower() not in NO,
+        agent=(values.get("agent") or "general") if apart else "",
+        background=apart and values.get("background", "").lower() in YES,
+        hooks={str(key): value for key, value in hooks.items()} if _is_table(hooks) else {},
+        model="" if values.get("model") == "inherit" else values.get("model", ""),
+        effort=values.get("effort", ""),
+        shell="" if values.get("shell") == "bash" else values.get("shell", ""),
+    )
+
+
+def parse(name: str, text: str, *, origin: str) -> Custom:
+    """A command from its file."""
+    told = read(text, origin=origin)
+    about = told.description or " ".join(told.body.split())[:FIRST_PARAGRAPH]
+    first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", told.body) else 1
+    return replace(told, name=name, description=about, first=first)
 
 
 def parse_table(name: str, table: Mapping[str, object], *, origin: str) -> Custom:
@@ -151,3 +187,7 @@ def _nth(words: list[str], place: int) -> str:
 def said(value: front.Value | None) -> str:
     """A value of front matter as one text."""
     return " ".join(value) if isinstance(value, tuple) else value or ""
+
+
+def _is_table(value: object) -> TypeGuard[dict[object, object]]:
+    return isinstance(value, dict)

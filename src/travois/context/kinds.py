@@ -39,6 +39,16 @@ class Kind(msgspec.Struct, frozen=True):
     denied: tuple[str, ...] = ()
     model: str = ""
     """Empty for that of its parent."""
+    effort: str = ""
+    """How much it thinks; empty for as much as its parent."""
+    skills: tuple[str, ...] = ()
+    """Skills that it knows from the beginning."""
+    spawns: tuple[str, ...] = ()
+    """The only kinds that it may start; empty for all."""
+    hooks: dict[str, object] = {}
+    """Who listens to it, as settings write it."""
+    greeting: str = ""
+    """What it is told first, where a person talks to it."""
     mode: str = ""
     """Its permission mode, where that is no wider than its parent's."""
     max_turns: int = 0

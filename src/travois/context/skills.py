@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.context import front
-from travois.context.custom import Custom, said
+from travois.context.custom import Custom, read
 from travois.context.instructions import fits
 from travois.context.sources import NONE, plain
 from travois.kernel.blocks import Text
@@ -30,10 +31,6 @@ SHARE = 100
 WIDTHS = (1_536, 600, 300, 150, 80, 40, 0)
 """How many characters of what a skill is for are told; fewer where there are many."""
 NAME = re.compile(r"[^\W_][\w.-]{0,63}")
-YES = ("true", "yes", "on", "1")
-NO = ("false", "no", "off", "0")
-IGNORED = {"model": "inherit", "effort": "", "hooks": "", "shell": "bash"}
-"""What other agents heed in a skill and we do not, each with the value that asks for nothing."""
 HEADING = re.compile(r"^(#.*|[-=*_]{3,})$", re.MULTILINE)
 
 
@@ -46,32 +43,15 @@ class Known(msgspec.Struct, frozen=True):
 
 def parse(text: str, *, origin: str, prefix: str = "") -> Custom:
     """A skill from its file; what is missing or flawed in front matter is made up for."""
-    head = front.read(text)
+    told = read(text, origin=origin)
     folder = os.path.basename(os.path.dirname(origin))
-    values = {key: said(value).strip() for key, value in head.values.items()}
-    body = head.body.strip() if head.values or head.lines else text.strip()
-    named = head.values.get("arguments", ())
-    names = tuple(named.split()) if isinstance(named, str) else named
-    wanted = values.get("name", "")
-    name = wanted if NAME.fullmatch(wanted) else folder.replace(" ", "-")
-    fork = values.get("context") == "fork"
-    return Custom(
+    name = told.name if NAME.fullmatch(told.name) else folder.replace(" ", "-")
+    return replace(
+        told,
         name=f"{prefix}{name}",
-        body=body,
-        description=values.get("description") or _paragraph(body),
-        hint=values.get("argument-hint") or " ".join(f"[{one}]" for one in names),
-        names=names,
+        description=told.description or _paragraph(told.body),
         first=0,
-        origin=origin,
-        when=values.get("when_to_use", ""),
-        allowed=values.get("allowed-tools", ""),
-        denied=values.get("disallowed-tools", ""),
-        automatic=values.get("disable-model-invocation", "").lower() not in YES,
-        typed=values.get("user-invocable", "").lower() not in NO,
-        agent=(values.get("agent") or "general") if fork else "",
-        background=fork and values.get("background", "").lower() in YES,
-        ignored=tuple(key for key, usual in IGNORED.items() if values.get(key, usual) != usual),
-        paths=_globs(head.values.get("paths", ())),
+        paths=_globs(front.read(text).values.get("paths", ())),
     )
 
 

@@ -30,6 +30,8 @@ class Order(msgspec.Struct, frozen=True):
     """The parent's call that asked for it."""
     model: str = ""
     """Empty for that of its kind."""
+    effort: str = ""
+    """How much it thinks; empty for as much as its kind does."""
     turns: int = 0
     """How many it may take; nought for as many as its kind may."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from travois.context.custom import Custom, Part, filled
@@ -13,16 +15,20 @@ from travois.context.skills import shown
 from travois.engine.agent import Agent
 from travois.engine.briefing import skills
 from travois.engine.crew import Order
+from travois.engine.hooks import join
 from travois.engine.offspring import FORKED
 from travois.engine.ports import Warned
 from travois.engine.skills import ASKED, USED, Used
 from travois.engine.tool import Refusal
 from travois.engine.unasked import unasked
-from travois.kernel.blocks import words
-from travois.kernel.facts import Changed, Opened
+from travois.kernel.blocks import Text, words
+from travois.kernel.facts import Changed, Opened, User
 from travois.policy.flaws import flaw
 from travois.policy.rules import Rule, parse, split
 
+EFFORT = "high"
+"""How much a model thinks that nobody told."""
+INLINE = "counts only with `context: fork`: the whole conversation would be read anew"
 GRANT = "skill "
 """How the origin of a rule begins that holds for one turn only."""
 
@@ -49,6 +55,22 @@ class Practitioner:
         return Used(text, changes=(Changed(f"{USED}{name}", text),))
 
 
+async def preload(agent: Agent, names: Iterable[str]) -> None:
+    """Tell an agent at its beginning what these skills say; those that cannot are named."""
+    known = agent.skills.standing().skills if agent.skills is not None else ()
+    by_name = {skill.name: skill for skill in known if skill.automatic}
+    for name in names:
+        try:
+            skill = by_name[name]
+            text = shown(skill, await expanded(agent, skill, ""))
+        except (KeyError, Refusal) as why:
+            reason = "there is no such skill" if isinstance(why, KeyError) else why
+            agent.session.emit(Warned(f"skill {name} is not told at the start: {reason}"))
+            continue
+        agent.session.append(User((Text(text),), origin="note"))
+        agent.session.append(Changed(f"{USED}{name}", text))
+
+
 async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Used:
     """Let an agent of its own do what a skill says."""
     assert agent.agents is not None
@@ -56,7 +78,15 @@ async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Us
     kind = kinds.get(skill.agent.casefold(), "general")
     text = await expanded(agent, skill, args)
     what = f"skill {skill.name}"
-    order = Order(prompt=text, what=what, kind=kind, background=skill.background, call=call)
+    order = Order(
+        prompt=text,
+        what=what,
+        kind=kind,
+        background=skill.background,
+        call=call,
+        model=skill.model,
+        effort=skill.effort,
+    )
     report = await agent.agents.start(order)
     if report.state == "running":
         return Used(f"Started in the background as agent {report.id}; its report comes by itself.")
@@ -67,14 +97,13 @@ async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Us
 async def expanded(agent: Agent, custom: Custom, typed: str) -> str:
     """The text that a skill or a command stands for; raises `Refusal` if what it runs may not."""
     grant(agent, custom)
-    folder = os.path.dirname(custom.origin)
+    epoch = agent.session.view.epoch
     variables = {
         "CLAUDE_SESSION_ID": _id(agent) if "SESSION_ID" in custom.body else "",
         "CLAUDE_PROJECT_DIR": agent.world.root,
-        "CLAUDE_SKILL_DIR": folder,
+        "CLAUDE_EFFORT": (epoch.model.effort if epoch else "") or EFFORT,
+        **_places(custom),
     }
-    if custom.plugin:
-        variables |= {"CLAUDE_PLUGIN_ROOT": custom.plugin, "PLUGIN_ROOT": custom.plugin}
     parts = [await _told(agent, part, custom) for part in filled(custom, typed, variables)]
     return "".join(parts).strip()
 
@@ -82,14 +111,26 @@ async def expanded(agent: Agent, custom: Custom, typed: str) -> str:
 def grant(agent: Agent, custom: Custom) -> None:
     """Let the rules of a skill hold until the turn ends, and its files be read; say what cannot."""
     rules = [*_rules(agent, custom, "deny"), *_rules(agent, custom, "allow")]
-    if custom.ignored and f"{USED}{custom.name}" not in agent.session.state:
-        unheeded = ", ".join(custom.ignored)
-        agent.session.emit(Warned(f"{custom.origin}: {unheeded} of a skill means nothing here"))
+    wanted = ", ".join(key for key in ("model", "effort") if getattr(custom, key))
+    if wanted and not custom.agent and f"{USED}{custom.name}" not in agent.session.state:
+        agent.session.emit(Warned(f"{custom.origin}: {wanted} {INLINE}"))
+    hooks = msgspec.json.encode(custom.hooks).decode()
+    for name, place in _places(custom).items():
+        hooks = hooks.replace(f"${{{name}}}", msgspec.json.encode(place).decode()[1:-1])
+    join(agent, msgspec.json.decode(hooks, type=dict[str, object]), origin=custom.origin)
     folder = os.path.realpath(custom.plugin or os.path.dirname(custom.origin))
     seen = agent.guard.readable
     apart = custom.trusted and custom.origin.endswith("SKILL.md") and folder not in seen
     files = (folder,) if apart else ()
     agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *rules), readable=(*seen, *files))
+
+
+def _places(custom: Custom) -> dict[str, str]:
+    """The folders that the files of a skill may name."""
+    places = {"CLAUDE_SKILL_DIR": os.path.dirname(custom.origin)}
+    if custom.plugin:
+        places |= dict.fromkeys(("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"), custom.plugin)
+    return places | ({"CLAUDE_PLUGIN_DATA": custom.keeps} if custom.keeps else {})
 
 
 def _rules(agent: Agent, custom: Custom, effect: Literal["allow", "deny"]) -> Iterator[Rule]:
@@ -125,7 +166,10 @@ async def _told(agent: Agent, part: Part, custom: Custom) -> str:
             case "command" if not custom.trusted:
                 return f"!`{part.text.strip()}`"
             case "command":
-                outcome = await unasked(agent, "Bash", {"command": part.text.strip()})
+                line = part.text.strip()
+                if custom.shell == "powershell":
+                    line = f"pwsh -NoProfile -NonInteractive -Command {shlex.quote(line)}"
+                outcome = await unasked(agent, "Bash", {"command": line})
                 return words(outcome.content).strip()
             case "file":
                 outcome = await unasked(agent, "Read", {"file_path": part.text})

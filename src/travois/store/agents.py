@@ -7,7 +7,6 @@ model nor a memory. No file gives an agent more than its parent has, whoever wro
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
@@ -17,42 +16,22 @@ from msgspec.structs import replace
 
 from travois.context import front
 from travois.context.front import Front
-from travois.context.kinds import FORK, Kind
+from travois.context.kinds import Kind
+from travois.context.nested import nested
 from travois.kernel.faults import Fault
-from travois.policy.judge import ALIASES, MODES, Mode
+from travois.policy.judge import MODES, Mode
 from travois.policy.paths import inside
-from travois.policy.rules import split
 from travois.store import foreign, opencode_agents
+from travois.store.agent_files import BUILT_IN, SCOPES, at, described
 from travois.store.home import Home
 from travois.store.instructions import ETC, chain, exactly, markdown, plain_text
-from travois.store.reading import nearest
 from travois.store.settings import Plugin
-from travois.store.wants import STRICT
+from travois.store.trust import digest
+from travois.store.wants import STRICT, listens
 
-BUILT_IN = Path(front.__file__).parent / "prompts" / "agents"
 FLAG = "--agents"
 MOST = 200
 """How many files of one folder are read."""
-LONGEST = 100_000
-NAME = re.compile(r"[^\W_][\w .-]{0,63}")
-SCOPES = ("user", "project", "local")
-YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
-USED = (
-    "name", "description", "tools", "disallowedTools", "model", "permissionMode", "maxTurns",
-    "memory", "background", "isolation", "omitClaudeMd",
-)  # fmt: skip
-UNUSED = ("hooks", "mcpServers", "skills", "effort", "initialPrompt")
-"""What agents of other programs have besides and ours do not; a colour is no loss."""
-TRUSTED = ("model", "memory")
-"""What counts only where the user trusts who wrote it."""
-
-
-class Flaw(ValueError):
-    """A file that describes no agent: at which key, and why."""
-
-    def __init__(self, key: str, why: str) -> None:
-        super().__init__(why)
-        self.key = key
 
 
 class Shelf(msgspec.Struct, frozen=True):
@@ -66,6 +45,10 @@ class Shelf(msgspec.Struct, frozen=True):
     """What stands before its names: that of the plugin."""
     opencode: bool = False
     """Whether its files were written for opencode, whose words are others."""
+    places: tuple[str, ...] = ()
+    """The workspace that it came with; none for the user's own."""
+    agreed: frozenset[str] | None = None
+    """What the user agreed to of what the workspace asks for; None where all counts."""
 
 
 def kinds(
@@ -77,6 +60,7 @@ def kinds(
     given: str = "",
     levels: Sequence[str] = SCOPES,
     plugins: Sequence[Plugin] = (),
+    agreed: frozenset[str] = frozenset(),
     environ: Mapping[str, str] = os.environ,
     etc: Path = ETC,
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
@@ -87,7 +71,7 @@ def kinds(
     """
     found, notices = dict[str, Kind](), list[str]()
     own = [*_user(home, environ)]
-    shelves = [*_project(root, cwd, trusted=trusted)] if "project" in levels else []
+    shelves = [*_project(root, cwd, trusted=trusted, agreed=agreed)] if "project" in levels else []
     known = {os.path.realpath(shelf.folder) for shelf in own}
     shelves = [shelf for shelf in shelves if os.path.realpath(shelf.folder) not in known]
     managed = (Shelf(str(etc / "travois/agents")), Shelf(str(etc / "claude-code/.claude/agents")))
@@ -127,11 +111,22 @@ def _user(home: Home, environ: Mapping[str, str]) -> Iterator[Shelf]:
         yield Shelf(path, opencode=True)
 
 
-def _project(root: str, cwd: str, *, trusted: bool) -> Iterator[Shelf]:
+def wishes(root: str, cwd: str) -> Iterator[str]:
+    """What the agent files of a project ask for that only trust gives, a line each."""
+    for shelf in _project(root, cwd, trusted=False):
+        for kind in _shelved(shelf, []) if os.path.isdir(shelf.folder) else ():
+            if kind.hooks:
+                yield listens(kind.origin, kind.hooks, shelf.places)
+
+
+def _project(
+    root: str, cwd: str, *, trusted: bool, agreed: frozenset[str] | None = None
+) -> Iterator[Shelf]:
+    held = "" if trusted else root
     for folder in reversed(chain(cwd, root)):
         for name in (".travois", ".claude", ".agents"):
             path = os.path.join(folder, name, "agents")
-            yield Shelf(path, held="" if trusted else root, trusted=trusted)
+            yield Shelf(path, held=held, trusted=trusted, places=(root,), agreed=agreed)
         for path in opencode_agents.folders(os.path.join(folder, ".opencode")):
             yield Shelf(path, held="" if trusted else root, trusted=trusted, opencode=True)
 
@@ -144,6 +139,7 @@ def _take(found: dict[str, Kind], more: Iterator[Kind]) -> None:
 def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
     """The kinds that lie in a folder; what is wrong with a file is told."""
     paths, names = sorted(markdown(shelf.folder, set())), dict[str, str]()
+    paths = [shelf.folder] if os.path.isfile(shelf.folder) else paths
     if len(paths) > MOST:
         notices.append(f"{shelf.folder} has {len(paths)} agent files; only {MOST} are read")
     for path in paths[:MOST]:
@@ -160,18 +156,27 @@ def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
             continue
         if not told.lines and os.path.basename(path).casefold() == "readme.md":
             continue
-        kind = _described(told, path, notices, trusted=shelf.trusted)
+        kind = described(told, path, notices, trusted=shelf.trusted)
         if kind is not None and names.setdefault(kind.name.casefold(), path) != path:
             also = names[kind.name.casefold()]
-            notices.append(f"{_at(path, told, 'name')}: {also} has the same name; rename one")
+            notices.append(f"{at(path, told, 'name')}: {also} has the same name; rename one")
         elif kind is not None:
-            yield replace(kind, name=f"{shelf.prefix}{kind.name}")
+            hooks = _hooks(nested(text, "hooks"), path, shelf) if "hooks" in told.lines else {}
+            yield replace(kind, name=f"{shelf.prefix}{kind.name}", hooks=hooks)
+
+
+def _hooks(tree: object, path: str, shelf: Shelf) -> dict[str, object]:
+    """The hooks that a file brings, as far as the user agreed to them."""
+    if not _is_object(tree) or not tree:
+        return {}
+    agreed = shelf.agreed is None or digest(listens(path, tree, shelf.places)) in shelf.agreed
+    return tree if agreed else {}
 
 
 def _tabled(folder: str, notices: list[str], *, trusted: bool) -> Iterator[Kind]:
     """The kinds that opencode's settings in a folder hold."""
     for path, told in opencode_agents.tabled(folder):
-        if told.body.strip() and (kind := _described(told, path, notices, trusted=trusted)):
+        if told.body.strip() and (kind := described(told, path, notices, trusted=trusted)):
             yield kind
 
 
@@ -199,9 +204,9 @@ def _flagged(given: str, notices: list[str]) -> Iterator[Kind]:
         prompt = values.pop("prompt", "")
         body = prompt if isinstance(prompt, str) else " ".join(prompt)
         told = Front({**values, "name": name}, body=body)
-        kind = _described(told, f"{FLAG} {name}", notices, trusted=True)
+        kind = described(told, f"{FLAG} {name}", notices, trusted=True)
         if kind is not None:
-            yield kind
+            yield replace(kind, hooks=hooks if _is_object(hooks := fields.get("hooks")) else {})
 
 
 def _value(value: object) -> front.Value:
@@ -213,151 +218,3 @@ def _value(value: object) -> front.Value:
 
 def _is_object(value: object) -> TypeGuard[dict[str, object]]:
     return isinstance(value, dict)
-
-
-# --- what one file says ---------------------------------------------------------------------------
-
-
-def _described(told: Front, origin: str, notices: list[str], *, trusted: bool) -> Kind | None:
-    """The kind that a file describes; None if it does not, and then the user is told why."""
-    if told.flaws:
-        notices += (f"{origin}:{line}: {why}" for line, why in told.flaws)
-        return None
-    try:
-        kind = _kind(told, origin)
-    except Flaw as flaw:
-        notices.append(f"{_at(origin, told, flaw.key)}: {flaw}")
-        return None
-    notices += (f"{_at(origin, told, key)}: {why}" for key, why in _remarks(told))
-    if trusted:
-        return kind
-    for key in TRUSTED:
-        if key in told.values:
-            why = f"{key} counts only in a folder that `travois trust` trusts; it is left out"
-            notices.append(f"{_at(origin, told, key)}: {why}")
-    return replace(kind, model="", memory="")
-
-
-def _kind(told: Front, origin: str) -> Kind:
-    model = _words(told, "model")
-    return Kind(
-        name=_name(told),
-        description=_needed(told, "description"),
-        prompt=_prompt(told),
-        tools=_tools(told),
-        denied=tuple(_tool(word)[0] for word in _listed(told, "disallowedTools")),
-        model="" if model.lower() == "inherit" else model,
-        mode=_mode(told),
-        max_turns=_count(told, "maxTurns"),
-        background=_yes(told, "background"),
-        worktree=_choice(told, "isolation", ("worktree",)) == "worktree",
-        memory=_choice(told, "memory", SCOPES),
-        instructions=not _yes(told, "omitClaudeMd"),
-        origin="built-in" if origin.startswith(str(BUILT_IN)) else origin,
-    )
-
-
-def _name(told: Front) -> str:
-    name = _needed(told, "name")
-    if not NAME.fullmatch(name):
-        raise Flaw("name", f"{name!r} is no name; use letters, digits, spaces and -_. only")
-    if name.casefold() == FORK:
-        raise Flaw("name", f"{FORK} means a copy of the conversation; choose another name")
-    return name
-
-
-def _needed(told: Front, key: str) -> str:
-    if text := _words(told, key):
-        return text
-    raise Flaw(key, f"{key} is missing; add a line `{key}: …`")
-
-
-def _prompt(told: Front) -> str:
-    text = told.body.strip()
-    if not text:
-        raise Flaw("", "the agent is told nothing; write its instructions below the front matter")
-    if len(text) > LONGEST:
-        raise Flaw("", f"{len(text):,} characters are too many; keep below {LONGEST:,}")
-    return text
-
-
-def _mode(told: Front) -> str:
-    mode = _words(told, "permissionMode")
-    return ALIASES.get(mode) or _choice(told, "permissionMode", MODES)
-
-
-def _choice(told: Front, key: str, among: Sequence[str]) -> str:
-    word = _words(told, key)
-    if word and word not in among:
-        raise Flaw(key, f"{key} cannot be {word!r}; it is one of {', '.join(among)}")
-    return word
-
-
-def _yes(told: Front, key: str) -> bool:
-    word = _words(told, key).lower()
-    if word not in YES and word not in NO:
-        raise Flaw(key, f"{key} cannot be {word!r}; it is true or false")
-    return word in YES
-
-
-def _count(told: Front, key: str) -> int:
-    word = _words(told, key)
-    if word and not (word.isdecimal() and int(word)):
-        raise Flaw(key, f"{key} cannot be {word!r}; it is a number from 1 on")
-    return int(word or 0)
-
-
-def _tools(told: Front) -> tuple[str, ...] | None:
-    """The tools that are given whole; None if all are."""
-    words = _listed(told, "tools")
-    if "tools" not in told.values or "*" in words:
-        return None
-    return tuple(name for name, whole in map(_tool, words) if whole)
-
-
-def _tool(word: str) -> tuple[str, bool]:
-    """The name of a tool, and whether all uses of it are meant."""
-    name, _, use = word.partition("(")
-    name = "Agent" if name == "Task" else name
-    return name, name == "Agent" or use in ("", "*)")
-
-
-def _listed(told: Front, key: str) -> list[str]:
-    value = told.values.get(key, ())
-    return split(value) if isinstance(value, str) else [word.strip() for word in value]
-
-
-def _words(told: Front, key: str) -> str:
-    value = told.values.get(key, "")
-    return value.strip() if isinstance(value, str) else ", ".join(value)
-
-
-def _remarks(told: Front) -> Iterator[tuple[str, str]]:
-    """What of a file does not count, by key."""
-    for key in told.values:
-        if key in UNUSED:
-            yield key, f"{key} means nothing to agents here; it is left out"
-        elif key not in USED and key != "color":
-            near = nearest(key, USED)
-            yield (
-                key,
-                f"{key} is no key of agent files" + (f"; did you mean {near}?" if near else ""),
-            )
-    for key in ("tools", "disallowedTools"):
-        words = _listed(told, key)
-        if strange := [word for word in words if not _known(_tool(word)[0])]:
-            yield key, f"there is no tool {', '.join(strange)}; it is left out"
-        if parts := [word for word in words if not _tool(word)[1]]:
-            what = "left out" if key == "tools" else "denied whole"
-            yield key, f"{', '.join(parts)}: a tool is given whole or not, so it is {what}"
-
-
-def _known(name: str) -> bool:
-    from travois.tools.catalogue import TOOLS
-
-    return name in ("*", "Agent") or name.startswith("mcp__") or any(t.name == name for t in TOOLS)
-
-
-def _at(origin: str, told: Front, key: str) -> str:
-    """The place of a key, as editors and people say it; the command line has no lines."""
-    return f"{origin}:{told.lines.get(key, 1)}" if told.lines else origin

@@ -48,6 +48,7 @@ def commands(
     for plugin in plugins:
         for custom in (one for folder in plugin.commands for one in _shelved(folder, "", notices)):
             own = replace(custom, name=f"{plugin.name}:{custom.name}", plugin=plugin.folder)
+            own = replace(own, keeps=plugin.keeps)
             ours = not inside(plugin.folder, root)
             found[own.name] = replace(own, allowed=own.allowed if ours else "")
     return found, tuple(notices)
@@ -92,13 +93,16 @@ def _shelved(folder: str, held: str, notices: list[str]) -> Iterator[Custom]:
             continue
         try:
             text = plain_text(os.path.realpath(path), opener=exactly)[:LONGEST]
-            yield _read(os.path.relpath(path, folder), text, path)
+            place = os.path.relpath(path, folder) if path != folder else os.path.basename(path)
+            yield _read(place, text, path)
         except (OSError, ValueError) as error:
             notices.append(f"{path} is left out: {error}")
 
 
 def _files(folder: str) -> list[str]:
-    """The files of a folder that may be commands, by name."""
+    """The files of a folder that may be commands, by name; a plugin may name one file."""
+    if os.path.isfile(folder):
+        return [folder]
     found = (
         os.path.join(place, name)
         for place, _, names in os.walk(folder)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from travois.store.instructions import exactly, plain_text
+from travois.store.marketplaces import Offer, offered, table
 from travois.store.reading import is_list, is_tree
 from travois.store.settings import Json, Plugin
 
@@ -16,20 +16,63 @@ MANIFESTS = (".claude-plugin/plugin.json", "plugin.json", ".codex-plugin/plugin.
 NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 ROOTS = ("${CLAUDE_PLUGIN_ROOT}", "${PLUGIN_ROOT}")
 """How the files of a plugin name its folder."""
+KEEPS = "${CLAUDE_PLUGIN_DATA}"
+SKILL = "SKILL.md"
+IDLE = {
+    "lspServers": ".lsp.json",
+    "workflows": "workflows",
+    "channels": "",
+    "monitors": "monitors",
+    "settings": "settings.json",
+}
+"""What plugins of other agents bring that means nothing here, by key, and where it usually is."""
 
 
-def plugins(paths: Iterable[str], base: str) -> tuple[tuple[Plugin, ...], tuple[str, ...]]:
+class Wishes(msgspec.Struct, frozen=True):
+    """What the user says of plugins."""
+
+    enabled: tuple[str, ...] = ()
+    """Those that count, as `name@marketplace`."""
+    switches: dict[str, bool] = {}
+    """Whether those of a name count."""
+    options: dict[str, Json] = {}
+    """What those of a name ask their user for."""
+    keeps: str = ""
+    """The folder in which each has one for what it keeps."""
+
+
+NONE = Wishes()
+
+
+def wished(values: Json, *, keeps: str) -> Wishes:
+    """What settings, by key, say of plugins."""
+    switches, options, enabled = dict[str, bool](), dict[str, Json](), list[str]()
+    for key, value in values.items():
+        group, _, id = key.partition(".")
+        name = id.partition("@")[0]
+        if group == "enabledPlugins" and id:
+            switches[name] = bool(value) or switches.get(name, False)
+            enabled += [id] if value and "@" in id else []
+        elif group == "pluginConfigs" and is_tree(value):
+            options[name] = inner if is_tree(inner := value.get("options")) else {}
+    return Wishes(tuple(enabled), switches, options, keeps)
+
+
+def plugins(
+    paths: Iterable[str], base: str, *, more: Iterable[Offer] = (), wishes: Wishes = NONE
+) -> tuple[tuple[Plugin, ...], tuple[str, ...]]:
     """The plugins in these folders, each name once, and what is wrong with others."""
     found, notices = dict[str, Plugin](), list[str]()
-    for path in paths:
-        folder = os.path.realpath(os.path.join(base, os.path.expanduser(path)))
+    for offer in (*_offers(paths, base, notices), *more):
         try:
-            plugin = _read(folder)
+            plugin = _read(offer, wishes, notices)
         except (OSError, ValueError) as error:
-            notices.append(f"plugin {path} is left out: {getattr(error, 'strerror', '') or error}")
+            why = getattr(error, "strerror", "") or error
+            notices.append(f"plugin {offer.folder} is left out: {why}")
             continue
-        if found.setdefault(plugin.name, plugin) is not plugin:
-            notices.append(f"plugin {path} is left out: another one is called {plugin.name}")
+        if plugin and found.setdefault(plugin.name, plugin) is not plugin:
+            why = f"another one is called {plugin.name}"
+            notices.append(f"plugin {offer.folder} is left out: {why}")
     return tuple(found.values()), tuple(notices)
 
 
@@ -39,71 +82,127 @@ def within(folder: str) -> list[str]:
         paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
     except OSError:
         return []
-    return [path for path in paths if any(os.path.isfile(f"{path}/{m}") for m in MANIFESTS)]
+    return [path for path in paths if _manifest(path)]
 
 
-def _read(folder: str) -> Plugin:
-    manifest = next((m for m in MANIFESTS if os.path.isfile(os.path.join(folder, m))), "")
-    if not manifest:
+def _manifest(folder: str) -> str:
+    return next((m for m in MANIFESTS if os.path.isfile(os.path.join(folder, m))), "")
+
+
+def _offers(paths: Iterable[str], base: str, notices: list[str]) -> Iterator[Offer]:
+    """Each folder itself, or what it offers."""
+    for path in paths:
+        folder = os.path.realpath(os.path.join(base, os.path.expanduser(path)))
+        try:
+            listed = () if _manifest(folder) else tuple(offered(folder))
+        except (OSError, ValueError) as error:
+            notices.append(f"plugins of {path} are left out: {error}")
+            continue
+        yield from listed or (Offer(folder),)
+
+
+def _read(offer: Offer, wishes: Wishes, notices: list[str]) -> Plugin | None:
+    """The plugin of a folder; None if it is switched off."""
+    folder = os.path.realpath(offer.folder)
+    if not (manifest := _manifest(folder)) and not offer.entry:
         raise ValueError(f"there is no {MANIFESTS[0]} in it")
-    tree = _json(os.path.join(folder, manifest))
+    tree = offer.entry | (table(os.path.join(folder, manifest)) if manifest else {})
     name = str(tree.get("name") or os.path.basename(folder))
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name")
+    if not wishes.switches.get(name, tree.get("defaultEnabled") is not False):
+        return None
+    if idle := [key for key, usual in IDLE.items() if _idle(folder, tree, key, usual)]:
+        notices.append(f"plugin {name}: its {', '.join(idle)} means nothing here")
+    keeps = os.path.join(wishes.keeps, name) if wishes.keeps else ""
+    options = _options(tree, wishes.options.get(name, {}))
+    if missing := [key for key, value in options.items() if value is None]:
+        how = f"say it in pluginConfigs.{name}.options"
+        notices.append(f"plugin {name} asks for {', '.join(missing)}: {how}")
+    filled = _places(folder, keeps) | _spelt(options)
+    listed = "" if manifest or "skills" not in tree else "-"
+    skills = _paths(folder, tree, "skills", usual=listed)
     return Plugin(
         name=name,
         folder=folder,
         version=str(tree.get("version") or ""),
         description=str(tree.get("description") or ""),
-        skills=_folders(folder, tree, "skills"),
-        commands=_folders(folder, tree, "commands"),
-        agents=_folders(folder, tree, "agents"),
-        styles=_folders(folder, tree, "outputStyles", usual="output-styles"),
-        hooks=_trees(folder, tree, manifest, key="hooks", usual="hooks/hooks.json"),
-        servers=_trees(folder, tree, manifest, key="mcpServers", usual=".mcp.json"),
+        skills=skills or ((folder,) if os.path.isfile(os.path.join(folder, SKILL)) else ()),
+        commands=_paths(folder, tree, "commands"),
+        agents=_paths(folder, tree, "agents"),
+        styles=_paths(folder, tree, "outputStyles", usual="output-styles"),
+        hooks=_trees(folder, tree, filled, key="hooks", usual="hooks/hooks.json"),
+        servers=_trees(folder, tree, filled, key="mcpServers", usual=".mcp.json"),
+        keeps=keeps,
     )
 
 
-def _folders(folder: str, tree: Json, key: str, *, usual: str = "") -> tuple[str, ...]:
-    """The usual folder and those that are named besides; none that is outside."""
-    named = tree.get(key)
-    listed = named if is_list(named) else [named] if isinstance(named, str) else []
-    paths = (os.path.realpath(os.path.join(folder, str(one))) for one in (usual or key, *listed))
-    inner = (path for path in paths if path.startswith(f"{folder}/") and os.path.isdir(path))
+def _idle(folder: str, tree: Json, key: str, usual: str) -> bool:
+    inner = tree.get("experimental")
+    said = key in tree or (is_tree(inner) and key in inner)
+    return said or bool(usual and os.path.exists(os.path.join(folder, usual)))
+
+
+def _paths(folder: str, tree: Json, key: str, *, usual: str = "") -> tuple[str, ...]:
+    """The usual folder, and folders and files that are named besides; none that is outside."""
+    paths = (
+        os.path.realpath(os.path.join(folder, str(one)))
+        for one in (usual or key, *_listed(tree, key))
+    )
+    inner = (path for path in paths if path.startswith(f"{folder}/") and os.path.exists(path))
     return tuple(dict.fromkeys(inner))
 
 
-def _trees(
-    folder: str, tree: Json, manifest: str, *, key: str, usual: str
-) -> tuple[tuple[str, Json], ...]:
-    """Objects of a kind: in the usual file, in one that the manifest names, or in itself."""
+def _listed(tree: Json, key: str) -> list[object]:
     named = tree.get(key)
-    files = dict.fromkeys((usual, named) if isinstance(named, str) else (usual,))
+    return named if is_list(named) else [] if named is None else [named]
+
+
+def _trees(
+    folder: str, tree: Json, filled: Mapping[str, str], *, key: str, usual: str
+) -> tuple[tuple[str, Json], ...]:
+    """Objects of a kind: in the usual file, in those that the manifest names, or in itself."""
+    named = _listed(tree, key)
+    files = dict.fromkeys((usual, *(one for one in named if isinstance(one, str))))
     paths = (os.path.realpath(os.path.join(folder, file)) for file in files)
     read = [
-        (path, _json(path))
+        (path, table(path))
         for path in paths
         if path.startswith(f"{folder}/") and os.path.isfile(path)
     ]
-    if is_tree(named):
-        read.append((os.path.join(folder, manifest), named))
+    own = os.path.join(folder, _manifest(folder) or MANIFESTS[0])
+    read += ((own, one) for one in named if is_tree(one))
     inner = ((path, one.get(key, one)) for path, one in read)
-    return tuple((path, _rooted(one, folder)) for path, one in inner if is_tree(one))
+    return tuple((path, _filled(one, filled)) for path, one in inner if is_tree(one))
 
 
-def _rooted(tree: Json, folder: str) -> Json:
-    """The same with the plugin's folder in place of its variable."""
-    text, path = msgspec.json.encode(tree).decode(), msgspec.json.encode(folder).decode()[1:-1]
-    for root in ROOTS:
-        text = text.replace(root, path)
+def _places(folder: str, keeps: str) -> dict[str, str]:
+    return dict.fromkeys(ROOTS, folder) | ({KEEPS: keeps} if keeps else {})
+
+
+def _options(tree: Json, given: Json) -> Json:
+    """What the user says of each thing that a plugin asks for, or what it takes for granted."""
+    asked = tree.get("userConfig")
+    usual: Json = {
+        key: one.get("default", None if one.get("required") is True else "")
+        for key, one in (asked.items() if is_tree(asked) else ())
+        if is_tree(one)
+    }
+    return usual | given
+
+
+def _spelt(options: Json) -> dict[str, str]:
+    """Options by the places that stand for them in files."""
+    said = {f"${{user_config.{key}}}": one for key, one in options.items() if one is not None}
+    encode = msgspec.json.encode
+    return {k: one if isinstance(one, str) else encode(one).decode() for k, one in said.items()}
+
+
+def _filled(tree: Json, filled: Mapping[str, str]) -> Json:
+    """The same with what its places stand for."""
+    text = msgspec.json.encode(tree).decode()
+    for place, value in filled.items():
+        if place == KEEPS and place in text:
+            os.makedirs(value, exist_ok=True)
+        text = text.replace(place, msgspec.json.encode(value).decode()[1:-1])
     return msgspec.json.decode(text, type=Json)
-
-
-def _json(path: str) -> Json:
-    try:
-        tree: object = msgspec.json.decode(plain_text(os.path.realpath(path), opener=exactly))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from None
-    if not is_tree(tree):
-        raise ValueError(f"{path} is not a JSON object")
-    return tree

@@ -21,6 +21,7 @@ from travois.store.home import Home
 from travois.store.instructions import ETC, chain, exactly, plain_text
 from travois.store.settings import Plugin
 from travois.store.trust import digest
+from travois.store.wants import listens
 
 AGENTS = (
     ".travois", ".claude", ".agents", ".codex", ".opencode", ".gemini", ".qwen", ".kimi-code",
@@ -45,6 +46,7 @@ class Shelf(msgspec.Struct, frozen=True):
     nested: str = ""
     """What stands before a name that is taken: that of the folder which has it."""
     plugin: str = ""
+    keeps: str = ""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -109,7 +111,14 @@ class DiskSkills:
         for plugin in here.plugins:
             ours = not inside(plugin.folder, here.root)
             for folder in plugin.skills:
-                yield Shelf(folder, plugin.folder, ours, f"{plugin.name}:", "", plugin.folder)
+                yield Shelf(
+                    folder,
+                    plugin.folder,
+                    ours=ours,
+                    prefix=f"{plugin.name}:",
+                    plugin=plugin.folder,
+                    keeps=plugin.keeps,
+                )
 
     def _in(self, folder: str) -> Iterator[Shelf]:
         here = self._places
@@ -120,12 +129,14 @@ class DiskSkills:
 
     def _judged(self, skill: Custom, shelf: Shelf) -> Custom:
         """The same without what only trust would give."""
-        skill = replace(skill, plugin=shelf.plugin)
+        skill = replace(skill, plugin=shelf.plugin, keeps=shelf.keeps)
         if shelf.ours:
             return skill
-        agreed = digest(_wish(skill, self._places.root)) in self._places.agreed
-        allowed = skill.allowed if agreed else ""
-        return replace(skill, allowed=allowed, trusted=self._places.trusted)
+        here = self._places
+        allowed = skill.allowed if digest(_wish(skill, here.root)) in here.agreed else ""
+        heard = digest(listens(skill.origin, skill.hooks, (here.root,))) in here.agreed
+        hooks = skill.hooks if heard else {}
+        return replace(skill, allowed=allowed, hooks=hooks, trusted=here.trusted)
 
 
 def wishes(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]:
@@ -136,6 +147,8 @@ def wishes(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]
         for skill in _shelved(Shelf(folder), [], set()):
             if skill.allowed:
                 yield _wish(skill, root)
+            if skill.hooks:
+                yield listens(skill.origin, skill.hooks, (root,))
 
 
 def _wish(skill: Custom, root: str) -> str:
@@ -160,7 +173,7 @@ def _shelved(shelf: Shelf, notices: list[str], seen: set[str]) -> Iterator[Custo
         names = sorted(os.listdir(shelf.folder))[:MOST]
     except OSError:
         return
-    for name in names:
+    for name in [""] if FILE in names else names:
         path = os.path.join(shelf.folder, name, FILE)
         real = os.path.realpath(path)
         if name.startswith(".") or real in seen or not os.path.isfile(real):

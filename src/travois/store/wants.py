@@ -67,7 +67,7 @@ STEERING = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """What says where requests go, with whose key, or what we ourselves do."""
-PLACE = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?(\\?[\"'])?/")
+PLACE = re.compile(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
 SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
 RUN = "statusLine.command"
 COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
@@ -105,7 +105,7 @@ def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str,
 
 def tightens(key: str, value: object, held: object) -> bool:
     """Whether a value gives no right that was not there before."""
-    if key in TIGHT or value == held:
+    if key in TIGHT or value == held or (key.startswith("enabledPlugins.") and not value):
         return True
     if mode := _mode(key, value):
         return STRICT.index(mode) <= STRICT.index(_mode(key, held) or "default")
