@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -47,6 +47,19 @@ def _run(argv: list[str]) -> int:
     if argv and argv[0] in COMMANDS:
         return _command(argv)
     options = understood(argv)
+    if options.bg:
+        from travois.app.detached import detach
+
+        return detach(argv, options)
+    if options.worktree is not None:
+        from travois.app.worktree import within
+
+        return within(options.worktree, lambda: _spoken(options))
+    return _spoken(options)
+
+
+def _spoken(options: Namespace) -> int:
+    """Do one task, or talk."""
     if options.print:
         from travois.app.once import once
 

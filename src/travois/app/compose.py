@@ -29,8 +29,9 @@ from travois.app import (
 )
 from travois.app.lending import Loan
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
-from travois.app.options import Options
+from travois.app.options import Options, settings
 from travois.app.posting import Office
+from travois.app.reloading import Reload
 from travois.context.kinds import Kind
 from travois.context.styles import DEFAULT
 from travois.engine.agent import Agent, Patience, World
@@ -51,17 +52,18 @@ from travois.host.process import LocalProcesses
 from travois.host.readcache import ReadCache
 from travois.host.web import HttpxWeb
 from travois.kernel.facts import Changed
+from travois.kernel.models import Effort
 from travois.kernel.models import Model as Card
 from travois.kernel.purse import Amount, Limits, Purse
 from travois.policy.judge import Guard
-from travois.policy.secrets import secrets
 from travois.policy.rules import withheld
+from travois.policy.secrets import secrets
 from travois.store import agents, foreign, trust
 from travois.store import home as homes
 from travois.store import project as projects
 from travois.store.blobs import Blobs
 from travois.store.instructions import Library, Places
-from travois.store.layers import Value, load
+from travois.store.layers import load
 from travois.store.origins import levels
 from travois.store.settings import Loaded, Plugin, Settings
 from travois.store.snapshots import Snapshots
@@ -70,6 +72,10 @@ from travois.wire.encode import Encoder
 
 if TYPE_CHECKING:
     from travois.app.dreaming import Nights
+
+
+NAMED = frozenset(("Bash", "BashOutput", "KillShell", "WebFetch", "WebSearch"))
+"""Tools that run commands or reach the web: a restricted session has them only by name."""
 
 
 class Crew(msgspec.Struct):
@@ -110,8 +116,17 @@ class Crew(msgspec.Struct):
         if self.agent.session.state.get(HOME):
             self.agent.session.append(Changed(HOME, ""))
         if (other.card.name, other.card.window) != (epoch.model.name, epoch.model.window):
-            switch(self.agent, replace(epoch, model=other.card, why="asked for", unbind=False))
+            card = replace(other.card, effort=epoch.model.effort)
+            switch(self.agent, replace(epoch, model=card, why="asked for", unbind=False))
             self.agent.model = other.model
+
+    def exert(self, effort: Effort) -> None:
+        """Let the model think more or less from here on; what it has read is read anew, once."""
+        epoch = self.agent.session.view.epoch
+        assert epoch is not None
+        if epoch.model.effort != effort:
+            model = replace(epoch.model, effort=effort)
+            self.agent.session.append(replace(epoch, model=model, why="asked for", unbind=False))
 
     async def aclose(self) -> None:
         """Stop children, hang up, let go of the log."""
@@ -166,6 +181,8 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         crew.recover(session, opened)
         dressed, unstyled = skilled.dressed(place, loaded, options)
         settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
+        if options.name:
+            session.append(Changed("name", options.name))
         serve = serving.Reach(loaded, stack, session=session, given=model)
         answers, key_source = serve.served(card)
         hooks, unusable = hooking.known(loaded)
@@ -176,7 +193,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
             encoder=Encoder(Blobs(place.home.blobs).get),
             tools=tools,
             world=world,
-            guard=_guard(place, loaded, spill=opened.spill, fence=fence),
+            guard=_guard(place, loaded, options, spill=opened.spill, fence=fence),
             bounds=fence.bounds,
             unwalled=fence.unwalled,
             person=guests.person or Nobody(),
@@ -192,6 +209,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         notices += (*serving.unpriced(loaded, card), *flaws, *unstyled, *remarks)
         notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log), *loan.notices)
         kept = stack.pop_all()
+        hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
         notices += _served(agent, place, loaded=loaded, options=options, serve=serve, loan=loan)
         crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
@@ -208,7 +226,6 @@ def _served(
     options: Options,
     serve: Callable[[Card], Model],
     loan: Loan,
-        hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
 ) -> tuple[str, ...]:
     """Let servers lend tools, and other models stand in, choose and search; says which cannot."""
     lending.equip(agent, loan)
@@ -225,8 +242,11 @@ def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
     return dreaming.opened(place, loaded)
 
 
-def _guard(place: Place, loaded: Loaded, *, spill: Path, fence: fencing.Fence) -> Guard:
+def _guard(
+    place: Place, loaded: Loaded, options: Options, *, spill: Path, fence: fencing.Fence
+) -> Guard:
     guard = rights.guard(loaded, place.cwd, own=str(place.home.path), readable=(str(spill),))
+    guard = replace(guard, blocked=("read", "write")) if options.restricted else guard
     return replace(guard, scratch=fence.bounds.temp) if fence.bounds is not None else guard
 
 
@@ -236,12 +256,13 @@ def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> N
     agent.layers, agent.chance = asked.context.layers, random
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = lambda rules: _remember(place, loaded.root, rules)
-    agent.keeper = _keeper(place, options, agent)
+    agent.keeper = _keeper(place, options, agent) if asked.file_checkpointing_enabled else None
+    agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
     agent.around = lambda: replace(
         around(place, options, cwd=agent.session.state.get("cwd", "")),
         planning=agent.guard.mode == "plan",
     )
-    agent.library = library(place, loaded, agent.guard, sources=options.sources)
+    agent.library = library(place, loaded, agent.guard, sources=options.shelves)
     agent.skills, agent.practice = skilled.skills(place, loaded, options), Practitioner
     agent.baseline = lambda: again(agent)
     if agent.session.state.get(MODE) == "plan" and not options.mode:
@@ -259,9 +280,13 @@ def prepare(options: Options) -> tuple[Place, Loaded]:
         cwd=cwd,
         environ=os.environ,
         given=options.settings,
-        chosen=_flags(options),
-        sources=options.sources,
+        chosen=settings(options),
+        sources="none" if options.restricted else options.sources,
     )
+    if options.bare:
+        given = tuple(one for one in loaded.plugins if one.folder in options.plugins)
+        loaded = replace(loaded, plugins=given)
+    rights.inherit(loaded)
     return place, rights.usable(loaded, os.environ)
 
 
@@ -281,6 +306,7 @@ def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Libr
     """The instruction files of this user and this place."""
     claude = foreign.user(os.environ)
     codex = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     places = Places(
         place.cwd,
         place.project.root,
@@ -288,33 +314,13 @@ def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Libr
         own=str(place.home.path),
         claude=str(claude.parent) if claude else "",
         codex=codex,
+        opencode=os.path.join(config, "opencode"),
         more=loaded.settings.instructions,
         excluded=loaded.settings.claude_md_excludes,
         levels=levels(sources),
         trusted=loaded.trust == "trusted",
     )
     return Library(places, hidden=hiding(guard, "Read", root=place.cwd))
-
-
-def _flags(options: Options) -> dict[str, Value]:
-    """What the command line chose, by settings key; what it left open is not there."""
-    flags: dict[str, Value] = {
-        "model": options.model,
-        "permissions.defaultMode": options.mode,
-        "permissions.allow": options.allowed,
-        "permissions.deny": options.disallowed,
-        "permissions.additionalDirectories": options.folders,
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-        "plugins": options.plugins,
-        "outputStyle": options.style,
-        "maxTurns": options.max_turns,
-        "maxBudgetUsd": options.max_dollars,
-        "maxTokens": options.max_tokens,
-        "maxSeconds": options.max_seconds,
-    }
-        opencode=os.path.join(config, "opencode"),
-    walls: dict[str, Value] = {} if options.sandbox else {"sandbox.enabled": False}
-    return walls | {key: value for key, value in flags.items() if value}
 
 
 def _purse(asked: Settings, session: Session) -> Purse:
@@ -341,8 +347,9 @@ def agents_here(
         place.cwd,
         trusted=loaded.trust == "trusted",
         given=options.agents,
-        levels=levels(options.sources),
+        levels=levels(options.shelves),
         plugins=loaded.plugins,
+        agreed=trust.agreed(place.home, loaded.root),
     )
 
 

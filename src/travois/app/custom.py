@@ -34,7 +34,9 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
     from travois.store.commands import commands
 
     place, loaded = prepare(options)
-    found, notices = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
+    found, notices = dict[str, Custom](), tuple[str, ...]()
+    if options.commands and not options.bare:
+        found, notices = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
     for skill in skilled.skills(place, loaded, options).standing().skills:
         if skill.typed:
             found.setdefault(skill.name, skill)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import (
+    SUPPRESS,
+    ArgumentParser,
+    ArgumentTypeError,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
+from pathlib import Path
 
 from travois.app.options import PICK, Options
+from travois.kernel.faults import Fault
 from travois.policy.rules import split
 from travois.version import __version__
+from travois.wire.effort import LEVELS, worth
 
 COMMANDS = {
     "sessions": "list, show, export, rename, measure and prune sessions",
@@ -39,10 +49,11 @@ COMMANDS = {
 }
 """Commands; each has a module of `app.commands`, by its name or by that in `MODULES`."""
 IDLE = (
-    *("betas", "effort", "max-thinking-tokens", "resume-drops-turn"),
-    *("resume-session-at", "task-budget", "thinking", "thinking-display"),
+    *("advisor", "betas", "debug-file", "resume-drops-turn", "resume-session-at"),
+    *("task-budget", "teammate-mode", "thinking-display"),
 )
-"""Flags of other agents that mean nothing here."""
+"""Flags of other agents that mean nothing here; then such that take no value."""
+IDLE_SWITCHES = ("chrome", "no-chrome", "ide", "prompt-suggestions", "session-mirror")
 FORMATS = ("text", "json", "stream-json", "codex-json")
 MODULES = {"import": "importing", "try": "attempt"}
 
@@ -103,20 +114,28 @@ def _elsewhere(top: ArgumentParser) -> None:
     what = "servers as a file or JSON"
     add("--mcp-config", action="append", nargs="+", default=[], metavar="FILE|JSON", help=what)
     add("--strict-mcp-config", action="store_true", help="no servers but those of --mcp-config")
-    add("--permission-prompt-tool", default="", help=SUPPRESS)
     for name in IDLE:
         add(f"--{name}", default="", help=SUPPRESS)
+    for name in IDLE_SWITCHES:
+        add(f"--{name}", action="store_true", help=SUPPRESS)
+    add("--debug", nargs="?", const="on", default="", help=SUPPRESS)
+    # What it asks for is always so: nothing of the machine stands in the system text.
+    add("--exclude-dynamic-system-prompt-sections", action="store_true", help=SUPPRESS)
+    add("--thinking", default="", choices=("adaptive", "enabled", "disabled"), help=SUPPRESS)
+    add("--max-thinking-tokens", type=int, default=-1, help=SUPPRESS)
 
 
 def understood(argv: list[str]) -> Namespace:
     """What the words ask for; a program that drives us may pass flags that mean nothing here."""
     top = parser()
-    if "stream-json" not in argv:
-        return top.parse_args(argv)
-    args, strange = top.parse_known_args(argv)
+    if "stream-json" in argv:
+        args, strange = top.parse_known_args(argv)
+    else:
+        args, strange = top.parse_args(argv), list[str]()
     if (args.input_format, args.output_format) == ("stream-json", "codex-json"):
         top.error("codex-json tells of one task: it takes no --input-format stream-json")
-    given = [name for name in IDLE if getattr(args, name.replace("-", "_"))]
+    named = (*IDLE, *IDLE_SWITCHES, "debug")
+    given = [name for name in named if getattr(args, name.replace("-", "_"))]
     for name in (*(f"--{name}" for name in given), *strange):
         sys.stderr.write(f"travois: {name} means nothing here and is ignored\n")
     if strange and args.input_format == "stream-json":
@@ -128,6 +147,10 @@ def _talking(top: ArgumentParser) -> None:
     add = top.add_argument_group("model and output").add_argument
     add("--model", default="", metavar="NAME", help="provider/id, or an id of the catalogue")
     add("--fallback-model", default="", metavar="A,B", help="who answers while it cannot")
+    what = f"how much it thinks: {', '.join(LEVELS)}"
+    add("--effort", default="", choices=LEVELS, metavar="LEVEL", help=what)
+    what = "use no more of the window, as in 200k"
+    add("--autocompact", type=_size, default=0, metavar="TOKENS", help=what)
     add("--output-format", default="text", choices=FORMATS, help="how headless runs speak")
     add("--input-format", default="text", choices=("text", "stream-json"))
     add("--include-partial-messages", action="store_true", help="stream-json: deltas as they come")
@@ -135,12 +158,16 @@ def _talking(top: ArgumentParser) -> None:
     add("--include-hook-events", action="store_true", help="stream-json: tell of hooks")
     add("--forward-subagent-text", action="store_true", help="stream-json: what agents say, too")
     add("--json-schema", default="", metavar="JSON", help="the form that the answer must have")
-    add("--system-prompt", default="", metavar="TEXT", help="replace the system prompt")
-    add("--append-system-prompt", default="", metavar="TEXT", help="add to the system prompt")
+    for name, what in (("system-prompt", "replace"), ("append-system-prompt", "add to")):
+        add(f"--{name}", default="", metavar="TEXT", help=f"{what} the system prompt")
+        add(f"--{name}-file", default="", metavar="FILE", help=f"{what} it with that of a file")
     add("--agents", default="", metavar="JSON", help="more kinds of agents, by name")
     add("--plugin-dir", action="append", default=[], metavar="DIR", help="a plugin for this run")
     add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
     add("--setting-sources", metavar="LIST", help="of user, project, local; empty for none")
+    what = "nothing that lies about: no instruction files, skills, agents, hooks, memories"
+    add("--bare", "--safe-mode", action="store_true", help=what)
+    add("--disable-slash-commands", action="store_true", help="no skills and commands of yours")
     add("--plain", action="store_true", help="lines only, as screen readers like it")
     add("--verbose", action="store_true", help=SUPPRESS)
 
@@ -160,6 +187,11 @@ def _sessions(top: ArgumentParser) -> None:
     add("-r", "--resume", nargs="?", default="", const=PICK, metavar="ID|NAME", help=what)
     add("--fork-session", action="store_true", help="with -c or -r: branch off, leave it as it is")
     add("--session-id", default="", metavar="UUID", help="the id of the new session")
+    add("-n", "--name", default="", help="what to call it")
+    what = "in a git worktree of its own"
+    add("-w", "--worktree", nargs="?", const="", metavar="NAME", help=what)
+    what = "work without a terminal: print the id and return"
+    add("--bg", "--background", action="store_true", help=what)
     add("--no-session-persistence", action="store_true", help="keep nothing after the end")
 
 
@@ -176,6 +208,14 @@ def _rights(top: ArgumentParser) -> None:
             *names, action="append", nargs="+", default=[], metavar=what, help=meaning
         )
     group.add_argument("--tools", metavar="LIST", help='built-in tools, of which "" is none')
+    what = (
+        "no settings of files, no commands and no web but by --tools, nothing outside the folders"
+    )
+    group.add_argument("--restricted", action="store_true", help=what)
+    what = "none: whatever would be asked about is denied"
+    group.add_argument("--permission-prompts", default="", choices=("host", "none"), help=what)
+    what = "a tool of a server that answers in place of a person"
+    group.add_argument("--permission-prompt-tool", default="", metavar="TOOL", help=what)
     group.add_argument("--no-sandbox", action="store_true", help="run commands without walls")
     group.add_argument("--dangerously-skip-permissions", action="store_true", help=SUPPRESS)
 
@@ -185,14 +225,50 @@ def flat(groups: list[list[str]]) -> list[str]:
     return [word for group in groups for word in group]
 
 
+def _size(text: str) -> int:
+    """A number of tokens as people write it; nothing for what the window asks for."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.lower())
+    if found is None and text != "auto":
+        raise ArgumentTypeError(f"{text!r} is no number of tokens")
+    scale = {"": 1, "k": 1_000, "m": 1_000_000}
+    return round(float(found[1]) * scale[found[2]]) if found else 0
+
+
+def _effort(args: Namespace) -> str:
+    """How much is to be thought, however that was said."""
+    if args.effort or args.max_thinking_tokens < 0:
+        return args.effort or ("low" if args.thinking == "disabled" else "")
+    return worth(args.max_thinking_tokens)
+
+
+def _mode(args: Namespace) -> str:
+    if args.dangerously_skip_permissions:
+        return "bypass"
+    return args.permission_mode or ("dont-ask" if args.permission_prompts == "none" else "")
+
+
+def _told(text: str, path: str, *, flag: str) -> str:
+    """What is to stand in the system text: said as it is, or in a file."""
+    if not path:
+        return text
+    if text:
+        raise Fault(f"--{flag} and --{flag}-file exclude each other", fix="Use one of them.")
+    try:
+        return Path(path).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Fault(f"--{flag}-file {path} cannot be read", why=str(error)) from None
+
+
 def chosen(args: Namespace) -> Options:
     """The namespace as options of a session."""
-    mode = "bypass" if args.dangerously_skip_permissions else args.permission_mode
+    system, more = args.system_prompt, args.append_system_prompt
     return Options(
         cwd=os.getcwd(),
         model=args.model,
         fallback=tuple(filter(None, map(str.strip, args.fallback_model.split(",")))),
-        mode=mode,
+        effort=_effort(args),
+        window=args.autocompact,
+        mode=_mode(args),
         allowed=tuple(r for word in flat(args.allowedTools) for r in split(word)),
         disallowed=tuple(r for word in flat(args.disallowedTools) for r in split(word)),
         folders=tuple(flat(args.add_dir)),
@@ -203,8 +279,12 @@ def chosen(args: Namespace) -> Options:
         plugins=tuple(os.path.abspath(folder) for folder in args.plugin_dir),
         settings=args.settings,
         sources="none" if args.setting_sources == "" else args.setting_sources or "",
-        system=args.system_prompt,
-        append_system=args.append_system_prompt,
+        bare=args.bare,
+        restricted=args.restricted,
+        commands=not args.disable_slash_commands,
+        name=args.name,
+        system=_told(system, args.system_prompt_file, flag="system-prompt"),
+        append_system=_told(more, args.append_system_prompt_file, flag="append-system-prompt"),
         max_turns=args.max_turns,
         max_dollars=args.max_budget_usd,
         max_tokens=args.max_tokens,

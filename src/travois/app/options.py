@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:
+    from travois.store.layers import Value
 
 PICK = "?"
 """In place of a session: let the person choose one."""
@@ -37,6 +42,17 @@ class Options(msgspec.Struct, frozen=True):
     """The name of an output style."""
     settings: str = ""
     sources: str = ""
+    bare: bool = False
+    """Whether nothing counts that lies about: instructions, skills, agents, hooks, memories."""
+    restricted: bool = False
+    """Whether files of settings do not count, all work stays in the folders, and only those tools
+    run commands or reach the web that were named."""
+    commands: bool = True
+    """Whether the user's own commands, and skills, can be used."""
+    window: int = 0
+    """The most of the model's window that is to be used."""
+    name: str = ""
+    """What the session is to be called."""
     system: str = ""
     append_system: str = ""
     max_turns: int = 0
@@ -51,3 +67,35 @@ class Options(msgspec.Struct, frozen=True):
     driven: bool = False
     """Whether a program drives the session: nothing starts that nobody asked for."""
     sandbox: bool = True
+
+    @property
+    def shelves(self) -> str:
+        """Which files besides settings count, as `sources` says it."""
+        return "none" if self.bare else self.sources
+
+
+def settings(options: Options) -> dict[str, Value]:
+    """What the command line chose, by settings key; what it left open is not there."""
+    from travois.context.styles import DEFAULT
+
+    flags: dict[str, Value] = {
+        "model": options.model,
+        "effortLevel": options.effort,
+        "permissions.defaultMode": options.mode,
+        "permissions.allow": options.allowed,
+        "permissions.deny": options.disallowed,
+        "permissions.additionalDirectories": options.folders,
+        "plugins": options.plugins,
+        "outputStyle": options.style or (DEFAULT if options.bare else ""),
+        "context.window": options.window,
+        "disableAllHooks": options.bare,
+        "maxTurns": options.max_turns,
+        "maxBudgetUsd": options.max_dollars,
+        "maxTokens": options.max_tokens,
+        "maxSeconds": options.max_seconds,
+    }
+    if options.restricted:
+        flags["permissions.disableBypassPermissionsMode"] = "disable"
+    off = {"sandbox.enabled": options.sandbox, "memory.enabled": not options.bare}
+    flags = {key: value for key, value in flags.items() if value}
+    return flags | {key: False for key, on in off.items() if not on}

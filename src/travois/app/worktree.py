@@ -1,8 +1,11 @@
-"""A git worktree of its own for a child that changes files beside its parent."""
+"""A git worktree of its own: for a child beside its parent, or for a whole session."""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -11,6 +14,7 @@ import msgspec
 from travois.engine.agent import World
 from travois.engine.ports import Files, Processes
 from travois.engine.tool import Refusal
+from travois.kernel.faults import Fault
 from travois.tools import repository
 from travois.tools.repository import Repository
 
@@ -55,13 +59,47 @@ class Worktree(msgspec.Struct, frozen=True):
 
 async def add(world: World, name: str) -> Worktree:
     """Check out what was committed last, beside the workspace."""
-    ground = Ground(world.root, world.files, world.processes)
+    return await _added(Ground(world.root, world.files, world.processes), name)
+
+
+async def _added(ground: Ground, name: str) -> Worktree:
     repo = await repository.find(ground)
     tree = Worktree(ground, repo, os.path.join(repo.top, FOLDER, name), f"travois/{name}")
     _hide(Path(repo.top, FOLDER))
     words = ("worktree", "add", "-q", "-b", tree.branch, tree.path, "HEAD")
     await repository.ask(ground, repo, words)
     return tree
+
+
+def within(name: str, work: Callable[[], int]) -> int:
+    """Work in a worktree, which goes again if nothing was done in it; returns the exit code."""
+    from travois.host.files import DiskFiles
+    from travois.host.process import LocalProcesses
+
+    if re.search(r"[^\w.-]", name):
+        raise Fault(f"--worktree {name} is no name", fix="Use letters, digits, dots and dashes.")
+    before = os.getcwd()
+    ground = Ground(before, DiskFiles(), LocalProcesses())
+    try:
+        tree = anyio.run(_found, ground, name or f"{os.urandom(4).hex()}")
+    except Refusal as refusal:
+        raise Fault("There can be no worktree here", why=str(refusal)) from None
+    os.chdir(tree.root)
+    try:
+        return work()
+    finally:
+        os.chdir(before)
+        if not anyio.run(tree.left):
+            sys.stderr.write(f"travois: {tree.note}\n")
+
+
+async def _found(ground: Ground, name: str) -> Worktree:
+    """The worktree of that name, made if there is none."""
+    repo = await repository.find(ground)
+    path = os.path.join(repo.top, FOLDER, name)
+    if os.path.isdir(path):
+        return Worktree(ground, repo, path, f"travois/{name}")
+    return await _added(ground, name)
 
 
 def _hide(folder: Path) -> None:

@@ -24,7 +24,7 @@ def early(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
     if argv and not argv[0].startswith("-"):
         return False
     short = (word for word in argv if word.startswith("-") and not word.startswith("--"))
-    other = {"--print", "--plain", "--help", "--version"}.intersection(argv)
+    other = {"--print", "--plain", "--help", "--version", "--bg", "--background"}.intersection(argv)
     return not other and not any({*"phv"} & {*word} for word in short) and able(environ)
 
 
