@@ -9,6 +9,13 @@ from io import TextIOWrapper
 
 def main() -> int:
     """Start; `--version` imports nothing."""
+    try:
+        return _start()
+    except KeyboardInterrupt:
+        return 130
+
+
+def _start() -> int:
     _open_streams()
     if sys.argv[1:] in (["--version"], ["-v"]):
         from travois.version import __version__
@@ -19,8 +26,12 @@ def main() -> int:
 
     if start.early(sys.argv[1:], os.environ):
         start.paint(os.environ)
+    from signal import SIG_DFL, SIGINT, signal
+
+    before = signal(SIGINT, SIG_DFL)  # an exception amid imports breaks what is half made
     from travois.app.cli import run
 
+    signal(SIGINT, before)
     return run(sys.argv[1:])
 
 

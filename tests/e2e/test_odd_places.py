@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from signal import SIGINT
 
-from tests.e2e.program import Program
+from tests.e2e.program import Done, Program
 from travois import lab
 
 ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -64,3 +66,24 @@ def test_a_long_wait_for_a_server_is_said(program: Program) -> None:
         done = program.ask("go")
     assert (done.code, done.out) == (0, "ok\n")
     assert done.err.endswith("; trying again in 1 s\n")
+
+
+def test_a_folder_that_is_gone_is_said(program: Program) -> None:
+    place = program.folder / "gone"
+    script = 'mkdir "$0" && cd "$0" && rmdir "$0" && exec "$@"'
+    program.launcher = ("sh", "-c", script, str(place), *program.launcher)
+    told = "travois: The current folder no longer exists\n  Change to another one.\n"
+    assert program.run("doctor") == Done(2, "", told)
+    assert program.run("-p", "go") == Done(2, "", told)
+
+
+def test_an_interrupt_amid_the_start_ends_it_without_a_traceback(program: Program) -> None:
+    program.launcher = (sys.executable, "-X", "importtime", "-m", "travois")
+    child = program.start("-p", "go")
+    assert child.stderr is not None
+    while b"msgspec._utils" not in child.stderr.readline():
+        pass
+    child.send_signal(SIGINT)
+    out, err = child.communicate(timeout=20)
+    assert (child.returncode in (130, -SIGINT), out) == (True, b"")
+    assert b"Traceback" not in err

@@ -44,6 +44,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _run(argv: list[str]) -> int:
+    _stand()
     if argv and argv[0] in COMMANDS:
         return _command(argv)
     options = understood(argv)
@@ -67,6 +68,14 @@ def _spoken(options: Namespace) -> int:
     from travois.app.front import talk
 
     return talk(options)
+
+
+def _stand() -> None:
+    """Everything here begins at the current folder."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise Fault("The current folder no longer exists", fix="Change to another one.") from None
 
 
 def _command(argv: list[str]) -> int:

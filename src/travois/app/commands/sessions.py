@@ -269,10 +269,7 @@ def _empty(home: Home, *, dry: bool) -> None:
 def here() -> tuple[Home, Project]:
     """The home, and the project of the current folder."""
     home = locate(os.environ)
-    try:
-        return home, identify(home, os.getcwd())
-    except FileNotFoundError:
-        raise Fault("The current folder no longer exists", fix="Change to another one.") from None
+    return home, identify(home, os.getcwd())
 
 
 def report(skipped: list[Skipped]) -> None:

@@ -42,7 +42,11 @@ def unpaint() -> None:
 
 def header(environ: Mapping[str, str]) -> str:
     """Who speaks, and where."""
-    folder, home = os.getcwd(), environ.get("HOME", "")
+    home = environ.get("HOME", "")
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        folder = ""
     if home and folder.startswith(home.rstrip("/") + "/"):
         folder = "~" + folder[len(home.rstrip("/")) :]
     plain = "".join(char if char.isprintable() else "?" for char in folder)
