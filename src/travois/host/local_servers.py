@@ -25,7 +25,6 @@ QUICK = 0.15
 PATIENT = 2.0
 """How long one that was asked for may take to say what window it has."""
 LONGEST = 1 << 22
-PORTION = 256 * 1024
 
 Listed = dict[str, int]
 """The windows of the models that a server has, by id; nought where it does not say."""

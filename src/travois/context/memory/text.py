@@ -32,7 +32,6 @@ KEYS = frozenset(
     ("name", "description", "type", "author", "evidence", "anchors", "checksum", *TIMES)
 )
 PLAIN = re.compile(r"[A-Za-z0-9](?:[\w ,./()'+-]*[\w.)])?", re.ASCII)
-CHECKSUM = re.compile(r"^checksum:.*\n", re.MULTILINE)
 END_OF_TIME = 253_402_300_800.0
 
 
@@ -109,13 +108,6 @@ def parse(name: str, text: str, *, scope: Scope = "project", pinned: bool = Fals
         pinned=pinned,
     )
     return Page(memory, tuple(flaws))
-
-
-def intact(text: str) -> bool:
-    """Whether a file is as it was written, and no hand has changed it since."""
-    found = front.read(text)
-    stated = found.values.get("checksum")
-    return stated == _checksum(CHECKSUM.sub("", text, count=1))
 
 
 def unknown(text: str) -> Iterator[str]:
