@@ -128,6 +128,56 @@ def test_what_it_denies_holds_for_one_turn_and_what_means_nothing_is_said_once(
     assert (program.folder / "b").exists()
 
 
+HOOKS = """hooks:
+  PostToolUse:
+    - matcher: Bash
+      hooks:
+        - {type: command, command: "echo ${CLAUDE_SKILL_DIR} >> heard"}
+"""
+
+
+def test_its_hooks_listen_from_its_first_use_on_in_a_project_only_by_trust(
+    program: Program, skills: Path
+) -> None:
+    skill(skills, "mine", "Mine.", HOOKS)
+    skill(program.folder / ".claude/skills", "theirs", "Theirs.", HOOKS)
+    turn = [bash("touch a"), use("mine"), use("theirs"), bash("touch b"), DONE]
+    with lab.server([*turn, *turn]) as api:
+        program.url = api.url
+        allowed = ("--allowedTools", "Bash(touch:*)")
+        assert "which are left out (hooks)" in program.ask("work", *allowed).err
+        heard = program.folder / "heard"
+        assert heard.read_text().splitlines() == [f"{skills}/mine"]
+        assert program.run("trust").code == 0
+        assert program.ask("work", *allowed).err == ""
+        api.no_invalid()
+    theirs = f"{program.folder}/.claude/skills/theirs"
+    assert sorted(heard.read_text().splitlines()[1:]) == sorted((f"{skills}/mine", theirs))
+
+
+def test_an_agent_knows_its_skills_and_has_its_own_hooks_model_and_effort(
+    program: Program, skills: Path
+) -> None:
+    stop = "hooks:\n  Stop:\n    - hooks: [{type: command, command: 'cat > ended'}]\n"
+    head = "name: bee\ndescription: d\neffort: low\ntools: Read, Agent(plan)\nskills: greet, no\n"
+    put(program.home.parent / ".claude/agents/bee.md", f"---\n{head}{stop}---\nYou are a bee.")
+    hum = lab.call("Agent", description="hum", prompt="Hum.", subagent_type="bee")
+    more = lab.call("Agent", description="hum", prompt="More.", subagent_type="explore")
+    program.extra = {"CLAUDE_CODE_SUBAGENT_MODEL": "haiku"}
+    with lab.server([{"say": [hum]}, {"say": [more]}, {"say": [{"text": "Hum."}]}, DONE]) as api:
+        program.url = api.url
+        done = program.ask("work")
+        api.no_invalid()
+    first, bee = api.bodies[:2]
+    assert "skill no is not told at the start: there is no such skill" in done.err
+    assert "haiku" in bee["model"] and "haiku" not in first["model"]
+    assert (bee["output_config"], "output_config" in first) == ({"effort": "low"}, False)
+    assert any("Say hello to" in text for text in texts(bee))
+    assert "There is no agent type 'explore'. There are: plan, fork." in results(api.bodies[2])[0]
+    heard = json.loads((program.folder / "ended").read_text())
+    assert (heard["hook_event_name"], heard["agent_type"]) == ("SubagentStop", "bee")
+
+
 def test_one_about_some_files_is_told_when_such_a_file_is_touched(program: Program) -> None:
     skill(program.folder / ".claude/skills", "sql", "Sql.", "paths: '**/*.sql'\n")
     skill(program.folder / "db/.claude/skills", "below", "Below.")
@@ -142,7 +192,8 @@ def test_one_about_some_files_is_told_when_such_a_file_is_touched(program: Progr
 
 
 def test_one_that_forks_is_done_by_an_agent_of_its_own(program: Program, skills: Path) -> None:
-    skill(skills, "study", "Study $ARGUMENTS.", "context: fork\nagent: explore\n")
+    lines = "context: fork\nagent: explore\nmodel: haiku\neffort: low\n"
+    skill(skills, "study", "Study $ARGUMENTS.", lines)
     with lab.server(
         [
             {"when": {"last_text": "Study bees."}, "say": [{"text": "Bees hum."}]},
@@ -154,6 +205,8 @@ def test_one_that_forks_is_done_by_an_agent_of_its_own(program: Program, skills:
         assert program.ask("/study bees").out == "done\n"
         api.no_invalid()
     assert "Bees hum." in results(api.bodies[-1])[0]
+    child = next(body for body in api.bodies if "Study bees." in texts(body)[-1])
+    assert "haiku" in child["model"] and child["output_config"] == {"effort": "low"}
 
 
 def test_after_a_compaction_the_last_use_of_each_is_back(program: Program, skills: Path) -> None:

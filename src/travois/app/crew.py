@@ -84,7 +84,7 @@ class Yard(msgspec.Struct, frozen=True):
                 else:
                     self._settled(child, parent, kind)
                     join(child, kind.hooks, origin=kind.origin, whose=id)
-                    await preload(child, kind.skills)
+                    await preload(child, kind.skills, parent=parent)
                 yield child
             finally:
                 if tree is not None and await tree.left():
@@ -108,7 +108,7 @@ class Yard(msgspec.Struct, frozen=True):
         child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}
         child.lent = lambda name: parent.lent(name) if usable(kind, (name,)) else None
         specs = tuple(spec for spec in head.tools if spec.name in child.tools)
-        card = self._served(child, kind, head.model)
+        card = self._served(child, parent, kind)
         card = replace(card, effort=EFFORTS.get(kind.effort, head.model.effort))
         session.append(Epoch(card, kind.prompt, specs))
         if child.around is not None:
@@ -122,16 +122,19 @@ class Yard(msgspec.Struct, frozen=True):
         spawns = (named(self.kinds, name) for name in kind.spawns)
         self.enlist(child, tuple(filter(None, spawns)))
 
-    def _served(self, child: Agent, kind: Kind, usual: Card) -> Card:
+    def _served(self, child: Agent, parent: Agent, kind: Kind) -> Card:
         """The model of this kind, where it can be reached; else that of the parent."""
+        head = parent.session.view.epoch
+        assert head is not None
         if not kind.model:
-            return usual
+            return head.model
         try:
             card = serving.resolved(kind.model, self.among)
             child.model = self.serve(card)
         except Fault as fault:
-            child.session.emit(Warned(f"agent {kind.name} runs on {usual.name}: {fault.what}"))
-            return usual
+            usual = f"agent {kind.name} runs on {head.model.name}"
+            parent.session.emit(Warned(f"{usual}: {fault.what}"))
+            return head.model
         return card
 
 

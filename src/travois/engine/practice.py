@@ -55,8 +55,8 @@ class Practitioner:
         return Used(text, changes=(Changed(f"{USED}{name}", text),))
 
 
-async def preload(agent: Agent, names: Iterable[str]) -> None:
-    """Tell an agent at its beginning what these skills say; those that cannot are named."""
+async def preload(agent: Agent, names: Iterable[str], *, parent: Agent) -> None:
+    """Tell a child at its beginning what these skills say; its parent hears which it cannot."""
     known = agent.skills.standing().skills if agent.skills is not None else ()
     by_name = {skill.name: skill for skill in known if skill.automatic}
     for name in names:
@@ -65,7 +65,7 @@ async def preload(agent: Agent, names: Iterable[str]) -> None:
             text = shown(skill, await expanded(agent, skill, ""))
         except (KeyError, Refusal) as why:
             reason = "there is no such skill" if isinstance(why, KeyError) else why
-            agent.session.emit(Warned(f"skill {name} is not told at the start: {reason}"))
+            parent.session.emit(Warned(f"skill {name} is not told at the start: {reason}"))
             continue
         agent.session.append(User((Text(text),), origin="note"))
         agent.session.append(Changed(f"{USED}{name}", text))
