@@ -565,11 +565,13 @@ def test_a_task_can_be_stopped(house: House) -> None:
 
 def test_flags_that_mean_nothing_here_are_told_and_ignored(house: House) -> None:
     async def main() -> None:
-        more: Any = {"effort": "high", "betas": ["x"], "max_thinking_tokens": 99}
+        more: Any = {"effort": "high", "betas": ["x"], "thinking": {"type": "adaptive"}}
         last = result(await house.ask("hi", extra_args={"strange": "value"}, **more))
         assert last.result == "Hello."
         told = "\n".join(house.errors)
-        assert all(f"--{name} means nothing" in told for name in ("effort", "betas", "strange"))
+        assert all(f"--{name} means nothing" in told for name in ("betas", "strange"))
+        assert "effort" not in told
+        assert house.api.bodies[0]["output_config"] == {"effort": "high"}
 
     house.run([said("Hello.")], main)
 

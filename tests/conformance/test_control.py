@@ -154,9 +154,26 @@ def test_what_there_is_can_be_asked_for(program: Program) -> None:
         assert denied in ask(host, "list_permission_rules")["rules"]
         heard = {"event": "PreToolUse", "matcher": "Bash", "what": "true", "source": "--settings"}
         assert ask(host, "get_hooks_listing") == {"hooks": [heard]}
-        assert ask(host, "set_max_thinking_tokens", max_thinking_tokens=None) == {}
-        assert "no budget" in ask(host, "set_max_thinking_tokens", max_thinking_tokens=9)["error"]
         assert host.leave() == 0
+
+
+def test_a_host_says_how_much_is_thought_in_tokens_or_in_a_word(program: Program) -> None:
+    with lab.server([{"say": "Fine.", "repeat": True}]) as api:
+        program.url = api.url
+        host = Host(program, "--effort", "low")
+        host.ask("r1", "initialize")
+        for tokens, effort in ((31_999, "high"), (64_000, "max"), (None, None)):
+            answer = ask(host, "set_max_thinking_tokens", max_thinking_tokens=tokens)
+            assert answer == {"effort": effort}
+            host.say("hello")
+            host.until(of("result"))
+        assert ask(host, "apply_flag_settings", settings={"effortLevel": "xhigh"}) == {}
+        assert "huge" in ask(host, "update_settings", settings={"effortLevel": "huge"})["error"]
+        host.say("hello")
+        host.until(of("result"))
+        assert host.leave() == 0
+        found = [body.get("output_config", {}).get("effort") for body in api.bodies]
+    assert found == ["high", "max", None, "xhigh"]
 
 
 def ask(host: Host, subtype: str, **more: Any) -> Line:

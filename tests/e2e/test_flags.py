@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -149,3 +150,41 @@ def test_a_task_in_the_background_can_be_gone_on_with(program: Program) -> None:
     assert log.parent.name == id
     assert sum(isinstance(entry.fact, Sent) for entry in read(log)) == 2
     assert program.run("--bg", "-p", "hello").code == 2
+
+
+JUDGE = """
+import json, sys
+for line in sys.stdin:
+    told = json.loads(line)
+    method, asked = told.get("method"), told.get("params", {})
+    if "id" not in told:
+        continue
+    name, brought = "result", {}
+    if method == "initialize":
+        brought = {"protocolVersion": asked["protocolVersion"], "capabilities": {"tools": {}}}
+        brought["serverInfo"] = {"name": "court", "version": "1"}
+    elif method == "tools/list":
+        brought = {"tools": [{"name": "judge", "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call":
+        given = asked["arguments"]["input"]
+        verdict = {"behavior": "deny", "message": "not that one"}
+        if given["file_path"] == "a.txt":
+            verdict = {"behavior": "allow", "updatedInput": {**given, "content": "judged"}}
+        brought = {"content": [{"type": "text", "text": json.dumps(verdict)}]}
+    elif method != "ping":
+        name, brought = "error", {"code": -32601, "message": "no such method"}
+    print(json.dumps({"jsonrpc": "2.0", "id": told["id"], name: brought}), flush=True)
+"""
+
+
+def test_a_tool_of_a_server_may_decide_in_the_place_of_a_person(program: Program) -> None:
+    court = {"command": sys.executable, "args": ["-c", JUDGE]}
+    servers = json.dumps({"mcpServers": {"court": court}})
+    written = [use("Write", file_path=name, content="x") for name in ("a.txt", "b.txt")]
+    flags = ("--mcp-config", servers, "--permission-prompt-tool", "mcp__court__judge")
+    done, (*_, last) = asked(program, [*written, *FINE], *flags, "--output-format", "json")
+    assert (program.folder / "a.txt").read_text() == "judged"
+    assert [one["tool_input"]["file_path"] for one in done.result["permission_denials"]] == [
+        "b.txt"
+    ]
+    assert "not that one" in json.dumps(last["messages"])

@@ -81,9 +81,17 @@ class Run:
 
     def opened(self, args: Namespace) -> Session:
         """The session of a run without a host."""
-        if self.shape is None:
-            return Session(chosen(args))
-        return Session(chosen(args), tools=(self.shape.tool,), listeners=self.shape.listeners)
+        options, person, tool = chosen(args), None, args.permission_prompt_tool
+        if tool.startswith("mcp__"):
+            from travois.app.control.person import Host
+            from travois.app.control.referee import Referee
+
+            person = Host(Referee(tool, lambda: session.crew.agent).ask)
+            options = replace(options, driven=True)
+        own = (self.shape.tool,) if self.shape else ()
+        ears = self.shape.listeners if self.shape else ()
+        session = Session(options, person=person, tools=own, listeners=ears)
+        return session
 
     def adopt(self, *, schema: str, forward: bool) -> None:
         """Take over what a host asks for in its greeting."""

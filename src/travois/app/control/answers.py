@@ -25,6 +25,7 @@ from travois.kernel.tokens import stop_at
 from travois.store.snapshots import Snapshots
 from travois.store.styles import styles
 from travois.version import __version__
+from travois.wire.effort import worth
 
 
 async def hello(driven: Driven, request: Request) -> Object:
@@ -64,10 +65,11 @@ async def _model(driven: Driven, request: Request) -> Object:
 
 
 async def _thinking(driven: Driven, request: Request) -> Object:
-    """How long a model thinks is left to it."""
-    if request.max_thinking_tokens is not None:
-        raise Fault("Thinking has no budget here", why="how long it thinks is left to the model")
-    return {}
+    """Models take no budget of tokens: the effort that comes nearest holds."""
+    tokens = request.max_thinking_tokens
+    effort = "" if tokens is None else worth(tokens)
+    driven.exert(effort)
+    return {"effort": effort or None}
 
 
 async def _context(driven: Driven, request: Request) -> Object:

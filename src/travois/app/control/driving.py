@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 
 import anyio
 import msgspec
@@ -25,7 +26,8 @@ from travois.app.control import answers, mcp
 from travois.app.control.desk import Desk
 from travois.app.control.hooks import listeners, unheard
 from travois.app.control.lines import Line, Request, Response
-from travois.app.control.person import Host
+from travois.app.control.person import ASKED, Host
+from travois.app.control.referee import Referee
 from travois.app.flags import chosen
 from travois.app.options import Options
 from travois.app.run import Run, say
@@ -54,7 +56,8 @@ class Driven:
         self.model = args.model
         self._args = args
         self._session: Session | None = None
-        self._wanted: str | None = None
+        self._wanted: list[Callable[[], None]] = []
+        """What is to be changed as soon as no turn is under way."""
         self._greeted: tuple[str, Request] | None = None
         self._begun = anyio.Event()
         self._garbled = False
@@ -107,22 +110,26 @@ class Driven:
         own = (shape.tool,) if shape else ()
         ears = shape.listeners if shape else ()
         heard = (*ears, *listeners(self.desk, hooks))
-        for notice in (*unheard(hooks), *self._ignored()):
+        for notice in unheard(hooks):
             sys.stderr.write(f"travois: {notice}\n")
-        person = Host(self.desk) if self._args.permission_prompt_tool == "stdio" else None
         room = lending.room(prepare(options)[1]) if self.servers else 0
         tools = (*own, *mcp.tools(self.servers.values(), room=room))
-        return Session(options, person=person, tools=tools, listeners=heard)
+        return Session(options, person=self._person(), tools=tools, listeners=heard)
+
+    def _person(self) -> Host | None:
+        """Whoever answers questions: the host, a tool of its choice, or nobody."""
+        match self._args.permission_prompt_tool:
+            case "stdio" if self._args.permission_prompts != "none":
+                return Host(partial(self.desk.ask, ASKED))
+            case "stdio" | "":
+                return None
+            case tool:
+                return Host(Referee(tool, lambda: self.session.crew.agent).ask)
 
     def _servers(self) -> list[Json]:
         """Those that the host serves itself, and those that are configured."""
         own = [server.brief() for server in self.servers.values()]
         return [*lending.statuses(self.session.crew.loan), *own]
-
-    def _ignored(self) -> Iterator[str]:
-        tool = self._args.permission_prompt_tool
-        if tool not in ("", "stdio"):
-            yield f"--permission-prompt-tool {tool} is ignored: only stdio is known"
 
     async def _serve(self, group: TaskGroup) -> None:
         session = self.session
@@ -211,14 +218,20 @@ class Driven:
 
     def go_on_with(self, model: str) -> None:
         """Go on with another model as soon as no turn is under way."""
-        self._wanted = model
+        self._change(lambda: self.session.switch(model))
+
+    def exert(self, effort: str) -> None:
+        """Let the model think more or less as soon as no turn is under way."""
+        self._change(lambda: self.session.exert(effort))
+
+    def _change(self, change: Callable[[], None]) -> None:
+        self._wanted.append(change)
         if not self.session.running:
             self._switch()
 
     def _switch(self) -> None:
-        if self._wanted is not None:
-            wanted, self._wanted = self._wanted, None
-            self.session.switch(wanted)
+        while self._wanted:
+            self._wanted.pop(0)()
 
     # --- turns ------------------------------------------------------------------------------------
 

@@ -15,11 +15,14 @@ from travois.engine.amend import Spec, Update, amend
 from travois.engine.briefing import skills
 from travois.host import catalog
 from travois.kernel.faults import Fault
+from travois.kernel.models import Effort
 from travois.policy.rules import Effect, Rule, parse
 
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
 MODE = "permissions.defaultMode"
-CHANGING = frozenset(("model", MODE, *(f"permissions.{effect}" for effect in EFFECTS)))
+CHANGING = frozenset(
+    ("model", "effortLevel", MODE, *(f"permissions.{effect}" for effect in EFFECTS))
+)
 """Settings that a session which goes on can take over."""
 
 
@@ -105,6 +108,7 @@ async def settings(driven: Driven, request: Request) -> Object:
     if strange := sorted(asked.keys() - CHANGING):
         why = f"a session that goes on takes over only {', '.join(sorted(CHANGING))}"
         raise Fault(f"{', '.join(strange)} cannot be changed here", why=why)
+    effort = msgspec.convert(asked.get("effortLevel", ""), Effort)
     agent, guard = driven.session.crew.agent, driven.session.crew.agent.guard
     for effect in EFFECTS:
         texts = msgspec.convert(asked.get(f"permissions.{effect}", ()), tuple[str, ...])
@@ -115,6 +119,8 @@ async def settings(driven: Driven, request: Request) -> Object:
         driven.session.enter(str(asked[MODE]))
     if "model" in asked:
         driven.go_on_with(str(asked["model"]))
+    if "effortLevel" in asked:
+        driven.exert(effort)
     return {}
 
 

@@ -1,10 +1,12 @@
-"""The program that drives a session, in the place of the person."""
+"""A program, or a tool, in the place of the person."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
-from travois.app.control.desk import Declined, Desk
+from travois.app.control.desk import Declined
 from travois.app.shapes import Json, Object
 from travois.engine.amend import Update, suggested
 from travois.engine.heard import NOTHING, Decision
@@ -23,10 +25,10 @@ class Answers(msgspec.Struct):
 
 
 class Host:
-    """Puts every question to the host and takes its word."""
+    """Puts every question to whoever `ask` leads to and takes their word."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, ask: Callable[[Object], Awaitable[msgspec.Raw]]) -> None:
+        self._ask = ask
 
     async def decide(self, question: Question) -> Answer:
         """Ask whether a call may run."""
@@ -84,7 +86,7 @@ class Host:
         return await self._asked({"tool_name": tool, "tool_use_id": inquiry.call, "input": given})
 
     async def _asked(self, body: Object) -> Decision:
-        answer = await self._desk.ask(ASKED, body)
+        answer = await self._ask(body)
         try:
             return msgspec.json.decode(answer, type=Decision)
         except msgspec.DecodeError as error:

@@ -32,3 +32,7 @@ class Driven(Protocol):
     def go_on_with(self, model: str) -> None:
         """Change the model as soon as no turn is under way."""
         ...
+
+    def exert(self, effort: str) -> None:
+        """Let it think more or less as soon as no turn is under way."""
+        ...
