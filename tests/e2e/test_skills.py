@@ -123,7 +123,7 @@ def test_what_it_denies_holds_for_one_turn_and_what_means_nothing_is_said_once(
         done = program.ask("work", "--allowedTools", "Bash(touch:*)")
         program.ask("work", "-c", "--allowedTools", "Bash(touch:*)")
         api.no_invalid()
-    assert done.err.count("calm/SKILL.md: model, effort counts only with `context: fork`") == 1
+    assert done.err.count("calm/SKILL.md: model, effort counts only in a skill with") == 1
     assert not (program.folder / "a").exists()
     assert (program.folder / "b").exists()
 
@@ -207,6 +207,19 @@ def test_one_that_forks_is_done_by_an_agent_of_its_own(program: Program, skills:
     assert "Bees hum." in results(api.bodies[-1])[0]
     child = next(body for body in api.bodies if "Study bees." in texts(body)[-1])
     assert "haiku" in child["model"] and child["output_config"] == {"effort": "low"}
+
+
+def test_a_command_for_an_agent_is_left_to_one_if_there_is_such_an_agent(program: Program) -> None:
+    folder = program.folder / ".opencode/command"
+    put(folder / "look.md", "---\nagent: explore\n---\nLook at $1.")
+    put(folder / "ask.md", "---\nagent: nobody\n---\nAsk about $1.")
+    with lab.server([DONE, DONE]) as api:
+        program.url = api.url
+        program.ask("/look bees")
+        program.ask("/ask bees")
+    look, ask = (texts(body)[-2] for body in api.bodies)
+    assert look.startswith("Let an agent of type explore do this (Agent tool)")
+    assert (look.splitlines()[-1], ask) == ("Look at bees.", "Ask about bees.")
 
 
 def test_after_a_compaction_the_last_use_of_each_is_back(program: Program, skills: Path) -> None:

@@ -49,3 +49,34 @@ def test_flawed_files_are_told_and_left_out(tmp_path: Path) -> None:
     assert [notice.partition(" is left out: ")[0] for notice in notices] == [
         str(folder / name) for name in ("bad.toml", "binary.md", "out.md")
     ]
+
+
+def test_what_opencode_lets_an_agent_do_an_agent_does(tmp_path: Path) -> None:
+    root, person = tmp_path / "repo", tmp_path / "person"
+    put(root / ".opencode/command/look.md", "---\nagent: scout\nmodel: a/b\n---\nLook.")
+    put(root / ".opencode/command/stay.md", "---\nagent: scout\nsubtask: false\n---\nStay.")
+    put(root / ".claude/commands/fork.md", "---\ncontext: fork\n---\nFork.")
+    put(root / ".claude/commands/plain.md", "---\nagent: scout\n---\nPlain.")
+    table = '{"command": {"all": {"template": "All.", "description": "Do: all", "subtask": true}}}'
+    put(person / ".config/opencode/opencode.json", table)
+    environ = {"HOME": str(person)}
+    found, _ = commands(Home(tmp_path / "home"), str(root), str(root), environ=environ)
+    assert {name: (one.agent, one.model) for name, one in found.items()} == {
+        "look": ("scout", "a/b"),
+        "stay": ("", ""),
+        "fork": ("general", ""),
+        "plain": ("", ""),
+        "all": ("general", ""),
+    }
+    assert (found["all"].body, found["all"].description) == ("All.", "Do: all")
+
+
+def test_a_projects_command_brings_neither_rules_nor_hooks(tmp_path: Path) -> None:
+    root, person = tmp_path / "repo", tmp_path / "person"
+    head = "allowed-tools: Bash\ndisallowed-tools: Edit\nhooks:\n  Stop: []\n"
+    put(root / ".claude/commands/theirs.md", f"---\n{head}---\nTheirs.")
+    put(person / ".claude/commands/mine.md", f"---\n{head}---\nMine.")
+    environ = {"HOME": str(person)}
+    found, _ = commands(Home(tmp_path / "home"), str(root), str(root), environ=environ)
+    told = {name: (one.allowed, one.denied, one.hooks) for name, one in found.items()}
+    assert told == {"theirs": ("", "Edit", {}), "mine": ("Bash", "Edit", {"Stop": []})}

@@ -14,6 +14,7 @@ from travois.app.sdk import Session
 from travois.context.custom import TYPED, Custom
 from travois.context.skills import shown
 from travois.engine import practice
+from travois.engine.agent import Agent
 from travois.engine.skills import ASKED, USED
 from travois.engine.tool import Refusal
 from travois.kernel.blocks import Shown, Text
@@ -23,6 +24,7 @@ from travois.store.skills import FILE
 
 DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me what came of it."
 
+APART = "Let an agent of type {kind} do this (Agent tool), then tell me what came of it:\n\n{text}"
 LENT = "mcp__"
 """How the commands begin that stand for prompts of servers."""
 Known = tuple[dict[str, Custom], tuple[str, ...]]
@@ -67,8 +69,8 @@ async def said(
 
 async def expanded(session: Session, custom: Custom, typed: str) -> str:
     """The prompt that a command or a skill stands for; raises `Fault` if what it runs may not."""
-    agent = session.crew.agent
-    if custom.agent:
+    agent, skill = session.crew.agent, os.path.basename(custom.origin) == FILE
+    if custom.agent and skill:
         agent.session.append(Changed(ASKED, custom.name))
         return DELEGATE.format(name=custom.name, args=msgspec.json.encode(typed).decode())
     try:
@@ -80,8 +82,14 @@ async def expanded(session: Session, custom: Custom, typed: str) -> str:
             fix="Allow the command with a rule, or take it out of the file.",
             code=1,
         ) from None
-    if os.path.basename(custom.origin) != FILE:
-        return text
+    if not skill:
+        return APART.format(kind=custom.agent, text=text) if _hired(agent, custom) else text
     told = shown(custom, text)
     agent.session.append(Changed(f"{USED}{custom.name}", told))
     return told
+
+
+def _hired(agent: Agent, custom: Custom) -> bool:
+    """Whether there are agents of the kind that a command is for."""
+    known = agent.agents.kinds if agent.agents is not None else ()
+    return custom.agent.casefold() in (kind.casefold() for kind in known)

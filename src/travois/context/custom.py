@@ -33,6 +33,8 @@ PLACE = re.compile(
 ALL, FIRST_PARAGRAPH = "$ARGUMENTS", 100
 YES = ("true", "yes", "on", "1")
 NO = ("false", "no", "off", "0")
+Whose = Literal["claude", "opencode"]
+"""The agent that a file was written for."""
 
 
 class Custom(msgspec.Struct, frozen=True):
@@ -86,14 +88,15 @@ class Part(msgspec.Struct, frozen=True):
     kind: Literal["text", "command", "file"] = "text"
 
 
-def read(text: str, *, origin: str) -> Custom:
+def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
     """What a file says of a command or a skill; what is flawed in its front matter is left out."""
     head = front.read(text)
     values = {key: said(value).strip() for key, value in head.values.items()}
     named = head.values.get("arguments", ())
     names = tuple(named.split()) if isinstance(named, str) else named
     hooks = nested(text, "hooks") if "hooks" in head.lines else None
-    apart = values.get("context") == "fork" or values.get("subtask", "").lower() in YES
+    subtask = values.get("subtask", "true" if whose == "opencode" and "agent" in values else "")
+    apart = values.get("context") == "fork" or subtask.lower() in YES
     return Custom(
         name=values.get("name", ""),
         body=head.body.strip() if head.lines else text.strip(),
@@ -115,9 +118,9 @@ def read(text: str, *, origin: str) -> Custom:
     )
 
 
-def parse(name: str, text: str, *, origin: str) -> Custom:
-    """A command from its file."""
-    told = read(text, origin=origin)
+def parse(name: str, text: str, *, origin: str, whose: Whose = "claude") -> Custom:
+    """A command from its file; with opencode, to name an agent is to let it do the work."""
+    told = read(text, origin=origin, whose=whose)
     about = told.description or " ".join(told.body.split())[:FIRST_PARAGRAPH]
     first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", told.body) else 1
     return replace(told, name=name, description=about, first=first)

@@ -28,7 +28,7 @@ from travois.policy.rules import Rule, parse, split
 
 EFFORT = "high"
 """How much a model thinks that nobody told."""
-INLINE = "counts only with `context: fork`: the whole conversation would be read anew"
+INLINE = "counts only in a skill with `context: fork`: all would be read anew otherwise"
 GRANT = "skill "
 """How the origin of a rule begins that holds for one turn only."""
 
@@ -112,7 +112,9 @@ def grant(agent: Agent, custom: Custom) -> None:
     """Let the rules of a skill hold until the turn ends, and its files be read; say what cannot."""
     rules = [*_rules(agent, custom, "deny"), *_rules(agent, custom, "allow")]
     wanted = ", ".join(key for key in ("model", "effort") if getattr(custom, key))
-    if wanted and not custom.agent and f"{USED}{custom.name}" not in agent.session.state:
+    skill = custom.origin.endswith("SKILL.md")
+    apart = skill and (custom.agent or f"{USED}{custom.name}" in agent.session.state)
+    if wanted and not apart:
         agent.session.emit(Warned(f"{custom.origin}: {wanted} {INLINE}"))
     hooks = msgspec.json.encode(custom.hooks).decode()
     for name, place in _places(custom).items():
@@ -120,8 +122,7 @@ def grant(agent: Agent, custom: Custom) -> None:
     join(agent, msgspec.json.decode(hooks, type=dict[str, object]), origin=custom.origin)
     folder = os.path.realpath(custom.plugin or os.path.dirname(custom.origin))
     seen = agent.guard.readable
-    apart = custom.trusted and custom.origin.endswith("SKILL.md") and folder not in seen
-    files = (folder,) if apart else ()
+    files = (folder,) if custom.trusted and skill and folder not in seen else ()
     agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *rules), readable=(*seen, *files))
 
 

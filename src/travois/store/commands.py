@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from travois.context.custom import Custom, parse, parse_table
@@ -14,8 +16,9 @@ from travois.store import foreign
 from travois.store.home import Home
 from travois.store.instructions import chain, exactly, plain_text
 from travois.store.neighbours import OPENCODE, loose
+from travois.store.opencode_agents import user
 from travois.store.reading import is_tree
-from travois.store.settings import Plugin
+from travois.store.settings import Json, Plugin
 
 PROJECT = (
     ".travois/commands",
@@ -25,6 +28,7 @@ PROJECT = (
     ".gemini/commands",
     ".qwen/commands",
 )
+OPENCODES = re.compile(r"/\.?opencode/commands?/$")
 MOST, LONGEST = 300, 100_000
 """How many files of one folder are read, and how many characters of each."""
 
@@ -41,17 +45,20 @@ def commands(
     found, notices = dict[str, Custom](), list[str]()
     for folder, held in (*_project(root, cwd), *((path, "") for path in _user(home, environ))):
         for custom in _shelved(folder, held, notices):
-            allowed = "" if held else custom.allowed
-            found.setdefault(custom.name, replace(custom, allowed=allowed))
-    for custom in _tabled(root, notices):
+            found.setdefault(custom.name, _bare(custom) if held else custom)
+    for custom in (c for place in (root, user(environ)) for c in _tabled(place, notices)):
         found.setdefault(custom.name, custom)
     for plugin in plugins:
         for custom in (one for folder in plugin.commands for one in _shelved(folder, "", notices)):
             own = replace(custom, name=f"{plugin.name}:{custom.name}", plugin=plugin.folder)
             own = replace(own, keeps=plugin.keeps)
-            ours = not inside(plugin.folder, root)
-            found[own.name] = replace(own, allowed=own.allowed if ours else "")
+            found[own.name] = _bare(own) if inside(plugin.folder, root) else own
     return found, tuple(notices)
+
+
+def _bare(custom: Custom) -> Custom:
+    """The same without what a workspace may not give itself."""
+    return replace(custom, allowed="", hooks={})
 
 
 def _project(root: str, cwd: str) -> Iterator[tuple[str, str]]:
@@ -82,8 +89,14 @@ def _tabled(root: str, notices: list[str]) -> Iterator[Custom]:
             continue
         for name, said in table.items() if is_tree(table) else ():
             if is_tree(said) and isinstance(body := said.get("template"), str):
-                about = str(said.get("description") or "") or " ".join(body.split())[:100]
-                yield Custom(name, body.strip(), about, origin=path)
+                text = f"---\n{_front(said)}\n---\n{body}"
+                yield parse(name, text, origin=path, whose="opencode")
+
+
+def _front(said: Json) -> str:
+    """What a table says besides the text, as front matter."""
+    keys = ("description", "agent", "model", "subtask")
+    return "\n".join(f"{key}: {encode(said[key]).decode()}" for key in keys if key in said)
 
 
 def _shelved(folder: str, held: str, notices: list[str]) -> Iterator[Custom]:
@@ -116,7 +129,8 @@ def _read(place: str, text: str, path: str) -> Custom:
     """The command of a file; folders are part of its name."""
     name = ":".join(Path(place).with_suffix("").parts).replace(" ", "-")
     if not place.endswith(".toml"):
-        return parse(name, text, origin=path)
+        theirs = OPENCODES.search(path.removesuffix(place))
+        return parse(name, text, origin=path, whose="opencode" if theirs else "claude")
     from tomllib import loads
 
     return parse_table(name, loads(text), origin=path)
