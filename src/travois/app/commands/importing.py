@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from travois.app.commands.plain import Commands, clean, command, say, styled, table, warn
 from travois.app.commands.sessions import here
-from travois.app.remembering import open_here
+from travois.app.importing import PLANS, Done, Outlook, Wish, look, many, take_along
 from travois.kernel.faults import Fault
 from travois.store.home import Home
-from travois.store.importing import claude, codex, gemini, opencode, pi
-from travois.store.importing.plan import PARTS, THERE, Line, Luggage, Part, carry_out
-from travois.store.importing.sessions import Candidate, aside, bring, candidates, recognised
-from travois.store.layers import load
-from travois.store.memory import foreign
-from travois.store.project import Project, identify
+from travois.store.importing.plan import PARTS, Luggage, Part
+from travois.store.importing.sessions import recognised
+from travois.store.project import Project
 from travois.store.recorded import AGENTS
-from travois.store.recorded.spoken import Found
-from travois.store.trust import root
 
 MORE = """\
 examples:
@@ -39,45 +33,8 @@ examples:
 What the other agent keeps is only read. What is yours stays as it is, secrets are not copied, and a
 session that was imported is not imported again. docs/import.md says what carries over.
 """
-PLANS: Mapping[str, Callable[[Luggage, Mapping[str, str]], None]] = {
-    "claude": claude.plan,
-    "codex": codex.plan,
-    "opencode": opencode.plan,
-    "gemini": gemini.plan,
-    "pi": pi.plan,
-}
 SHOWN = 8
 """How many things of one kind are listed that simply come along."""
-
-
-class Wish(msgspec.Struct, frozen=True):
-    """What an import is about: an agent and the sessions of it, and what of all that is wanted."""
-
-    agent: str
-    found: tuple[Found, ...]
-    only: tuple[Part, ...]
-    project: Project | None = None
-    """The one whose sessions are wanted; none for all."""
-
-
-class Outlook(msgspec.Struct, frozen=True):
-    """All that an import would do."""
-
-    wish: Wish
-    luggage: Luggage
-    lines: tuple[Line, ...]
-    sessions: tuple[Candidate, ...]
-    memories: int
-
-    @property
-    def fresh(self) -> list[Candidate]:
-        """The sessions that are not here yet, the oldest first."""
-        return sorted((one for one in self.sessions if not one.known), key=lambda one: one.at)
-
-    @property
-    def work(self) -> bool:
-        """Whether there is anything to do."""
-        return bool(self.luggage.copies or self.fresh or self.memories)
 
 
 def register(commands: Commands) -> None:
@@ -101,13 +58,15 @@ def run_import(args: Namespace) -> int:
         return _list(home, args)
     failed = 0
     for wish in _wishes(args, project):
-        outlook = _look(home, project, wish)
+        outlook = look(home, project, wish=wish, progress=_progress)
         if args.json:
             say(_json(outlook))
         else:
             _show(outlook, every=args.dry_run)
         if not args.dry_run and outlook.work and _sure(args, outlook):
-            done = _carry_out(home.prepare(), project, outlook)
+            done = take_along(
+                home.prepare(), project, outlook=outlook, progress=_progress, complain=_complain
+            )
             failed += done.failed
             say(msgspec.json.encode(done).decode()) if args.json else _tell(done)
     return 1 if failed else 0
@@ -121,7 +80,7 @@ def _list(home: Home, args: Namespace) -> int:
         try:
             plan(luggage, os.environ)
         except Fault as fault:
-            warn(_plain(str(fault)))
+            _complain(str(fault))
         if count or luggage.lines:
             found.append((agent, count, len(luggage.lines)))
     if args.json:
@@ -155,75 +114,6 @@ def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
             raise Fault(f"{source} is neither an agent nor a file", fix=fix)
 
 
-def _look(home: Home, project: Project, wish: Wish) -> Outlook:
-    """All that is there, and what would become of it."""
-    luggage = Luggage(home, only=wish.only)
-    if wish.agent:
-        PLANS[wish.agent](luggage, os.environ)
-    memories = _memories(home, project, wish) if "memory" in wish.only else []
-    spoken = _progressing(candidates(home, wish.found), len(wish.found))
-    told = tuple(one for one in spoken if _of(wish.project, one, home))
-    lines = (*luggage.lines, *memories, *_talks(spoken, told, silent=len(wish.found) - len(spoken)))
-    count = sum(1 for one in memories if one.fate == "kept" and one.why != THERE)
-    return Outlook(wish, luggage, lines, told, count)
-
-
-def _progressing(found: Iterable[Candidate], number: int) -> list[Candidate]:
-    listed: list[Candidate] = []
-    for one in found:
-        _progress(f"reading sessions … {len(listed):,} of {number:,}")
-        listed.append(one)
-    _progress("")
-    return listed
-
-
-def _of(project: Project | None, one: Candidate, home: Home) -> bool:
-    """Whether a session is about a project, if only those are wanted."""
-    if project is None:
-        return True
-    return os.path.isdir(one.cwd) and identify(home, one.cwd).key in project.keys
-
-
-def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int) -> Iterator[Line]:
-    """What becomes of sessions; one in which nothing was said is often an agent's of another."""
-    if fresh := sum(1 for one in told if not one.known):
-        yield Line("sessions", _many(fresh), "translated", "sessions")
-    left = {
-        "imported before": len(told) - fresh,
-        "of other projects": len(spoken) - len(told),
-        "nothing is said in them, they belong to another one, or they cannot be read": silent,
-    }
-    for why, number in left.items():
-        if number:
-            yield Line("sessions", _many(number), "left out", why=why)
-
-
-def _many(number: int) -> str:
-    return f"{number:,} session{'' if number == 1 else 's'}"
-
-
-def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
-    """What that agent remembers of this project; of others it is imported there."""
-    place, lines = None, list[Line]()
-    if wish.agent == "claude":
-        place = foreign.claude(os.environ, root(project.root))
-        if others := len(foreign.others(os.environ, place)):
-            why = "`travois import claude --only memory` in each of them"
-            lines.append(Line("memory", f"{others} other projects", "left out", why=why))
-    elif wish.agent == "codex":
-        place = foreign.codex(os.environ)
-    if place is None or not place.exists():
-        return lines
-    try:
-        found = list(foreign.memories(place, scope="project", label=wish.agent))
-    except OSError as error:
-        return [*lines, Line("memory", str(place), "left out", why=str(error))]
-    loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
-    held = {one.body.strip() for one in open_here(home, project, loaded).all()}
-    why = {one.name: THERE if one.body.strip() in held else one.description for one in found}
-    return [*(Line("memory", name, "kept", "memory", said) for name, said in why.items()), *lines]
-
-
 def _show(outlook: Outlook, *, every: bool) -> None:
     """The plan as a table; what is translated or left out is always told."""
     rows = [("WHAT", "NAME", "HOW", "WHERE, OR WHY NOT")]
@@ -252,38 +142,12 @@ def _sure(args: Namespace, outlook: Outlook) -> bool:
         return True
     if not sys.stdin.isatty():
         raise Fault("Nobody is there to ask", fix="Say --yes, or see --dry-run first.")
-    things = [_many(len(outlook.fresh))] if outlook.fresh else []
+    things = [many(len(outlook.fresh))] if outlook.fresh else []
     things += [f"{outlook.memories:,} memories"] if outlook.memories else []
     things += [f"{len(outlook.luggage.copies):,} files"] if outlook.luggage.copies else []
     sys.stdout.write(f"\nImport {', '.join(things)}? [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-class Done(msgspec.Struct, frozen=True):
-    """What an import has done."""
-
-    imported: tuple[str, ...] = ()
-    """The ids that the sessions have here."""
-    failed: int = 0
-    """How many sessions could not be read."""
-    files: int = 0
-    kept: str = ""
-    """Where the files are as they were before."""
-    undo: str = ""
-    """The change by which memories came in."""
-
-
-def _carry_out(home: Home, project: Project, outlook: Outlook) -> Done:
-    """Do all that was shown."""
-    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{outlook.wish.agent}"
-    kept = carry_out(home, outlook.luggage, stamp=stamp)
-    undo = ""
-    if outlook.memories:
-        loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
-        undo = open_here(home, project, loaded).import_from(outlook.wish.agent).id
-    ids, failed = _bring(home, outlook.fresh)
-    return Done(tuple(ids), failed, len(outlook.luggage.copies), str(kept or ""), undo)
 
 
 def _tell(done: Done) -> None:
@@ -293,24 +157,11 @@ def _tell(done: Done) -> None:
         say(f"Memories are read in. Undo: travois memory undo {done.undo}")
     if done.imported:
         go_on = styled(f"travois --resume {done.imported[-1]}", "bold")
-        say(f"Imported: {_many(len(done.imported))}. The last one goes on with {go_on}")
+        say(f"Imported: {many(len(done.imported))}. The last one goes on with {go_on}")
 
 
-def _bring(home: Home, wanted: Iterable[Candidate]) -> tuple[list[str], int]:
-    """Import sessions one by one; one that cannot be read does not keep the others from it."""
-    ids: list[str] = []
-    wanted = list(wanted)
-    if not wanted:
-        return [], 0
-    with aside(home) as folder:
-        for number, one in enumerate(wanted):
-            _progress(f"importing sessions … {number:,} of {len(wanted):,}")
-            try:
-                ids.append(bring(home, one.found, folder, environ=os.environ))
-            except Fault as fault:
-                warn(_plain(str(fault)))
-    _progress("")
-    return ids, len(wanted) - len(ids)
+def _complain(why: str) -> None:
+    warn(_plain(why))
 
 
 def _progress(text: str) -> None:

@@ -1,0 +1,174 @@
+"""Taking along what another agent keeps: what there is, what becomes of it, and the doing of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+from travois.app.remembering import open_here
+from travois.kernel.faults import Fault
+from travois.store.home import Home
+from travois.store.importing import claude, codex, gemini, opencode, pi
+from travois.store.importing.plan import THERE, Line, Luggage, Part, carry_out
+from travois.store.importing.sessions import Candidate, aside, bring, candidates
+from travois.store.layers import load
+from travois.store.memory import foreign
+from travois.store.project import Project, identify
+from travois.store.recorded.spoken import Found
+from travois.store.trust import root
+
+Say = Callable[[str], None]
+"""Hears how far it is, and nothing when that is done; or why a session could not be read."""
+PLANS: Mapping[str, Callable[[Luggage, Mapping[str, str]], None]] = {
+    "claude": claude.plan,
+    "codex": codex.plan,
+    "opencode": opencode.plan,
+    "gemini": gemini.plan,
+    "pi": pi.plan,
+}
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What an import is about: an agent and the sessions of it, and what of all that is wanted."""
+
+    agent: str
+    found: tuple[Found, ...]
+    only: tuple[Part, ...]
+    project: Project | None = None
+    """The one whose sessions are wanted; none for all."""
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """All that an import would do."""
+
+    wish: Wish
+    luggage: Luggage
+    lines: tuple[Line, ...]
+    sessions: tuple[Candidate, ...]
+    memories: int
+
+    @property
+    def fresh(self) -> list[Candidate]:
+        """The sessions that are not here yet, the oldest first."""
+        return sorted((one for one in self.sessions if not one.known), key=lambda one: one.at)
+
+    @property
+    def work(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.luggage.copies or self.fresh or self.memories)
+
+
+def look(home: Home, project: Project, *, wish: Wish, progress: Say) -> Outlook:
+    """All that is there, and what would become of it."""
+    luggage = Luggage(home, only=wish.only)
+    if wish.agent:
+        PLANS[wish.agent](luggage, os.environ)
+    memories = _memories(home, project, wish) if "memory" in wish.only else []
+    spoken = _counted(candidates(home, wish.found), len(wish.found), progress)
+    told = tuple(one for one in spoken if _of(wish.project, one, home))
+    lines = (*luggage.lines, *memories, *_talks(spoken, told, silent=len(wish.found) - len(spoken)))
+    count = sum(1 for one in memories if one.fate == "kept" and one.why != THERE)
+    return Outlook(wish, luggage, lines, told, count)
+
+
+def _counted(found: Iterable[Candidate], number: int, progress: Say) -> list[Candidate]:
+    listed: list[Candidate] = []
+    for one in found:
+        progress(f"reading sessions … {len(listed):,} of {number:,}")
+        listed.append(one)
+    progress("")
+    return listed
+
+
+def _of(project: Project | None, one: Candidate, home: Home) -> bool:
+    """Whether a session is about a project, if only those are wanted."""
+    if project is None:
+        return True
+    return os.path.isdir(one.cwd) and identify(home, one.cwd).key in project.keys
+
+
+def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int) -> Iterator[Line]:
+    """What becomes of sessions; one in which nothing was said is often an agent's of another."""
+    if fresh := sum(1 for one in told if not one.known):
+        yield Line("sessions", many(fresh), "translated", "sessions")
+    left = {
+        "imported before": len(told) - fresh,
+        "of other projects": len(spoken) - len(told),
+        "nothing is said in them, they belong to another one, or they cannot be read": silent,
+    }
+    for why, number in left.items():
+        if number:
+            yield Line("sessions", many(number), "left out", why=why)
+
+
+def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
+    """What that agent remembers of this project; of others it is imported there."""
+    place, lines = None, list[Line]()
+    if wish.agent == "claude":
+        place = foreign.claude(os.environ, root(project.root))
+        if others := len(foreign.others(os.environ, place)):
+            why = "`travois import claude --only memory` in each of them"
+            lines.append(Line("memory", f"{others} other projects", "left out", why=why))
+    elif wish.agent == "codex":
+        place = foreign.codex(os.environ)
+    if place is None or not place.exists():
+        return lines
+    try:
+        found = list(foreign.memories(place, scope="project", label=wish.agent))
+    except OSError as error:
+        return [*lines, Line("memory", str(place), "left out", why=str(error))]
+    loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
+    held = {one.body.strip() for one in open_here(home, project, loaded).all()}
+    why = {one.name: THERE if one.body.strip() in held else one.description for one in found}
+    return [*(Line("memory", name, "kept", "memory", said) for name, said in why.items()), *lines]
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What an import has done."""
+
+    imported: tuple[str, ...] = ()
+    """The ids that the sessions have here."""
+    failed: int = 0
+    """How many sessions could not be read."""
+    files: int = 0
+    kept: str = ""
+    """Where the files are as they were before."""
+    undo: str = ""
+    """The change by which memories came in."""
+
+
+def take_along(
+    home: Home, project: Project, *, outlook: Outlook, progress: Say, complain: Say
+) -> Done:
+    """Do all that was shown."""
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{outlook.wish.agent}"
+    kept = carry_out(home, outlook.luggage, stamp=stamp)
+    undo = ""
+    if outlook.memories:
+        loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
+        undo = open_here(home, project, loaded).import_from(outlook.wish.agent).id
+    ids = tuple(_bring(home, outlook.fresh, progress=progress, complain=complain))
+    failed, files = len(outlook.fresh) - len(ids), len(outlook.luggage.copies)
+    return Done(ids, failed, files, str(kept or ""), undo)
+
+
+def _bring(home: Home, wanted: list[Candidate], *, progress: Say, complain: Say) -> Iterator[str]:
+    """Import sessions one by one; one that cannot be read does not keep the others from it."""
+    if not wanted:
+        return
+    with aside(home) as folder:
+        for number, one in enumerate(wanted):
+            progress(f"importing sessions … {number:,} of {len(wanted):,}")
+            try:
+                yield bring(home, one.found, folder, environ=os.environ)
+            except Fault as fault:
+                complain(str(fault))
+    progress("")
+
+
+def many(number: int) -> str:
+    """So many sessions, in words."""
+    return f"{number:,} session{'' if number == 1 else 's'}"
