@@ -18,9 +18,11 @@ from travois import lab
 from travois.engine.occasions import EVENTS
 from travois.kernel.facts import Decided, Ended, Hooked, User
 
-COMMON = ["session_id", "transcript_path", "cwd", "permission_mode", "hook_event_name"]
+COMMON = ["session_id", "transcript_path", "cwd", "permission_mode", "model", "hook_event_name"]
+TURN = ["prompt_id", "turn_id"]
+"""What is told besides of all that belongs to a turn, or comes after one."""
 OWN = {
-    "SessionStart": ["source", "model"],
+    "SessionStart": ["source"],
     "UserPromptSubmit": ["prompt"],
     "PreToolUse": ["tool_name", "tool_input", "tool_use_id"],
     "PermissionRequest": ["tool_name", "tool_input", "permission_suggestions"],
@@ -85,7 +87,9 @@ class House:
         told = self.told()
         self._told.unlink()
         for one in told:
-            assert list(one) == [*COMMON, *OWN[one["hook_event_name"]]]
+            before = one["hook_event_name"] == "SessionStart"
+            common = COMMON if before else [*COMMON[:-1], *TURN, COMMON[-1]]
+            assert list(one) == [*common, *OWN[one["hook_event_name"]]]
         return dict(Counter(one["hook_event_name"] for one in told))
 
 

@@ -409,6 +409,9 @@ def test_hooks_are_told_everything_on_standard_input(shop: Workshop) -> None:
         "transcript_path": "/log.jsonl",
         "cwd": root,
         "permission_mode": "acceptEdits",
+        "model": "echo-1",
+        "prompt_id": "turn-1",
+        "turn_id": "turn-1",
         "hook_event_name": "PreToolUse",
         "tool_name": "Read",
         "tool_input": {"path": "a.txt"},
@@ -803,7 +806,9 @@ def test_events_without_a_subsystem_can_be_told_all_the_same(shop: Workshop) -> 
             await fire(one, occasion)
 
     anyio.run(main)
-    common = {"session_id", "transcript_path", "cwd", "permission_mode", "hook_event_name"}
+    common = {
+        *("session_id", "transcript_path", "cwd", "permission_mode", "model", "hook_event_name"),
+    }
     own = {told["hook_event_name"]: set(told) - common for told in shop.told()}
     assert own == {
         "SubagentStart": {"agent_id", "agent_type"},

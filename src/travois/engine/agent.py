@@ -165,6 +165,8 @@ class Agent(msgspec.Struct):
     hooks: Hooks | None = None
     hearing: Callable[[], Hooks] | None = None
     """Makes a place for hooks where nobody listens yet; none where nobody may."""
+    began: int = 0
+    """The entry after which its last turn began; nought before the first one."""
     halt: str = ""
     """Why a hook ends the turn that runs; empty if none does."""
     sent_back: int = 0

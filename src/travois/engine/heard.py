@@ -29,6 +29,10 @@ class Around(msgspec.Struct, frozen=True):
     kind: str = ""
     effort: str = ""
     """How much the model is asked to think; empty if that is left to it."""
+    model: str = ""
+    turn: str = ""
+    """The turn that runs, or ran last; empty before the first one."""
+    at: float = 0.0
 
 
 def told(
@@ -36,11 +40,14 @@ def told(
 ) -> dict[str, object]:
     """What a hook hears of this, in the shape that other agents give it."""
     child = {"agent_id": around.agent, "agent_type": around.kind} if around.agent else {}
+    turn = {"prompt_id": around.turn, "turn_id": around.turn} if around.turn else {}
     return {
         "session_id": session,
         "transcript_path": transcript,
         "cwd": around.cwd,
         "permission_mode": around.mode,
+        "model": around.model,
+        **turn,
         **child,
         **({"effort": {"level": around.effort}} if around.effort else {}),
         **msgspec.to_builtins(occasion),
@@ -64,8 +71,8 @@ class Hooks(Protocol):
         """
         ...
 
-    def join(self, hooks: tuple[Hook, ...]) -> None:
-        """Let these listen, too, from here on."""
+    def join(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
+        """Let these listen, too, from here on, and some no longer."""
         ...
 
 

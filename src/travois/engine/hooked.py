@@ -35,6 +35,19 @@ NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
 WORDS = re.compile(r"[A-Za-z0-9_|]*")
 """Matchers that are lists of names; any other is a regular expression."""
 
+ABROAD = {
+    "Bash": "run_shell_command",
+    "Read": "read_file",
+    "Edit": "replace",
+    "Write": "write_file",
+    "Grep": "grep_search",
+    "Glob": "glob",
+    "WebFetch": "web_fetch",
+    "WebSearch": "google_web_search",
+    "TodoWrite": "write_todos",
+}
+"""Our tools, and what Gemini CLI calls them."""
+
 
 class Hook(msgspec.Struct, frozen=True, rename="camel"):
     """One handler as settings write it, with the event, the matcher and the file around it."""
@@ -64,6 +77,8 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
     event: str = ""
     matcher: str = ""
     origin: str = ""
+    dialect: Literal["", "gemini"] = ""
+    """Whose words it speaks, if not those of everybody else."""
     plugin: str = ""
     keeps: str = ""
     """The folder of the plugin that brings it, and where that keeps things."""
@@ -196,7 +211,7 @@ def listening(
 ) -> tuple[Hook, ...]:
     """Those that want to hear of this, each once however many files name it."""
     found: dict[object, Hook] = {}
-    for hook in hooks:
+    for hook in sorted(hooks, key=lambda hook: hook.dialect):
         if hook.event != occasion.event or not matching(hook, occasion.subject):
             continue
         if hook.whose and hook.whose != whose:
@@ -208,7 +223,7 @@ def listening(
 
 
 def _bare(hook: Hook) -> Hook:
-    return msgspec.structs.replace(hook, matcher="", origin="")
+    return msgspec.structs.replace(hook, matcher="", origin="", dialect="")
 
 
 def matching(hook: Hook, subject: str) -> bool:
@@ -216,10 +231,17 @@ def matching(hook: Hook, subject: str) -> bool:
     matcher = hook.matcher
     if matcher in ("", "*") or not subject:
         return True
+    if hook.dialect:
+        return _pattern(matcher).search(abroad(subject)) is not None
     names = WORDS if hook.event == "StopFailure" else NAMES
     if names.fullmatch(matcher):
         return subject in (name.strip() for name in re.split(r"[|,]", matcher))
     return _pattern(matcher).search(subject) is not None
+
+
+def abroad(subject: str) -> str:
+    """What a tool is called in the other dialect; anything else is called the same."""
+    return ABROAD.get(subject, subject)
 
 
 @lru_cache(maxsize=256)

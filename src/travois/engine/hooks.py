@@ -12,7 +12,7 @@ import msgspec
 
 from travois.engine import occasions as told
 from travois.engine.agent import Agent
-from travois.engine.amend import Update, amend
+from travois.engine.amend import KEPT, Update, amend
 from travois.engine.heard import SILENCE, Around, Heard, Said
 from travois.engine.hooked import Hook, parse
 from travois.engine.ports import Warned
@@ -20,6 +20,7 @@ from travois.engine.tool import Outcome
 from travois.kernel.blocks import Call, Text, calls, words
 from travois.kernel.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.policy.rules import Use
+from travois.wire.loose import table
 
 MODES = {"accept-edits": "acceptEdits", "dont-ask": "dontAsk", "bypass": "bypassPermissions"}
 """Modes by the names that hooks know, where those differ from ours."""
@@ -45,11 +46,7 @@ async def fire(
     """Let hooks hear of this. What they say to the model waits outside till it may come in."""
     if agent.hooks is None:
         return SILENCE
-    mode = agent.guard.mode
-    id, kind = (agent.birth.id, agent.birth.kind) if agent.birth else ("", "")
-    epoch = agent.session.view.epoch
-    effort = epoch.model.effort if epoch else ""
-    around = Around(_cwd(agent), MODES.get(mode, mode), call, use, id, kind, effort)
+    around = _around(agent, call, use)
     heard = await agent.hooks.fire(
         occasion, around, record=agent.session.append, within=partial(_within, agent)
     )
@@ -64,6 +61,23 @@ async def fire(
         _export(agent, dict(heard.exports))
     agent.halt = agent.halt or heard.stop
     return heard
+
+
+def _around(agent: Agent, call: str, use: Use | None) -> Around:
+    mode, epoch = agent.guard.mode, agent.session.view.epoch
+    id, kind = (agent.birth.id, agent.birth.kind) if agent.birth else ("", "")
+    return Around(
+        _cwd(agent),
+        MODES.get(mode, mode),
+        call,
+        use,
+        agent=id,
+        kind=kind,
+        effort=epoch.model.effort if epoch else "",
+        model=epoch.model.id if epoch else "",
+        turn=f"turn-{agent.began}" if agent.began else "",
+        at=agent.clock(),
+    )
 
 
 def join(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = "") -> None:
@@ -195,8 +209,8 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
             agent.session.emit(Warned(f"A hook's change of permissions was ignored: {error}"))
             continue
         agent.session.append(Noted("hook changed permissions", bytes(raw).decode()))
-        if wanted.behavior == "allow" and wanted.destination != "session":
-            agent.remember(tuple(spec.text for spec in wanted.rules))
+        if wanted.destination in KEPT:
+            agent.remember(wanted)
 
 
 async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds: float) -> Outcome:
@@ -223,8 +237,10 @@ async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds
 
 
 def response_of(outcome: Outcome) -> object:
-    """A result as programs see it."""
-    return msgspec.json.decode(outcome.detail) if outcome.detail else words(outcome.content)
+    """A result as programs see it; of a command, what it said is part of it."""
+    text = words(outcome.content)
+    found: object = msgspec.json.decode(outcome.detail) if outcome.detail else text
+    return {"stdout": text, "stderr": "", **table(found)} if "exitCode" in table(found) else found
 
 
 def _rewritten(agent: Agent, call: Call, outcome: Outcome, heard: Heard) -> Outcome:

@@ -42,6 +42,7 @@ async def turn(agent: Agent) -> EndedWhy:
     """Run until the last word is the model's. Cancelling it is the way to stop it."""
     session, purse, detail = agent.session, agent.purse, ""
     agent.halt, agent.sent_back = "", 0
+    agent.began = session.last.seq if session.last else 0
     why: EndedWhy = "crashed"
     purse.begin(began := agent.clock())
     try:

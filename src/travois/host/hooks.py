@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
+from travois.engine import abroad
 from travois.engine.heard import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.engine.hooked import Callback, Hook, listening
 from travois.engine.occasions import AnyOccasion
@@ -25,6 +26,7 @@ KEEP = 1 << 20
 """How many bytes of the head and of the tail of a hook's output are kept (each)."""
 SETTING = ("SessionStart", "CwdChanged")
 """Events at which a hook may set variables for the commands that follow."""
+ABROAD = ("GEMINI_PROJECT_DIR", "GEMINI_CWD", "GEMINI_SESSION_ID")
 ROOT = "${CLAUDE_PROJECT_DIR}"
 TAME = re.compile(r"[\w@%+=:,./ -]*")
 """Paths that mean nothing to a shell but themselves."""
@@ -72,7 +74,7 @@ class LocalHooks:
         callbacks: Mapping[str, Callback] | None = None,
     ) -> None:
         self._callbacks = callbacks or {}
-        self._hooks = hooks
+        self._hooks: tuple[Hook, ...] = hooks
         self._processes = processes
         self._place = place
         self._reach = reach
@@ -94,21 +96,22 @@ class LocalHooks:
         chosen = [hook for hook in heard_by if self._due(hook)]
         if not chosen:
             return merge(answers)
-        stdin = self._told(occasion, around)
+        event = self._told(occasion, around)
         heard: dict[int, Heard] = {}
         async with anyio.create_task_group() as group:
             for number, hook in enumerate(chosen):
 
                 async def one(number: int = number, hook: Hook = hook) -> None:
-                    run = self._run(hook, around, stdin=stdin, record=record, within=within)
+                    run = self._run(hook, around, event=event, record=record, within=within)
                     heard[number] = await run
 
                 group.start_soon(one)
         return merge((*answers, *(heard[number] for number in range(len(chosen)))))
 
-    def join(self, hooks: tuple[Hook, ...]) -> None:
-        """Let these listen, too, from here on."""
-        self._hooks += tuple(hook for hook in hooks if hook not in self._hooks)
+    def join(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
+        """Let these listen, too, from here on, and some no longer."""
+        left = [hook for hook in self._hooks if hook not in gone]
+        self._hooks = (*left, *(hook for hook in hooks if hook not in left))
 
     def _due(self, hook: Hook) -> bool:
         key = (hook.event, hook.name)
@@ -116,20 +119,21 @@ class LocalHooks:
         self._spent.add(key)
         return not spent
 
-    def _told(self, occasion: AnyOccasion, around: Around) -> bytes:
+    def _told(self, occasion: AnyOccasion, around: Around) -> dict[str, object]:
         place = self._place
-        heard = told(occasion, around, session=place.session, transcript=place.transcript)
-        try:
-            return msgspec.json.encode(heard)
-        except UnicodeEncodeError:  # half a character, which only escapes can say
-            from json import dumps
-
-            return dumps(heard).encode()
+        return told(occasion, around, session=place.session, transcript=place.transcript)
 
     async def _run(
-        self, hook: Hook, around: Around, *, stdin: bytes, record: Record, within: Within | None
+        self,
+        hook: Hook,
+        around: Around,
+        *,
+        event: dict[str, object],
+        record: Record,
+        within: Within | None,
     ) -> Heard:
         outcome = "stopped"
+        stdin = _encoded(abroad.told(event, at=around.at) if hook.dialect else event)
         exports: tuple[tuple[str, str], ...] = ()
         try:
             if hook.background:
@@ -139,6 +143,8 @@ class LocalHooks:
                 said, exports = await self._execute(hook, around, stdin=stdin)
             else:
                 said = await self._asked(hook, stdin, within)
+            if hook.dialect:
+                said = abroad.said(hook.event, said, event.get("tool_input"))
             heard, outcome = understand(hook, said)
         except OSError as error:
             why = f"could not start: {error.strerror or error}"
@@ -207,14 +213,16 @@ class LocalHooks:
 
     def _variables(self, hook: Hook, around: Around) -> dict[str, str]:
         """What programs for hooks expect in their environment."""
+        root, session = self._place.root, self._place.session
         told = {"CLAUDE_PLUGIN_ROOT": hook.plugin, "CLAUDE_PLUGIN_DATA": hook.keeps}
         if hook.keeps:
             os.makedirs(hook.keeps, exist_ok=True)
         return {
-            "CLAUDE_PROJECT_DIR": self._place.root,
-            "CLAUDE_CODE_SESSION_ID": self._place.session,
+            "CLAUDE_PROJECT_DIR": root,
+            "CLAUDE_CODE_SESSION_ID": session,
             **{name: value for name, value in told.items() if value},
             **({"CLAUDE_EFFORT": around.effort} if around.effort else {}),
+            **(dict(zip(ABROAD, (root, around.cwd, session), strict=True)) if hook.dialect else {}),
         }
 
     async def _leave(self, hook: Hook, around: Around, *, stdin: bytes) -> str:
@@ -289,6 +297,15 @@ async def _exchange(
             if len(told) > KEEP:
                 return Said(failure=f"was answered with more than {KEEP:,} bytes")
         return Said(told.decode(errors="replace"))
+
+
+def _encoded(event: dict[str, object]) -> bytes:
+    try:
+        return msgspec.json.encode(event)
+    except UnicodeEncodeError:  # half a character, which only escapes can say
+        from json import dumps
+
+        return dumps(event).encode()
 
 
 def _argv(hook: Hook, root: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Settings that were written for opencode and Codex, as far as they mean something here.
+"""Settings that were written for opencode, Codex and Gemini, as far as they mean something here.
 
 What they give is never wider than what they gave there: a right that has no like here is left out.
 """
@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from travois.policy.rules import Effect, Rule
-from travois.store import served
+from travois.store import hookfiles, served
 from travois.store.instructions import plain_text
 from travois.store.reading import Layer, Level, is_list, is_tree
 from travois.store.settings import Json
 
 OPENCODE = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json")
-CODEX = ".codex/config.toml"
+CODEX, HOOKS = ".codex/config.toml", "hooks.json"
+GEMINI = ".gemini/settings.json"
 STRINGS = r'("(?:[^"\\]|\\.)*")'
 COMMENT = re.compile(STRINGS + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
 COMMA = re.compile(STRINGS + r"|,(?=\s*[}\]])")
@@ -45,8 +46,12 @@ def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[
         config_toml = os.path.join(environ.get("CODEX_HOME") or f"{folder}/.codex", "config.toml")
         config = environ.get("XDG_CONFIG_HOME") or f"{folder}/.config"
         tables = [os.path.join(config, "opencode", name) for name in OPENCODE[:2]]
-    rules = _rules(os.path.join(os.path.dirname(config_toml), "rules"))
-    for path in filter(os.path.isfile, (config_toml, *rules, *tables)):
+        tables.append(environ.get("OPENCODE_CONFIG", ""))
+    codex_home = os.path.dirname(config_toml)
+    gemini_home = environ.get("GEMINI_CLI_HOME") if level == "user" else ""
+    hooks = (f"{codex_home}/{HOOKS}", os.path.join(gemini_home or folder, GEMINI))
+    rules = _rules(os.path.join(codex_home, "rules"))
+    for path in filter(os.path.isfile, (config_toml, *hooks, *rules, *tables)):
         try:
             yield _layer(plain_text(path), path, level=level, base=folder)
         except (OSError, ValueError, RecursionError) as error:
@@ -85,6 +90,9 @@ def loose(text: str) -> Json:
 
 def codex(tree: Json, path: str, *, level: Level) -> Layer:
     """What Codex's settings mean here."""
+    if path.endswith((HOOKS, GEMINI)):
+        read = hookfiles.codex if path.endswith(HOOKS) else hookfiles.gemini
+        return Layer(path, {}, level=level, foreign=True, hooks=read(loose(text)))
     values, notices = Json(), list[str]()
     if isinstance(model := tree.get("model"), str):
         values["model"] = f"{tree.get('model_provider') or 'openai'}/{model}"
@@ -109,7 +117,19 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
         values |= {"sandbox.network.mode": "on"} if walls.get("network_access") is True else {}
     if level == "user":
         values |= {f"providers.{one.name}": one.entry for one in served.codex(tree) if one.entry}
-    return Layer(path, values, level=level, foreign=True, notices=tuple(notices))
+    told, hooks = tuple(notices), hookfiles.codex(tree)
+    return Layer(path, values, level=level, foreign=True, hooks=hooks, notices=told)
+
+
+def _besides(tree: Json) -> Json:
+    """What Codex's settings say of sizes, variables and memories."""
+    sizes = {ours: tree.get(theirs) for theirs, ours in CODEX_KEYS.items()}
+    values: Json = {key: size for key, size in sizes.items() if isinstance(size, int) and size > 0}
+    variables = _inner(_inner(tree, "shell_environment_policy"), "set")
+    values |= {f"env.{name}": str(value) for name, value in variables.items()}
+    memories = _inner(tree, "memories")
+    values |= {"memory.extract": "off"} if memories.get("generate_memories") is False else {}
+    return values | ({"memory.recall": False} if memories.get("use_memories") is False else {})
 
 
 def _mode(sandbox: object, asking: object) -> str:

@@ -138,7 +138,7 @@ def _gemini(folder: Path) -> None:
         "tools": {"allowed": ["run_shell_command(git status)", "save_memory"]},
         "excludeTools": ["web_fetch"],
         "mcpServers": {"sse": {"url": "https://s.example/sse", "trust": True}},
-        "hooks": {"BeforeTool": []},
+        "hooks": {"BeforeTool": [{"hooks": [{"type": "command", "command": "true"}]}]},
         "ui": {"theme": "x"},
     }
     text(folder / "settings.json", json.dumps(settings))

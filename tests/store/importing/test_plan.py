@@ -90,7 +90,7 @@ def test_settings_hold_when_the_other_agents_are_gone(person: Path) -> None:
     assert (loaded.settings.model, loaded.settings.permissions.mode) == ("opus", "accept-edits")
     assert loaded.settings.env == {"EDITOR": "vi"}
     assert set(loaded.settings.providers) == {"corp", "corp2"}
-    assert [tuple(tree) for _, tree in loaded.hooks] == [("PostToolUse",)]
+    assert [tuple(tree) for _, tree in loaded.hooks] == [("PostToolUse", "PreToolUse")]
     guard = Guard("default", loaded.rules, (str(root),))
 
     def effect(command: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from travois.kernel.faults import Fault
-from travois.store import neighbours, prefixes, served
+from travois.store import hookfiles, neighbours, prefixes, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage, tree_of
 from travois.store.instructions import plain_text
@@ -96,6 +96,6 @@ def _rules(luggage: Luggage, path: Path) -> None:
 
 
 def _hooks(luggage: Luggage, tree: Json) -> None:
-    for event, groups in inner(tree, "hooks").items():
+    for event, groups in hookfiles.codex(tree).items():
         if is_list(groups):
             luggage.hooks(event, groups)

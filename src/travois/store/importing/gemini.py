@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from travois.kernel.faults import Fault
+from travois.store import hookfiles
 from travois.store.importing import shelves
 from travois.store.importing.names import TOOLS
 from travois.store.importing.plan import Luggage
@@ -21,7 +22,10 @@ LISTS = {
     ("tools", "exclude"): "deny",
     ("excludeTools",): "deny",
 }
-TAKEN = ("mcpServers", "model", "allowedTools", "excludeTools", "tools", "hooks", "$schema")
+TAKEN = (
+    *("mcpServers", "model", "allowedTools", "excludeTools", "tools", "hooks", "hooksConfig"),
+    "$schema",
+)
 WRITES = {"Write": "Edit"}
 """Rules call all changes of files by one name."""
 
@@ -52,8 +56,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
             _server(luggage, name, server)
     for keys, effect in LISTS.items():
         _rules(luggage, tree, keys, effect)
-    for event in inner(tree, "hooks"):
-        luggage.leave("hooks", event, "its programs expect Gemini's own names of tools")
+    _hooks(luggage, tree)
     for key in (key for key in tree if key not in TAKEN):
         luggage.leave("settings", key)
     for key in inner(tree, "tools"):
@@ -68,6 +71,12 @@ def _server(luggage: Luggage, name: str, tree: Json) -> None:
     kept = {key: value for key, value in tree.items() if key != "trust"}
     told = {**kept, "type": "sse"} if events else kept
     luggage.server(name, told, fate="translated" if events or trusted else "kept")
+
+
+def _hooks(luggage: Luggage, tree: Json) -> None:
+    for event, groups in hookfiles.gemini(tree).items():
+        if is_list(groups):
+            luggage.hooks(event, groups, why="they are told what Gemini would tell them")
 
 
 def _rules(luggage: Luggage, tree: Json, keys: tuple[str, ...], effect: str) -> None:

@@ -1,0 +1,75 @@
+"""Hooks that were written for Gemini CLI: what they hear and say, in its words.
+
+It knows fewer events than we do, under other names, and calls tools otherwise.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.engine.heard import Said
+from travois.engine.hooked import abroad
+from travois.wire.loose import table
+
+EVENTS = {
+    "PreToolUse": "BeforeTool",
+    "PostToolUse": "AfterTool",
+    "PostToolUseFailure": "AfterTool",
+    "UserPromptSubmit": "BeforeAgent",
+    "Stop": "AfterAgent",
+    "PreCompact": "PreCompress",
+}
+"""Our names of events, and theirs."""
+AFTER = ("PostToolUse", "PostToolUseFailure")
+ADVISORY = ("SessionStart", "SessionEnd", "Notification", "PreCompact")
+"""Events at which such a hook has no say."""
+
+
+def told(heard: dict[str, Any], *, at: float) -> dict[str, Any]:
+    """What a hook hears, as that agent would tell it."""
+    event = heard["hook_event_name"]
+    found = {**heard, "hook_event_name": EVENTS.get(event, event)}
+    found["timestamp"] = datetime.fromtimestamp(at, UTC).isoformat()
+    if "tool_name" in heard:
+        found["tool_name"] = abroad(heard["tool_name"])
+    if event in AFTER:
+        brought = heard.get("tool_response", heard.get("error"))
+        brought = table(brought).get("stdout", brought)
+        text = brought if isinstance(brought, str) else msgspec.json.encode(brought).decode()
+        failed = {"error": {"message": text}} if "error" in heard else {}
+        found["tool_response"] = {"llmContent": text, "returnDisplay": text, **failed}
+    if event == "Stop":
+        found["prompt_response"] = heard["last_assistant_message"]
+    return found
+
+
+def said(event: str, said: Said, given: object) -> Said:
+    """What such a hook says, as one of ours would say it; `given` is the input of the call."""
+    if said.failure or said.status not in (0, 2):
+        return said
+    try:
+        output = table(msgspec.json.decode(said.out)) if not said.status else {}
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return said
+    if said.status:
+        output = {"decision": "block", "reason": said.error.strip()}
+    spoken = _spoken(event, output, table(given))
+    return replace(said, out=msgspec.json.encode(spoken).decode(), status=0)
+
+
+def _spoken(event: str, output: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    own = table(output.get("hookSpecificOutput"))
+    denied = output.get("decision") in ("deny", "block")
+    kept = {key: value for key, value in output.items() if key != "decision"}
+    if event in ADVISORY:
+        return {key: kept[key] for key in ("systemMessage", "hookSpecificOutput") if key in kept}
+    if "tool_input" in own:
+        own = {**own, "updatedInput": {**given, **table(own["tool_input"])}}
+    if event == "PostToolUse" and (denied or "tool_output" in own):
+        own = {**own, "updatedToolOutput": own.get("tool_output") or output.get("reason") or ""}
+        denied = False
+    return {**kept, "hookSpecificOutput": own, **({"decision": "block"} if denied else {})}

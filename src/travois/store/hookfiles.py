@@ -1,0 +1,74 @@
+"""Hooks that were written for Codex and for Gemini CLI, as settings of ours would write them."""
+
+from __future__ import annotations
+
+import re
+
+from travois.store.reading import is_list, is_tree
+from travois.store.settings import Json
+
+GEMINI = "gemini"
+EVENTS = {
+    "BeforeTool": ("PreToolUse",),
+    "AfterTool": ("PostToolUse", "PostToolUseFailure"),
+    "BeforeAgent": ("UserPromptSubmit",),
+    "AfterAgent": ("Stop",),
+    "PreCompress": ("PreCompact",),
+}
+"""Gemini's events, and what they are called here."""
+PATIENCE = 60_000
+"""How many milliseconds a hook of Gemini's has."""
+PATCH = re.compile(r"\bapply_patch\b")
+"""The tool by which Codex changes files."""
+
+
+def codex(tree: Json) -> Json:
+    """The hooks of Codex's settings, or of the file that it has for them."""
+    written, features = _inner(tree, "hooks"), _inner(tree, "features")
+    if False in (features.get("hooks"), features.get("codex_hooks")):
+        return {}
+    listed = ((event, groups) for event, groups in written.items() if is_list(groups))
+    return {event: [_editing(group) for group in groups] for event, groups in listed}
+
+
+def _editing(group: object) -> object:
+    """A group whose matcher means our tools for changing files where it means Codex's."""
+    matcher = group.get("matcher") if is_tree(group) else None
+    if not is_tree(group) or not isinstance(matcher, str):
+        return group
+    ours = "Edit|Write" if PATCH.fullmatch(matcher) else "(?:Edit|Write)"
+    return {**group, "matcher": PATCH.sub(ours, matcher)}
+
+
+def gemini(tree: Json) -> Json:
+    """The hooks of Gemini's settings."""
+    written, switches = _inner(tree, "hooks"), _inner(tree, "hooksConfig")
+    if False in (written.get("enabled"), switches.get("enabled")):
+        return {}
+    off = [*_listed(written.get("disabled")), *_listed(switches.get("disabled"))]
+    found: Json = {}
+    for theirs, groups in written.items():
+        kept = [_group(one, off) for one in _listed(groups) if is_tree(one)]
+        for event in EVENTS.get(theirs, (theirs,)) if kept else ():
+            found[event] = kept
+    return found
+
+
+def _group(group: Json, off: list[object]) -> Json:
+    hooks = [one for one in _listed(group.get("hooks")) if is_tree(one)]
+    live = [one for one in hooks if one.get("name") not in off and one.get("command") not in off]
+    return {**group, "hooks": [_hook(one) for one in live]}
+
+
+def _hook(written: Json) -> Json:
+    wait = written.get("timeout")
+    seconds = (wait if isinstance(wait, int | float) and wait > 0 else PATIENCE) / 1000
+    return {**written, "timeout": seconds, "dialect": GEMINI}
+
+
+def _inner(tree: Json, key: str) -> Json:
+    return inner if is_tree(inner := tree.get(key)) else {}
+
+
+def _listed(value: object) -> list[object]:
+    return value if is_list(value) else []
