@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
+import anyio
+import msgspec
 import pytest
 
 from tests.app.commanding import run
 from travois.app.commands import permissions
+from travois.app.options import Options
+from travois.app.sdk import Session
+from travois.engine.person import Answer, Inquiry, Question
 from travois.kernel.blocks import Call
 from travois.kernel.facts import Assistant, Changed, Decided, Epoch, Opened, User
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model
-from travois.store.home import Home
+from travois.store.home import Home, locate
+from travois.store.layers import load
 from travois.store.log import Log
 from travois.store.project import identify
+from travois.testing import Scripted, call, say
 
 
 @pytest.fixture(autouse=True)
@@ -180,3 +189,58 @@ def test_rules_are_replayed_over_what_was_done(
     ]
     assert run(permissions, "permissions", "test", path, "--history") == 0
     assert capsys.readouterr().out.splitlines()[-1] == "3 calls: 2 allow, 0 ask, 1 deny"
+
+
+class Host:
+    """Allows what is asked, with changes of permissions as other agents write them."""
+
+    def __init__(self, *updates: dict[str, Any]) -> None:
+        self.updates = tuple(msgspec.Raw(msgspec.json.encode(update)) for update in updates)
+
+    async def decide(self, question: Question) -> Answer:
+        return Answer(allow=True, updates=self.updates)
+
+    async def choose(self, inquiry: Inquiry) -> None:
+        return None
+
+
+def answered(folder: Path, *updates: dict[str, Any]) -> tuple[list[str], tuple[str, ...]]:
+    """The rules and folders that the next session has after these came with an answer."""
+
+    async def main() -> None:
+        model = Scripted(call("Write", file_path="a", content=""), say("done"))
+        async with Session(Options(cwd=str(folder)), model=model, person=Host(*updates)) as session:
+            async for _ in session.run("go"):
+                pass
+
+    anyio.run(main)
+    settings = load(locate(os.environ), str(folder), environ={})
+    rules = [f"{rule.effect} {rule.text}" for rule in settings.rules]
+    return rules, settings.settings.permissions.additional_directories
+
+
+def change(kind: str, effect: str, tool: str, what: str = "", *, where: str) -> dict[str, Any]:
+    rule = {"toolName": tool, "ruleContent": what or None}
+    return {"type": kind, "rules": [rule], "behavior": effect, "destination": where}
+
+
+def test_what_an_answer_changes_for_good_holds_in_later_sessions(places: Path) -> None:
+    work = places / "work"
+    folders = {"type": "addDirectories", "directories": [str(places)]}
+    kept = answered(
+        work,
+        change("addRules", "allow", "Bash", "make", where="localSettings"),
+        change("addRules", "ask", "Bash", "git push *", where="projectSettings"),
+        change("addRules", "deny", "Read", ".env", where="userSettings"),
+        change("addRules", "allow", "Bash", "ls", where="session"),
+        change("addRules", "allow", "Bash", "pwd", where="cliArg"),
+        {**folders, "destination": "localSettings"},
+    )
+    assert kept == (["deny Read(.env)", "ask Bash(git push *)", "allow Bash(make)"], (str(places),))
+    left = answered(
+        work,
+        change("removeRules", "allow", "Bash", "make", where="localSettings"),
+        change("removeRules", "deny", "Read", ".env", where="session"),
+        {**folders, "type": "removeDirectories", "destination": "localSettings"},
+    )
+    assert left == (["deny Read(.env)", "ask Bash(git push *)"], ())

@@ -9,6 +9,7 @@ import pytest
 
 from tests.engine.fakes import RecordingPerson, agent, facts, play, small
 from travois.engine.agent import Agent
+from travois.engine.amend import Update, suggested
 from travois.engine.dispatch import LOOKED
 from travois.engine.ports import Answer, Env
 from travois.engine.tool import AnyTool, Outcome, said
@@ -17,7 +18,7 @@ from travois.kernel.facts import Asked, Decided, Result
 from travois.policy.bounds import Bounds
 from travois.policy.cage import Cage
 from travois.policy.judge import Guard
-from travois.policy.rules import Rule
+from travois.policy.rules import Rule, parse
 from travois.testing import calls, say
 
 BOUNDS = Bounds(temp="/private")
@@ -149,7 +150,7 @@ def test_unattended_and_unwalled_nothing_unproven_runs(tmp_path: Path) -> None:
 
 
 def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None:
-    run, kept = Shell(), list[tuple[str, ...]]()
+    run, kept = Shell(), list[Update]()
     person = RecordingPerson(Answer(allow=True, always=True))
     line = {"path": "./deploy --now"}
     one = agent(
@@ -165,7 +166,7 @@ def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None
     )
     play(one)
     assert (len(person.asked), len(run.walls)) == (1, 2)
-    assert kept == [("Bash(./deploy --now)",)]
+    assert kept == list(suggested((parse("Bash(./deploy --now)", "allow"),)))
     assert one.guard.rules == (Rule("Bash", "./deploy --now", "allow", "your answer"),)
 
 

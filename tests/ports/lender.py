@@ -48,6 +48,10 @@ def eager() -> list[dict[str, Any]]:
     return [add(_meta=wish), plain("other", "") | {"_meta": {"anthropic/alwaysLoad": 1}}]
 
 
+def meeting() -> dict[str, Any]:
+    return {"_meta": {"anthropic/requiresUserInteraction": True}} if FAULT == "meets" else {}
+
+
 def tools() -> list[dict[str, Any]]:
     state["lists"] += 1
     match FAULT:
@@ -75,7 +79,7 @@ def tools() -> list[dict[str, Any]]:
         case "mcp:tool.inputSchema":
             return [add(), plain("other", "") | {"inputSchema": json.loads(given())}]
         case _:
-            return eager() if FAULT == "eager" else [add()]
+            return eager() if FAULT == "eager" else [add(**meeting())]
 
 
 def ask(id: object, tool: str) -> None:

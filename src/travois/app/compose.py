@@ -37,6 +37,7 @@ from travois.context.styles import DEFAULT
 from travois.engine.agent import Agent, Patience, World
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
+from travois.engine.amend import Update
 from travois.engine.hooked import Listener
 from travois.engine.judged import hiding
 from travois.engine.modes import MODE, follow
@@ -255,7 +256,7 @@ def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> N
     asked = loaded.settings
     agent.layers, agent.chance = asked.context.layers, random
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
-    agent.remember = lambda rules: _remember(place, loaded.root, rules)
+    agent.remember = lambda update: _remember(place, loaded.root, update)
     agent.keeper = _keeper(place, options, agent) if asked.file_checkpointing_enabled else None
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
     agent.around = lambda: replace(
@@ -368,10 +369,13 @@ def _tools(
     return {tool.name: tool for tool in told if tool.name not in idle}
 
 
-def _remember(place: Place, root: str, rules: tuple[str, ...]) -> None:
-    """Keep what a person answered, for the sessions to come."""
-    for rule in rules:
-        trust.remember(place.home, root, rule)
+def _remember(place: Place, root: str, update: Update) -> None:
+    """Keep what was answered, for the sessions to come."""
+    change = trust.forget if update.type.startswith("remove") else trust.remember
+    for spec in update.rules:
+        change(place.home, root, spec.text, under=update.behavior)
+    for folder in update.directories:
+        change(place.home, root, folder, under="folders")
 
 
 def _world(

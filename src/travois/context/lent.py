@@ -49,6 +49,8 @@ class Lent(msgspec.Struct, frozen=True):
     """The names of its arguments; those that may be left out end with a question mark."""
     room: int = 0
     """How many characters of a result it wants to be shown; 0 if it does not say."""
+    asks: bool = False
+    """Whether it wants a person to see each use of it."""
 
     @property
     def digest(self) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from travois.context.layers import Layers
 from travois.context.sources import Surroundings
+from travois.engine.amend import Update
 from travois.engine.heard import Hooks
 from travois.engine.mail import Courier
 from travois.engine.memories import Memories
@@ -116,7 +117,7 @@ class Agent(msgspec.Struct):
     """The sandbox for what tools start; none if there is none."""
     unwalled: str = ""
     """Why unproven commands may not run without a sandbox; empty if they may."""
-    remember: Callable[[tuple[str, ...]], None] = lambda rules: None
+    remember: Callable[[Update], None] = lambda update: None
     """Keeps rules that a person made by an answer, for later sessions."""
     layers: Layers = Layers()
     around: Callable[[], Surroundings] | None = None

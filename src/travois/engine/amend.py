@@ -13,6 +13,10 @@ from travois.policy.judge import ALIASES, MODES, Guard
 from travois.policy.rules import Effect, Rule, parse
 
 ORIGIN = "a hook"
+ANSWERED = (ORIGIN, "your answer")
+"""How the origins of rules begin that an answer brought, in this session or before."""
+KEPT = ("userSettings", "projectSettings", "localSettings")
+"""Where a change goes that holds for later sessions too."""
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -76,8 +80,8 @@ def _ruled(guard: Guard, update: Update) -> tuple[Rule, ...]:
         return (*guard.rules, *made)
 
     def gone(rule: Rule) -> bool:
-        listed = update.type == "replaceRules" or rule in made
-        return rule.origin == ORIGIN and rule.effect == update.behavior and listed
+        meant = update.type == "replaceRules" or rule.text in (other.text for other in made)
+        return meant and rule.effect == update.behavior and rule.origin.startswith(ANSWERED)
 
     kept = tuple(rule for rule in guard.rules if not gone(rule))
     return (*kept, *made) if update.type == "replaceRules" else kept

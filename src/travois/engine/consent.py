@@ -165,9 +165,10 @@ def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
 
 def _keep(agent: Agent, rules: tuple[str, ...]) -> None:
     """Let rules answer from here on, also in later sessions."""
-    parsed = (parse(rule, "allow", origin="your answer") for rule in rules)
+    parsed = tuple(parse(rule, "allow", origin="your answer") for rule in rules)
     agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *parsed))
-    agent.remember(rules)
+    for each in suggested(parsed):
+        agent.remember(each)
 
 
 def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:

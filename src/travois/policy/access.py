@@ -22,6 +22,8 @@ class Access(msgspec.Struct, frozen=True):
     """Whether the path is itself, a shell pattern, or a folder with all that is in it."""
     names: int = 1
     """How many names the file has on its disk."""
+    asks: bool = False
+    """Whether a person has to see it, whatever allows it."""
 
 
 def collide(one: tuple[Access, ...], other: tuple[Access, ...]) -> bool:

@@ -37,6 +37,7 @@ ALIASES: dict[str, Mode] = {
     "yolo": "bypass",
 }
 LEAVING = "runs outside the sandbox, where it may touch anything that you may"
+MEETING = "is a tool that wants a person to see each use of it"
 EDITING: tuple[Mode, ...] = ("accept-edits", "auto")
 SCRATCH = "the session's own temporary files are free"
 PLANNING = "plan mode: only looking inside the workspace until the plan is agreed"
@@ -87,6 +88,8 @@ def judge(guard: Guard, use: Use) -> Verdict:
         return _settle(guard, Verdict("ask", ruin))
     if any(access.kind == "leave" for access in use.accesses):
         return _settle(guard, Verdict("ask", LEAVING))
+    if any(access.asks for access in use.accesses):
+        return _settle(guard, Verdict("ask", MEETING))
     if guard.mode == "bypass":
         return Verdict("allow", "mode bypass runs everything that no rule denies")
     if rule := _allowing(guard, use):

@@ -31,6 +31,13 @@ SWITCHES = {
 }
 """Variables that other agents know, and what each of them switches off."""
 ANSWERS = "your answers in this folder"
+KEPT: dict[trust.Kept, str] = {
+    "allow": "permissions.allow",
+    "ask": "permissions.ask",
+    "deny": "permissions.deny",
+    "folders": "permissions.additionalDirectories",
+}
+"""What answers may be about, and the setting that each kind adds to."""
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -70,9 +77,11 @@ def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[La
             yield from read(theirs, level=level, own=False, base=str(theirs.parent))
         yield from read(where.home.settings, level=level, base=str(where.home.path))
         yield from _plugged(where.home.path / "plugins", level)
-        allow = trust.remembered(where.home, where.trusted)
-        if allow:
-            yield Layer(ANSWERS, {"permissions.allow": allow}, level=level, base=where.trusted)
+        kept = (
+            (key, trust.remembered(where.home, where.trusted, under=u)) for u, key in KEPT.items()
+        )
+        if answers := {key: items for key, items in kept if items}:
+            yield Layer(ANSWERS, dict[str, object](answers), level=level, base=where.trusted)
         return
     if level == "project":
         yield from _plugged(Path(where.root, ".agents", "plugins"), level)

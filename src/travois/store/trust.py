@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from hashlib import blake2b
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from travois.store import disk
 from travois.store.home import Home
 from travois.store.settings import Status
 
+Kept = Literal["allow", "ask", "deny", "folders"]
 MOST = 1000
 """How many digests are kept for a folder; the oldest are dropped."""
 
@@ -31,7 +33,23 @@ class Said(msgspec.Struct, frozen=True):
     refused: tuple[str, ...] = ()
     """Digests of what it asks for."""
     allow: tuple[str, ...] = ()
-    """Rules that they always allow there."""
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    """Rules that their answers made there."""
+    folders: tuple[str, ...] = ()
+    """More folders that may be worked in from there."""
+
+    def kept(self, under: Kept) -> tuple[str, ...]:
+        """What their answers come to, of one kind."""
+        match under:
+            case "allow":
+                return self.allow
+            case "ask":
+                return self.ask
+            case "deny":
+                return self.deny
+            case "folders":
+                return self.folders
 
 
 def root(folder: str) -> str:
@@ -84,7 +102,7 @@ def refuse(home: Home, root: str, wanted: Iterable[str]) -> None:
 def revoke(home: Home, root: str) -> bool:
     """Forget all trust in a folder; whether there was any."""
     with _changing(home, root) as (said, save):
-        save(Said(said.path, allow=said.allow))
+        save(replace(said, trusted=False, agreed=(), refused=()))
         return said.trusted
 
 
@@ -96,22 +114,23 @@ def known(home: Home) -> tuple[Said, ...]:
     return tuple(sorted((each for each in said if each.path), key=lambda each: each.path))
 
 
-def remember(home: Home, root: str, rule: str) -> None:
-    """Always allow this in a folder from here on."""
+def remember(home: Home, root: str, item: str, *, under: Kept = "allow") -> None:
+    """Let a rule hold in a folder from here on, or a folder belong to it."""
     with _changing(home, root) as (said, save):
-        save(replace(said, allow=_joined(said.allow, (rule,))))
+        save(replace(said, **{under: _joined(said.kept(under), (item,))}))
 
 
-def forget(home: Home, root: str, rule: str) -> bool:
-    """No longer allow this; whether it was allowed."""
+def forget(home: Home, root: str, item: str, *, under: Kept = "allow") -> bool:
+    """Let this no longer be so; whether it was."""
     with _changing(home, root) as (said, save):
-        save(replace(said, allow=tuple(each for each in said.allow if each != rule)))
-        return rule in said.allow
+        left = tuple(each for each in said.kept(under) if each != item)
+        save(replace(said, **{under: left}))
+        return item in said.kept(under)
 
 
-def remembered(home: Home, root: str) -> tuple[str, ...]:
-    """The rules that are always allowed in a folder."""
-    return _read(home, root).allow
+def remembered(home: Home, root: str, *, under: Kept = "allow") -> tuple[str, ...]:
+    """What was so answered for a folder."""
+    return _read(home, root).kept(under)
 
 
 def digest(text: str) -> str:

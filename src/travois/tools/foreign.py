@@ -31,6 +31,7 @@ KEPT = 100_000
 MOST = 500_000
 """How many characters a tool may say that it brings, so that all of them are shown."""
 ALWAYS, SIZE = "anthropic/alwaysLoad", "anthropic/maxResultSizeChars"
+MEETS = "anthropic/requiresUserInteraction"
 PICTURE = 5_000_000
 EMPTY = "It brought nothing."
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -48,6 +49,11 @@ class Offer(msgspec.Struct, frozen=True, rename="camel"):
     def always(self) -> bool:
         """Whether it wants to stand in the head of every request."""
         return self._said(ALWAYS) is True
+
+    @property
+    def asks(self) -> bool:
+        """Whether it wants a person to see each use of it."""
+        return self._said(MEETS) is True
 
     @property
     def room(self) -> int:
@@ -134,7 +140,7 @@ def _tool(server: str, offer: Offer, call: Caller, *, name: str, room: int) -> A
         name=name,
         description=described(offer.description or offer.name),
         args=dict[str, Any],
-        access=lambda args, here: (Access("call", server),),
+        access=lambda args, here: (Access("call", server, asks=offer.asks),),
         run=run,
         summary=lambda args: f"{server}: {offer.name} {_brief(args)}",
         schema=_schema(offer.input_schema),

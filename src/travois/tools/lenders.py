@@ -49,6 +49,8 @@ class Server(msgspec.Struct, frozen=True):
     only: tuple[str, ...] = ()
     """The tools that are wanted; all if none is named."""
     without: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    """The tools that the user's own files let run unasked; a star for all."""
 
     @property
     def key(self) -> str:
@@ -155,7 +157,9 @@ def _lent(name: str, server: str, offer: Offer) -> Lent:
     fields = (n if n in needed else f"{n}?" for n in table(given.get("properties")))
     schema = msgspec.json.encode({**given, "type": "object"}).decode()
     about = described(offer.description or "")
-    return Lent(name, server, offer.name, about, schema, tuple(fields), room=offer.room)
+    return Lent(
+        name, server, offer.name, about, schema, tuple(fields), room=offer.room, asks=offer.asks
+    )
 
 
 def told(state: Mapping[str, str], server: str) -> Told:

@@ -189,7 +189,7 @@ class Lending:
         def access(args: dict[str, Any], here: Here) -> tuple[Access, ...]:
             if known := self.all().get(name):
                 _fits(known, args)
-            return (Access("call", server),)
+            return (Access("call", server, asks=known is not None and known.asks),)
 
         async def run(args: dict[str, Any], env: Env, id: str) -> Outcome:
             lender = self.lenders[server]

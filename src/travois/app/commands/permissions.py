@@ -23,7 +23,7 @@ from travois.kernel.faults import Fault
 from travois.policy.examples import wrong
 from travois.policy.judge import Guard
 from travois.policy.plan import Step
-from travois.policy.rules import Rule
+from travois.policy.rules import EFFECTS, Rule
 from travois.store import trust
 from travois.store.home import Home, locate
 from travois.store.layers import load
@@ -167,7 +167,7 @@ def listing(rules: tuple[Rule, ...]) -> str:
 def run_forget(args: Namespace) -> int:
     """Drop a rule that an answer made."""
     home, root = locate(os.environ).prepare(), trust.root(os.getcwd())
-    if not trust.forget(home, root, args.rule):
+    if not any(trust.forget(home, root, args.rule, under=effect) for effect in EFFECTS):
         fix = "`travois permissions list` prints them; rules of files are to be changed there."
         raise Fault(f"No answer of yours here allows {args.rule!r}", fix=fix)
     return 0
