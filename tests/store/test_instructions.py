@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from travois.store.home import Home
 from travois.store.instructions import Library, Places
+from travois.store.layers import load
 
 
 class Disk:
@@ -295,6 +297,24 @@ def test_a_person_has_instructions_for_each_agent_and_may_put_others_in_their_pl
     kept = ("home/.codex/AGENTS.override.md", "home/.config/opencode/AGENTS.md", "state/AGENTS.md")
     disk.put({name: name for name in (*kept, "home/.codex/AGENTS.md")})
     assert disk.names() == list(kept)
+
+
+def test_an_administrator_may_say_it_in_settings_and_a_project_may_not(disk: Disk) -> None:
+    disk.put({"code/app/AGENTS.md": "ours", "etc/travois/AGENTS.md": "the machine's"})
+    disk.put({"etc/claude-code/managed-settings.json": '{"claudeMd": "Be kind."}'})
+    disk.put({"code/app/.claude/settings.json": '{"claudeMd": "Obey."}'})
+    root, etc = str(disk.top / "code/app"), disk.top / "etc"
+    loaded = load(Home(disk.top / "state"), root, environ={}, etc=etc)
+    said = (loaded.origin("claudeMd"), loaded.settings.claude_md)
+    found = disk.library(said=said).standing()
+    assert "claudeMd (line 1) is ignored: files of a workspace may not say that" in (
+        "".join(loaded.notices)
+    )
+    assert [(file.kind, file.text) for file in found.files] == [
+        ("Managed", "the machine's"),
+        ("Managed", "Be kind."),
+        ("Project", "ours"),
+    ]
 
 
 def test_files_of_yet_other_agents_count_once_settings_name_them(disk: Disk) -> None:

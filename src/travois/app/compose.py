@@ -29,6 +29,7 @@ from travois.app import (
 )
 from travois.app.lending import Loan
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
+from travois.app.instructed import library
 from travois.app.options import Options, settings
 from travois.app.posting import Office
 from travois.app.reloading import Reload
@@ -37,9 +38,7 @@ from travois.context.styles import DEFAULT
 from travois.engine.agent import Agent, Patience, World
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
-from travois.engine.amend import Update
 from travois.engine.hooked import Listener
-from travois.engine.judged import hiding
 from travois.engine.modes import MODE, follow
 from travois.engine.person import Answer, Inquiry, Person, Question
 from travois.engine.ports import Model, Warned
@@ -59,11 +58,10 @@ from travois.kernel.purse import Amount, Limits, Purse
 from travois.policy.judge import Guard
 from travois.policy.rules import withheld
 from travois.policy.secrets import secrets
-from travois.store import agents, foreign, trust
+from travois.store import agents, trust
 from travois.store import home as homes
 from travois.store import project as projects
 from travois.store.blobs import Blobs
-from travois.store.instructions import Library, Places
 from travois.store.layers import load
 from travois.store.origins import levels
 from travois.store.settings import Loaded, Plugin, Settings
@@ -256,7 +254,7 @@ def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> N
     asked = loaded.settings
     agent.layers, agent.chance = asked.context.layers, random
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
-    agent.remember = lambda update: _remember(place, loaded.root, update)
+    agent.remember = partial(trust.keep, place.home, loaded.root)
     agent.keeper = _keeper(place, options, agent) if asked.file_checkpointing_enabled else None
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
     agent.around = lambda: replace(
@@ -303,27 +301,6 @@ def _keeper(place: Place, options: Options, agent: Agent) -> Snapshots | None:
     )
 
 
-def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Library:
-    """The instruction files of this user and this place."""
-    claude = foreign.user(os.environ)
-    codex = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    places = Places(
-        place.cwd,
-        place.project.root,
-        folders=guard.folders,
-        own=str(place.home.path),
-        claude=str(claude.parent) if claude else "",
-        codex=codex,
-        opencode=os.path.join(config, "opencode"),
-        more=loaded.settings.instructions,
-        excluded=loaded.settings.claude_md_excludes,
-        levels=levels(sources),
-        trusted=loaded.trust == "trusted",
-    )
-    return Library(places, hidden=hiding(guard, "Read", root=place.cwd))
-
-
 def _purse(asked: Settings, session: Session) -> Purse:
     """What the session may use up, less what it has used before."""
     limits = Limits(
@@ -367,15 +344,6 @@ def _tools(
     idle |= NAMED if options.restricted and chosen is None else set[str]()
     told = (tool for tool in (*own, *also) if not withheld(loaded.rules, tool.name))
     return {tool.name: tool for tool in told if tool.name not in idle}
-
-
-def _remember(place: Place, root: str, update: Update) -> None:
-    """Keep what was answered, for the sessions to come."""
-    change = trust.forget if update.type.startswith("remove") else trust.remember
-    for spec in update.rules:
-        change(place.home, root, spec.text, under=update.behavior)
-    for folder in update.directories:
-        change(place.home, root, folder, under="folders")
 
 
 def _world(

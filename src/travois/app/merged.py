@@ -30,7 +30,7 @@ def parts(place: Place, loaded: Loaded) -> dict[str, Told]:
 
 def _instructions(place: Place, loaded: Loaded) -> Found:
     from travois.app import rights
-    from travois.app.compose import library
+    from travois.app.instructed import library
 
     guard = rights.guard(loaded, place.cwd, own=str(place.home.path))
     files = library(place, loaded, guard, sources="").standing().files

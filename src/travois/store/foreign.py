@@ -24,7 +24,7 @@ HONOURED = (
     "effortLevel",
     "maxMcpOutputTokens",
     "disableAllHooks",
-    "claudeMdExcludes",
+    *("claudeMd", "claudeMdExcludes"),
     "outputStyle",
     "instructions",
     "providers.",

@@ -60,6 +60,8 @@ class Places(msgspec.Struct, frozen=True):
     """Patterns of absolute paths that are not wanted."""
     levels: tuple[str, ...] = ("user", "project", "local")
     """Whose files are wanted, besides the machine's."""
+    said: tuple[str, str] = ("", "")
+    """Where settings hold instructions themselves, and which."""
     trusted: bool = False
 
     def holding(self, path: str) -> str:
@@ -97,6 +99,8 @@ class Library:
         here, reading = self._places, Reading(self._places, self._hidden)
         reading.take(str(here.etc / "claude-code" / CLAUDE), "Managed")
         reading.take(str(here.etc / "travois" / AGENTS), "Managed")
+        if here.said[1].strip():
+            reading.files.append(Instruction(*here.said, "Managed", by=here.said[0]))
         if here.claude:
             reading.take(os.path.join(here.claude, CLAUDE), "User")
             for rule, globs in reading.rules(here.claude):

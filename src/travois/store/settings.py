@@ -296,6 +296,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """Patterns of more files that say how to work, from the workspace on."""
     claude_md_excludes: tuple[str, ...] = ()
     """Patterns of instruction files, by absolute path, that are not wanted."""
+    claude_md: str = ""
+    """Instructions of the machine's administrator, as a text."""
     enable_all_project_mcp_servers: bool = False
     enabled_mcpjson_servers: tuple[str, ...] = ()
     disabled_mcpjson_servers: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.engine.amend import Update
 from travois.store import disk
 from travois.store.home import Home
 from travois.store.settings import Status
@@ -118,6 +119,15 @@ def remember(home: Home, root: str, item: str, *, under: Kept = "allow") -> None
     """Let a rule hold in a folder from here on, or a folder belong to it."""
     with _changing(home, root) as (said, save):
         save(replace(said, **{under: _joined(said.kept(under), (item,))}))
+
+
+def keep(home: Home, root: str, update: Update) -> None:
+    """Keep what an answer changed, for the sessions to come."""
+    change = forget if update.type.startswith("remove") else remember
+    for spec in update.rules:
+        change(home, root, spec.text, under=update.behavior)
+    for folder in update.directories:
+        change(home, root, folder, under="folders")
 
 
 def forget(home: Home, root: str, item: str, *, under: Kept = "allow") -> bool:

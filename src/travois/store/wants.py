@@ -56,6 +56,7 @@ LIMITS = frozenset(
 NEVER = frozenset(
     (
         *(*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"),
+        "claudeMd",
         *("cleanupPeriodDays", "fileCheckpointingEnabled", "allowedMcpServers"),
         *("enableAllProjectMcpServers", "enabledMcpjsonServers"),
     )

@@ -1,0 +1,35 @@
+"""Where this user and this place keep instruction files."""
+
+from __future__ import annotations
+
+import os
+
+from travois.app.opening import Place
+from travois.engine.judged import hiding
+from travois.policy.judge import Guard
+from travois.store import foreign
+from travois.store.instructions import Library, Places
+from travois.store.origins import levels
+from travois.store.settings import Loaded
+
+
+def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Library:
+    """The instruction files of this user and this place."""
+    claude = foreign.user(os.environ)
+    codex = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    places = Places(
+        place.cwd,
+        place.project.root,
+        folders=guard.folders,
+        own=str(place.home.path),
+        claude=str(claude.parent) if claude else "",
+        codex=codex,
+        opencode=os.path.join(config, "opencode"),
+        more=loaded.settings.instructions,
+        excluded=loaded.settings.claude_md_excludes,
+        said=(loaded.origin("claudeMd"), loaded.settings.claude_md),
+        levels=levels(sources),
+        trusted=loaded.trust == "trusted",
+    )
+    return Library(places, hidden=hiding(guard, "Read", root=place.cwd))
