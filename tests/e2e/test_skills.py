@@ -178,6 +178,29 @@ def test_an_agent_knows_its_skills_and_has_its_own_hooks_model_and_effort(
     assert (heard["hook_event_name"], heard["agent_type"]) == ("SubagentStop", "bee")
 
 
+def test_the_person_talks_to_an_agent_of_their_own_and_goes_on_with_it(
+    program: Program, skills: Path
+) -> None:
+    lines = "name: bee\ndescription: d\neffort: low\nmodel: haiku\ntools: Read, Agent(plan)\n"
+    lines += "skills: greet\ninitialPrompt: Wake up.\npermissionMode: plan\n"
+    put(program.home.parent / ".claude/agents/bee.md", f"---\n{lines}---\nYou are a bee.")
+    put(program.home.parent / ".claude/settings.json", '{"agent": "Bee"}')
+    program.url = "http://127.0.0.1:9"
+    assert "--agent: there is no agent 'wasp'" in program.ask("x", "--agent", "wasp").err
+    with lab.server([{"say": [lab.call("Read", file_path="a")]}, DONE, DONE]) as api:
+        program.url = api.url
+        told = program.run("-p", "hum", "--output-format", "stream-json").lines[0]
+        program.run("-p", "more", "-c")
+        api.no_invalid()
+    assert (told["tools"], told["permissionMode"]) == (["Read", "Agent"], "plan")
+    first, last = api.bodies[0], api.bodies[-1]
+    assert "haiku" in first["model"] and first["output_config"] == {"effort": "low"}
+    assert json.dumps(first["system"]).count("You are a bee.") == 1
+    assert texts(first)[-2:] == ["Wake up.", "hum"]
+    assert sum("Say hello to" in text for text in texts(last)) == 1
+    assert {head(body) for body in api.bodies} == {head(first)}
+
+
 def test_one_about_some_files_is_told_when_such_a_file_is_touched(program: Program) -> None:
     skill(program.folder / ".claude/skills", "sql", "Sql.", "paths: '**/*.sql'\n")
     skill(program.folder / "db/.claude/skills", "below", "Below.")
@@ -270,7 +293,7 @@ def test_a_style_and_a_plugin_are_chosen_by_the_user(program: Program) -> None:
         program.url = api.url
         told = program.ask("hello", *style[:2], "--output-format", "stream-json").lines[0]
     assert (told["skills"], told["output_style"]) == (["kit:plan"], "kit:pirate")
-    assert told["plugins"] == [{"name": "kit", "path": str(kit)}]
+    assert told["plugins"] == [{"name": "kit", "path": str(kit), "version": "2"}]
     (listed,) = json.loads(program.run("plugins", "--json").out)
     assert (listed["name"], listed["version"], listed["folder"]) == ("kit", "2", str(kit))
 

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from random import random
+from time import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from travois.app import (
     crew,
     fencing,
     hooking,
+    leading,
     lending,
     posting,
     remembering,
@@ -27,9 +29,9 @@ from travois.app import (
     skilled,
     telemetry,
 )
+from travois.app.instructed import library
 from travois.app.lending import Loan
 from travois.app.opening import Place, around, damage, open_log, renewed, settle
-from travois.app.instructed import library
 from travois.app.options import Options, settings
 from travois.app.posting import Office
 from travois.app.reloading import Reload
@@ -64,6 +66,7 @@ from travois.store import project as projects
 from travois.store.blobs import Blobs
 from travois.store.layers import load
 from travois.store.origins import levels
+from travois.store.prune import tidy
 from travois.store.settings import Loaded, Plugin, Settings
 from travois.store.snapshots import Snapshots
 from travois.tools.catalogue import TOOLS
@@ -167,25 +170,23 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
         session = Session(opened.log, secrets=secrets(os.environ.items()))
+        kinds, flaws = agents_here(place, loaded, options)
+        lead, loaded = leading.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=guests.attended, spill=opened.spill)
-        kinds, flaws = agents_here(place, loaded, options)
         window, remarks = browsing.opened(loaded, options, stack, session=session)
-        own = _tools(loaded, options, (*window, *guests.tools), card=card)
+        own = leading.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
         loan = await lending.opened(place, loaded, options, world=world, session=session, card=card)
         tools |= loan.tools(loaded)
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)
-        dressed, unstyled = skilled.dressed(place, loaded, options)
+        dressed, unstyled = skilled.dressed(place, loaded, leading.told(options, lead))
         settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
-        if options.name:
-            session.append(Changed("name", options.name))
         serve = serving.Reach(loaded, stack, session=session, given=model)
         answers, key_source = serve.served(card)
         hooks, unusable = hooking.known(loaded)
-        heard = (*hooks, *guests.listeners)
         agent = Agent(
             session=session,
             model=answers,
@@ -199,22 +200,30 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
             purse=_purse(asked, session),
         )
         _equip(agent, place, loaded=loaded, options=options)
-        office = None
-        if options.persist:
-            office = posting.opened(place, opened, agent, settings=asked.mail, stack=stack)
-        if epoch := renewed(session, card, options, brought=guests.tools):
-            switch(agent, epoch)
+        mail = asked.mail if options.persist else None
+        office = posting.opened(place, opened, agent, settings=mail, stack=stack)
+        _renew(agent, card, options, guests)
         notices = (*filter(None, (unchosen, fence.line)), *loaded.notices, *unusable)
         notices += (*serving.unpriced(loaded, card), *flaws, *unstyled, *remarks)
         notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log), *loan.notices)
         kept = stack.pop_all()
+        heard = (*hooks, *guests.listeners)
         hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
         notices += _served(agent, place, loaded=loaded, options=options, serve=serve, loan=loan)
-        crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded)).enlist(agent)
+        yard = crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded))
+        await leading.begin(agent, lead, yard)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
         wish, style = telemetry.wished(asked, os.environ), asked.output_style or DEFAULT
         return replace(done, plugins=loaded.plugins, style=style, telemetry=wish)
+
+
+def _renew(agent: Agent, card: Card, options: Options, guests: Guests) -> None:
+    """Go on with what was asked for, where a session began with something else."""
+    if options.name:
+        agent.session.append(Changed("name", options.name))
+    if epoch := renewed(agent.session, card, options, brought=guests.tools):
+        switch(agent, epoch)
 
 
 def _served(
@@ -256,6 +265,7 @@ def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> N
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = partial(trust.keep, place.home, loaded.root)
     agent.keeper = _keeper(place, options, agent) if asked.file_checkpointing_enabled else None
+    tidy(place.home, days=asked.cleanup_period_days, now=time())
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
     agent.around = lambda: replace(
         around(place, options, cwd=agent.session.state.get("cwd", "")),

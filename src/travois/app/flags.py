@@ -161,6 +161,7 @@ def _talking(top: ArgumentParser) -> None:
     for name, what in (("system-prompt", "replace"), ("append-system-prompt", "add to")):
         add(f"--{name}", default="", metavar="TEXT", help=f"{what} the system prompt")
         add(f"--{name}-file", default="", metavar="FILE", help=f"{what} it with that of a file")
+    add("--agent", default="", metavar="NAME", help="talk to an agent of this kind")
     add("--agents", default="", metavar="JSON", help="more kinds of agents, by name")
     add("--plugin-dir", action="append", default=[], metavar="DIR", help="a plugin for this run")
     add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
@@ -192,6 +193,10 @@ def _sessions(top: ArgumentParser) -> None:
     add("-w", "--worktree", nargs="?", const="", metavar="NAME", help=what)
     what = "work without a terminal: print the id and return"
     add("--bg", "--background", action="store_true", help=what)
+    for name in ("init", "maintenance"):
+        what = f"let Setup hooks ({name}) run first"
+        add(f"--{name}", dest="setup", action="store_const", const=name, default="", help=what)
+    add("--init-only", action="store_true", help="let Setup hooks run, and end")
     add("--no-session-persistence", action="store_true", help="keep nothing after the end")
 
 
@@ -275,6 +280,7 @@ def chosen(args: Namespace) -> Options:
         tools=None if args.tools in (None, "default") else tuple(split(args.tools)),
         mcp=tuple(flat(args.mcp_config)),
         strict_mcp=args.strict_mcp_config,
+        agent=args.agent,
         agents=args.agents,
         plugins=tuple(os.path.abspath(folder) for folder in args.plugin_dir),
         settings=args.settings,
@@ -293,6 +299,7 @@ def chosen(args: Namespace) -> Options:
         resume=args.resume,
         latest=args.latest,
         fork=args.fork_session,
+        setup=args.setup or ("init" if args.init_only else ""),
         persist=not args.no_session_persistence,
         sandbox=not args.no_sandbox,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -34,6 +34,8 @@ class Options(msgspec.Struct, frozen=True):
     """Whether only those servers count that are named here."""
     skills: tuple[str, ...] | None = None
     """The only skills that count; none means that all do."""
+    agent: str = ""
+    """The kind of agent that the person talks to."""
     agents: str = ""
     """Kinds of agents as JSON, each by its name."""
     plugins: tuple[str, ...] = ()
@@ -63,6 +65,10 @@ class Options(msgspec.Struct, frozen=True):
     resume: str = ""
     latest: bool = False
     fork: bool = False
+    cleared: bool = False
+    """Whether it takes the place of a conversation that was left behind."""
+    setup: Literal["", "init", "maintenance"] = ""
+    """Why the folder is to be made ready first; empty if it is not."""
     persist: bool = True
     driven: bool = False
     """Whether a program drives the session: nothing starts that nobody asked for."""
@@ -80,6 +86,7 @@ def settings(options: Options) -> dict[str, Value]:
 
     flags: dict[str, Value] = {
         "model": options.model,
+        "agent": options.agent,
         "effortLevel": options.effort,
         "permissions.defaultMode": options.mode,
         "permissions.allow": options.allowed,

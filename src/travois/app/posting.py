@@ -28,9 +28,11 @@ FULL = 1 << 16
 
 
 def opened(
-    place: Place, found: Found, agent: Agent, *, settings: Mail, stack: AsyncExitStack
-) -> Office:
-    """The post of a session, which joins its team until the stack unwinds."""
+    place: Place, found: Found, agent: Agent, *, settings: Mail | None, stack: AsyncExitStack
+) -> Office | None:
+    """The post of a session, which joins its team until the stack unwinds; none if it has none."""
+    if settings is None:
+        return None
     office = Office(place, found, agent, settings=settings)
     if settings.address:
         folder, leave = store.join(place.home, settings.address)

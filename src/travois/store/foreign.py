@@ -30,10 +30,11 @@ HONOURED = (
     "providers.",
     "enabledPlugins.",
     "pluginConfigs.",
+    "agent",
     *("fallbackModels", "availableModels", "deniedModels", "apiKeyHelper", "otelHeadersHelper"),
     *("language", "attribution.", "tui.", "worktree.", "companyAnnouncements", "plansDirectory"),
     *("cleanupPeriodDays", "fileCheckpointingEnabled", "disabledMcpjsonServers"),
-    *("allowedMcpServers", "deniedMcpServers"),
+    *("allowedMcpServers", "deniedMcpServers", "maxDepth"),
 )
 CONSENT = frozenset(("enableAllProjectMcpServers", "enabledMcpjsonServers"))
 """What a user's own file may agree to; in a workspace, trust is asked for instead."""

@@ -30,7 +30,6 @@ LETTERS = 4
 """How many characters a token has, about."""
 WITHOUT = {
     "autoMode": "mode auto goes by rules and the sandbox here; write permissions.deny or ask",
-    "agent": "ask for the agent by its name, or use outputStyle",
     "advisorModel": "no second model is asked for advice here",
     "fastMode": "it is a tariff of one provider",
     "fileSuggestion": "Travois itself completes the names of files",

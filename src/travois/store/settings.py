@@ -284,6 +284,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     local: Local = Local()
     web_search: WebSearch = WebSearch()
     browser: Browser = Browser()
+    agent: str = ""
+    """The kind of agent that the person talks to; empty for ours."""
     output_style: str = ""
     """The name of a file that says how the model should speak."""
     plugins: tuple[str, ...] = ()
@@ -294,10 +296,10 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """What plugins ask their user for, by the same names, under `options`."""
     instructions: tuple[str, ...] = ()
     """Patterns of more files that say how to work, from the workspace on."""
-    claude_md_excludes: tuple[str, ...] = ()
-    """Patterns of instruction files, by absolute path, that are not wanted."""
     claude_md: str = ""
     """Instructions of the machine's administrator, as a text."""
+    claude_md_excludes: tuple[str, ...] = ()
+    """Patterns of instruction files, by absolute path, that are not wanted."""
     enable_all_project_mcp_servers: bool = False
     enabled_mcpjson_servers: tuple[str, ...] = ()
     disabled_mcpjson_servers: tuple[str, ...] = ()

@@ -1,0 +1,84 @@
+"""The agent that a person talks to: one of the kinds that they have, in the place of ours."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from travois.app.crew import EFFORTS, Yard
+from travois.app.options import Options
+from travois.context.kinds import PERSONAL, Kind, named, usable
+from travois.engine.agent import Agent
+from travois.engine.hooks import join
+from travois.engine.practice import preload
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Changed, User
+from travois.kernel.faults import Fault
+from travois.store.agent_memory import granted, memory
+from travois.store.agents import narrowed
+from travois.store.layers import FLAGS
+from travois.store.settings import Loaded
+
+LEAD = "agent"
+"""State of a session: the kind that it began with."""
+
+
+def chosen(loaded: Loaded, kinds: tuple[Kind, ...], session: Session) -> tuple[Kind | None, Loaded]:
+    """The kind that was asked for, or that the session began with; and settings as it has them."""
+    begun, asked = session.view.epoch is not None, loaded.settings
+    wanted = session.state.get(LEAD, "") if begun else asked.agent
+    kind = named(kinds, wanted) if wanted else None
+    if kind is None:
+        return None, _missing(loaded, wanted, kinds) if wanted else loaded
+    said = loaded.origin("model") == FLAGS
+    settings = replace(
+        asked,
+        model=asked.model if said else kind.model or asked.model,
+        effort_level=EFFORTS.get(kind.effort, asked.effort_level),
+        max_turns=asked.max_turns or kind.max_turns,
+    )
+    return kind, replace(loaded, settings=settings)
+
+
+def _missing(loaded: Loaded, wanted: str, kinds: tuple[Kind, ...]) -> Loaded:
+    what, there = f"there is no agent {wanted!r}", ", ".join(kind.name for kind in kinds)
+    if loaded.origin("agent") == FLAGS:
+        raise Fault(f"--agent: {what}", fix=f"There are: {there}.")
+    line = f"{loaded.origin('agent')}: {what}; there are: {there}"
+    return replace(loaded, notices=(*loaded.notices, line))
+
+
+def given(tools: dict[str, AnyTool], lead: Kind | None) -> dict[str, AnyTool]:
+    """The tools that it may use; those that need the person, unless it names others."""
+    if lead is None:
+        return tools
+    own = PERSONAL if lead.tools is None else PERSONAL[-1:]
+    fine = {*usable(lead, tools), *(name for name in own if name not in lead.denied)}
+    return {name: tool for name, tool in tools.items() if name in fine}
+
+
+def told(options: Options, lead: Kind | None) -> Options:
+    """The same options, with its prompt as the system text unless one is given."""
+    return options if lead is None or options.system else replace(options, system=lead.prompt)
+
+
+async def begin(agent: Agent, lead: Kind | None, yard: Yard) -> None:
+    """Let it start others, and give it at its beginning what its kind brings."""
+    if lead is None:
+        yard.enlist(agent)
+        return
+    yard.enlist(agent, tuple(filter(None, (named(yard.kinds, name) for name in lead.spawns))))
+    agent.guard = replace(agent.guard, mode=narrowed(lead, agent.guard.mode))
+    agent.library = agent.library if lead.instructions else None
+    join(agent, lead.hooks, origin=lead.origin)
+    held, session = memory(lead, yard.place.home, yard.place.project.root), agent.session
+    agent.guard = granted(agent.guard, held) if held else agent.guard
+    if LEAD in session.state:
+        return
+    session.append(Changed(LEAD, lead.name))
+    if held:
+        session.append(User((Text(held.note),), origin="note"))
+    await preload(agent, lead.skills, parent=agent)
+    if lead.greeting:
+        agent.inbox.append(User((Text(lead.greeting),), origin="human"))
