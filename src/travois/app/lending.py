@@ -24,8 +24,9 @@ from travois.kernel.facts import Changed, User
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.kernel.view import waiting
-from travois.policy.rules import withheld
+from travois.policy.rules import Rule, withheld
 from travois.store import mcp
+from travois.store.admission import admission
 from travois.store.origins import Where, levels
 from travois.store.settings import Loaded
 from travois.tools.lenders import PINS, Lender, Prompt, states, told
@@ -66,6 +67,7 @@ def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
         given=options.mcp,
         only="given" if options.strict_mcp or options.bare else "all",
         plugins=loaded.plugins,
+        admission=admission(loaded.settings),
     )
 
 
@@ -147,11 +149,20 @@ def equip(agent: Agent, loan: Loan) -> None:
     if loan.lending is None:
         return
     lending, post, baseline = loan.lending, agent.post, agent.baseline
+    agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *_granted(loan.links)))
     _pin(agent.session, lending)
     agent.lent = lending.tool
     lending.warn = lambda text: agent.session.emit(Warned(text))
     agent.post = lambda: (*_news(agent, lending), *post())
     agent.baseline = lambda: (*baseline(), *_again(lending))
+
+
+def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
+    """Rules for the tools that the user's own files let run, of servers that have their name."""
+    keys = [link.server.key for link in links]
+    for server in (link.server for link in links if keys.count(link.server.key) == 1):
+        for tool in server.free:
+            yield Rule(f"mcp__{server.key}__{tool}", "", "allow", server.origin)
 
 
 def _pin(session: Session, lending: Lending) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from time import time
 
 from msgspec.structs import replace
 
 from travois.kernel.faults import Fault
 from travois.policy.judge import Guard
 from travois.store.layers import FLAGS
+from travois.store.prune import DAY
 from travois.store.settings import Loaded
 
 FOLDERS = "permissions.additionalDirectories"
@@ -42,9 +45,11 @@ def inherit(loaded: Loaded) -> None:
 
 
 def remarks(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
-    """What the user should know of folders that are not there."""
+    """What the user should know of folders that are not there, and an announcement each day."""
     missing = (name for name, path in _folders(loaded, cwd).items() if not path)
-    return tuple(f"{loaded.origin(FOLDERS, each)}: {each} is not a folder" for each in missing)
+    told = loaded.settings.company_announcements if sys.stderr.isatty() else ()
+    today = (told[int(time() // DAY) % len(told)],) if told else ()
+    return (*today, *(f"{loaded.origin(FOLDERS, one)}: {one} is not a folder" for one in missing))
 
 
 def usable(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:

@@ -65,7 +65,8 @@ async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Car
         return replace(epoch.model, effort=effort), _hint(epoch.model)
     model, line = await found(chosen, loaded)
     longest = loaded.settings.max_output_tokens
-    return replace(model, output=longest or model.output, effort=effort), line
+    life = loaded.settings.context.cache_ttl or model.cache_ttl
+    return replace(model, output=longest or model.output, effort=effort, cache_ttl=life), line
 
 
 def _hint(card: Card) -> str:

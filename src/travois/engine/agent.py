@@ -174,6 +174,8 @@ class Agent(msgspec.Struct):
     """How often in this turn hooks sent the model back to work."""
     born: Callable[[Agent], object] = lambda child: None
     """Told of each agent that it starts, and of theirs, before their first turn."""
+    refresh: Callable[[], Awaitable[None]] | None = None
+    """Takes over settings that changed; asked at every safe boundary."""
     post: Callable[[], Iterable[User]] = tuple
     """Brings the mail that came since the last time; asked at every safe boundary."""
     inbox: deque[User] = msgspec.field(default_factory=deque[User])

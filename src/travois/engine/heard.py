@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Literal, Protocol
 
@@ -71,6 +72,11 @@ class Hooks(Protocol):
         """
         ...
 
+    @property
+    def watched(self) -> Iterable[str]:
+        """The files whose changes somebody wants to hear of."""
+        ...
+
     def join(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
         """Let these listen, too, from here on, and some no longer."""
         ...
@@ -113,6 +119,14 @@ class Heard(msgspec.Struct, frozen=True):
     retry: bool = False
     exports: tuple[tuple[str, str], ...] = ()
     """Variables for the commands that follow."""
+    watch: tuple[str, ...] = ()
+    """Files whose changes should be told."""
+    signal: str = ""
+    """What the terminal should do: ring, or show a title or a message."""
+    action: Literal["", "accept", "decline", "cancel"] = ""
+    """The answer to a server's question."""
+    content: str = ""
+    """What was filled in for it, as JSON text."""
 
 
 SILENCE = Heard()
@@ -144,6 +158,9 @@ class Specific(msgspec.Struct, frozen=True, rename="camel"):
     )
     decision: Decision | None = None
     retry: bool = False
+    watch_paths: tuple[str, ...] = ()
+    action: Literal["", "accept", "decline", "cancel"] = ""
+    content: msgspec.Raw = NOTHING
 
 
 class Output(msgspec.Struct, frozen=True, rename="camel"):
@@ -154,21 +171,29 @@ class Output(msgspec.Struct, frozen=True, rename="camel"):
     system_message: str = ""
     decision: Literal["approve", "block"] | None = None
     reason: str = ""
+    terminal_sequence: str = ""
     specific: Specific = msgspec.field(default=Specific(), name="hookSpecificOutput")
 
 
 GATES = frozenset(
     (
-        *("UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse"),
-        *("PostToolUseFailure", "PostToolBatch", "Stop", "SubagentStop", "PreCompact"),
-        "ConfigChange",
+        *("UserPromptSubmit", "UserPromptExpansion", "PreToolUse", "PermissionRequest"),
+        *("PostToolUse", "PostToolUseFailure", "PostToolBatch", "Stop", "SubagentStop"),
+        *("PreCompact", "ConfigChange", "PreModelSwitch", "TaskCreated", "TaskCompleted"),
+        *("Elicitation", "ElicitationResult"),
     )
 )
 """Events at which a hook may block."""
-TELLING = frozenset(("SessionStart", "SubagentStart", "SessionEnd", "CwdChanged"))
+PERMITTING = ("PreToolUse", "PreModelSwitch")
+"""Events that a hook may permit."""
+TELLING = frozenset(
+    ("SessionStart", "Setup", "SubagentStart", "SessionEnd", "CwdChanged", "FileChanged")
+)
 """Events at which what a blocking hook says goes to the user."""
-PLAIN = frozenset(("SessionStart", "UserPromptSubmit"))
+PLAIN = frozenset(("SessionStart", "UserPromptSubmit", "UserPromptExpansion"))
 """Events at which plain output is context."""
+SIGNAL = re.compile(r"(?:\x1b\](?:0|1|2|9|99|777);[^\x00-\x1f\x7f]*(?:\x07|\x1b\\)|\x07)+")
+"""What a hook may have a terminal do; nothing that moves the cursor or changes the screen."""
 MUTE = "a hook blocked it without saying why"
 
 
@@ -248,6 +273,10 @@ def _honoured(hook: Hook, output: Output, *, status: int) -> tuple[Heard, str]:
         title=own.session_title,
         updates=own.decision.updated_permissions if own.decision else (),
         retry=own.retry,
+        watch=own.watch_paths,
+        signal=output.terminal_sequence if SIGNAL.fullmatch(output.terminal_sequence) else "",
+        action=own.action,
+        content=_text(own.content),
     )
     return heard, _outcome(heard, status)
 
@@ -257,7 +286,7 @@ def _denied(hook: Hook, output: Output) -> str:
     if hook.event == "PermissionRequest":
         refused = own.decision is not None and own.decision.behavior == "deny"
         return (own.decision.message or MUTE) if own.decision and refused else ""
-    if hook.event == "PreToolUse" and own.permission_decision == "deny":
+    if hook.event in PERMITTING and own.permission_decision == "deny":
         return own.permission_decision_reason or output.reason or MUTE
     return (output.reason or MUTE) if output.decision == "block" else ""
 
@@ -266,7 +295,7 @@ def _granted(hook: Hook, output: Output) -> Literal["", "allow", "ask", "defer"]
     own = output.specific
     if hook.event == "PermissionRequest":
         return "allow" if own.decision else ""
-    if hook.event != "PreToolUse":
+    if hook.event not in PERMITTING:
         return ""
     if own.permission_decision and own.permission_decision != "deny":
         return own.permission_decision
@@ -302,6 +331,7 @@ def merge(all_heard: Iterable[Heard]) -> Heard:
     if len(heard) < 2:
         return heard[0] if heard else SILENCE
     deciding = next((h for rank in RANKS for h in heard if h.decision == rank), SILENCE)
+    answering = next((h for h in heard if h.action), SILENCE)
     return Heard(
         block="\n".join(h.block for h in heard if h.block),
         decision=deciding.decision,
@@ -315,6 +345,10 @@ def merge(all_heard: Iterable[Heard]) -> Heard:
         updates=tuple(update for h in heard for update in h.updates),
         retry=any(h.retry for h in heard),
         exports=tuple(pair for h in heard for pair in h.exports),
+        watch=tuple(_all(heard, lambda h: h.watch)),
+        signal="".join(h.signal for h in heard),
+        action=answering.action,
+        content=answering.content,
     )
 
 

@@ -99,6 +99,8 @@ async def admit(agent: Agent) -> str:
     """
     kept_out = ""
     prompted = False
+    if agent.refresh is not None:
+        await agent.refresh()
     agent.inbox.extend(agent.post())
     while agent.inbox:
         said = agent.inbox[0]

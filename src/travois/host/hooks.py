@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KEEP = 1 << 20
 """How many bytes of the head and of the tail of a hook's output are kept (each)."""
-SETTING = ("SessionStart", "CwdChanged")
+SETTING = ("SessionStart", "Setup", "CwdChanged", "FileChanged")
 """Events at which a hook may set variables for the commands that follow."""
 ABROAD = ("GEMINI_PROJECT_DIR", "GEMINI_CWD", "GEMINI_SESSION_ID")
 ROOT = "${CLAUDE_PROJECT_DIR}"
@@ -78,6 +78,7 @@ class LocalHooks:
         self._processes = processes
         self._place = place
         self._reach = reach
+        self._paths: set[str] = set()
         self._spent: set[tuple[str, str]] = set()
         self._background: list[Background] = []
         self._count = 0
@@ -106,7 +107,17 @@ class LocalHooks:
                     heard[number] = await run
 
                 group.start_soon(one)
-        return merge((*answers, *(heard[number] for number in range(len(chosen)))))
+        together = merge((*answers, *(heard[number] for number in range(len(chosen)))))
+        self._paths.update(together.watch)
+        return together
+
+    @property
+    def watched(self) -> set[str]:
+        """The files that hooks name; none where nobody would hear of their changes."""
+        listening = [hook for hook in self._hooks if hook.event == "FileChanged"]
+        names = {name for hook in listening for name in hook.matcher.split("|")} - {"", "*"}
+        paths = {*names, *self._paths} if listening else ()
+        return {os.path.join(self._place.root, path) for path in paths}
 
     def join(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
         """Let these listen, too, from here on, and some no longer."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from travois.host.catalog import Endpoint
 from travois.host.http import Response, Transport
-from travois.host.keyed import Headers, KeyHelper
+from travois.host.keyed import Headers, PrintedKey
 from travois.host.sigv4 import Scope, signed
 from travois.kernel.models import Model
 from travois.version import __version__
@@ -48,7 +48,7 @@ class HttpModel:
         self._endpoint = endpoint
         self._transport = transport
         self._silence = silence
-        self._keys = KeyHelper(endpoint.helper, heard) if endpoint.helper else None
+        self._keys = PrintedKey(endpoint.helper, heard) if endpoint.helper else None
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:

@@ -14,6 +14,7 @@ from travois.policy.judge import ALIASES, Mode
 from travois.policy.paths import inside
 from travois.policy.rules import EFFECTS, Rule
 from travois.store import foreign, mcp, trust
+from travois.store.admission import admission
 from travois.store.agents import wishes as kinds
 from travois.store.home import Home
 from travois.store.keys import unlike
@@ -68,7 +69,7 @@ def load(
         if level == "user":
             stack.settle()
         if level == "project":
-            stack.wanted += mcp.wanted(where, environ)
+            stack.wanted += mcp.wanted(where, environ, admission=admission(stack.settings))
     for layer in run(where, given, {**environ, **stack.environ}, notices=stack.notices):
         stack.lay(layer)
     for key, value in (chosen or {}).items():
@@ -156,6 +157,11 @@ class _Stack:
             place = layer.at(f"permissions.{rule.effect}", rule.text)
             self.notices.append(f"{place}: {rule.text} {why}")
 
+    @property
+    def settings(self) -> Settings:
+        """What they come to so far."""
+        return msgspec.convert(nested(self.values), Settings)
+
     def loaded(self) -> Loaded:
         """What they come to."""
         self._forbid(BYPASS, "bypass")
@@ -170,7 +176,7 @@ class _Stack:
             rule for effect in EFFECTS for rule in self.rules.values() if rule.effect == effect
         ]
         return Loaded(
-            settings=msgspec.convert(nested(self.values), Settings),
+            settings=self.settings,
             origins=self.origins,
             notices=(*self.notices, *self._left_out()),
             borrowed=frozenset(k for k, where in self.origins.items() if where in self.theirs),

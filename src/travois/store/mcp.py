@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from travois.policy.paths import inside
 from travois.store import foreign, trust
+from travois.store.admission import Admission
 from travois.store.home import Home
+from travois.store.instructions import plain_text
 from travois.store.neighbours import loose
 from travois.store.origins import Where
 from travois.store.reading import Level, is_list, is_tree
@@ -25,16 +27,18 @@ from travois.store.settings import Json, Plugin
 from travois.store.wants import programs
 from travois.tools.lenders import Server, Standing
 
-GIVEN = "--mcp-config"
+GIVEN, OPEN = "--mcp-config", Admission()
+ETC = Path("/etc")
 SEARCHED, SHARE = "ENABLE_TOOL_SEARCH", 0.1
 SOCKETS = ("ws://", "wss://")
 SOCKET = "WebSockets are no part of MCP, and its SDK does not speak them; most servers speak http"
-VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}")
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}|\{file:([^}]+)\}")
 FILES = (
     (".travois/mcp.json", "mcpServers"),
     (".mcp.json", "mcpServers"),
     (".codex/config.toml", "mcp_servers"),
     ("opencode.json", "mcp"),
+    ("opencode.jsonc", "mcp"),
     (".opencode/opencode.json", "mcp"),
     (".gemini/settings.json", "mcpServers"),
     (".qwen/settings.json", "mcpServers"),
@@ -42,8 +46,7 @@ FILES = (
     (".pi/mcp.json", "mcpServers"),
 )
 """Files of a workspace, the strongest first, and where in each the servers stand."""
-OWN = (".codex/config.toml", ".gemini/settings.json", ".qwen/settings.json", ".cursor/mcp.json")
-OWN_FILES = tuple(pair for pair in FILES if pair[0] in (*OWN, ".pi/mcp.json"))
+OWN = (".gemini/settings.json", ".qwen/settings.json", ".cursor/mcp.json", ".pi/mcp.json")
 
 
 Filler = Callable[[object], str]
@@ -79,6 +82,8 @@ def find(
     given: tuple[str, ...] = (),
     only: Literal["all", "given"] = "all",
     plugins: tuple[Plugin, ...] = (),
+    admission: Admission = OPEN,
+    etc: Path = ETC,
 ) -> Found:
     """All servers by name, each taken whole from the strongest place that has it."""
     notices: list[str] = []
@@ -86,23 +91,33 @@ def find(
     if only == "all":
         placed = _placed(where, environ, notices)
         entries += (entry for entry in (*placed, *plugged(plugins, where)) if entry.level in levels)
+    if (sole := next(foreign.managed(etc)).with_name("managed-mcp.json")).is_file():
+        notices += [f"{sole} names the only servers that may be used"] if entries else []
+        entries = list(_entries(sole, "mcpServers", "managed", notices))
     agreed = trust.agreed(where.home, where.trusted)
-    waiting = [e for e in entries if e.level == "project" and _wish(e, where) not in agreed]
+    asked = (e for e in entries if e.level == "project" and _wish(e, where) not in agreed)
+    waiting = [entry for entry in asked if not admission.settled(entry.name, entry.origin)]
     servers: dict[str, Server] = {}
     for entry in entries:
         if entry.name in servers or entry in waiting or not _enabled(entry.tree):
             continue
         try:
-            servers[entry.name] = _server(entry, where, environ, notices)
+            server = _server(entry, where, environ, notices)
+            if why := admission.refusal(server):
+                raise ValueError(why)
+            servers[entry.name] = server
         except (ValueError, TypeError) as error:
             notices.append(f"{entry.origin}: server {entry.name} is left out: {error}")
     ordered = sorted(servers.values(), key=lambda one: one.name)
     return Found(tuple(ordered), tuple(waiting), tuple(notices))
 
 
-def wanted(where: Where, environ: Mapping[str, str]) -> tuple[str, ...]:
+def wanted(
+    where: Where, environ: Mapping[str, str], *, admission: Admission = OPEN
+) -> tuple[str, ...]:
     """What a workspace wants to start, a line each, with the digests of its own programs."""
-    return _lines(_placed(where, environ, []), where)
+    placed = _placed(where, environ, [])
+    return _lines((one for one in placed if not admission.settled(one.name, one.origin)), where)
 
 
 def wishes(plugins: tuple[Plugin, ...], where: Where) -> tuple[str, ...]:
@@ -145,9 +160,13 @@ def _placed(where: Where, environ: Mapping[str, str], notices: list[str]) -> lis
             found += _entries(Path(place, name), key, "project", notices)
     found += _entries(own(where.home), "mcpServers", "user", notices)
     found += _listed(theirs.get("mcpServers"), str(folder / ".claude.json"), "user")
-    for name, key in OWN_FILES:
-        found += _entries(person / name, key, "user", notices)
-    found += _entries(person / ".config/opencode/opencode.json", "mcp", "user", notices)
+    codex = Path(environ.get("CODEX_HOME") or person / ".codex")
+    found += _entries(codex / "config.toml", "mcp_servers", "user", notices)
+    for name in OWN:
+        found += _entries(person / name, "mcpServers", "user", notices)
+    config = Path(environ.get("XDG_CONFIG_HOME") or person / ".config", "opencode")
+    for name in ("opencode.json", "opencode.jsonc"):
+        found += _entries(config / name, "mcp", "user", notices)
     return found
 
 
@@ -228,6 +247,7 @@ def _server(entry: Entry, where: Where, environ: Mapping[str, str], notices: lis
     if not argv and not url.startswith(("http://", "https://")):
         raise ValueError("it has neither a command nor an http address")
     base = where.home.path if entry.level == "user" else where.cwd
+    start, limit = _patience(tree, environ)
     return Server(
         entry.name,
         "stdio" if argv else _kind(tree, entry.origin),
@@ -242,8 +262,9 @@ def _server(entry: Entry, where: Where, environ: Mapping[str, str], notices: lis
         client=dict(_client(tree, text)),
         port=_port(tree),
         standing="all" if tree.get("alwaysLoad") else _standing(environ),
-        start=_seconds(tree, "startup_timeout_sec", 30.0),
-        limit=_seconds(tree, "tool_timeout_sec", _milliseconds(tree)),
+        start=_seconds(tree, "startup_timeout_sec", start),
+        limit=_seconds(tree, "tool_timeout_sec", limit),
+        free=tuple(_free(tree)) if entry.level in ("user", "local", "run") else (),
         only=_names(tree, "enabled_tools", "includeTools"),
         without=_names(tree, "disabled_tools", "excludeTools"),
     )
@@ -318,17 +339,50 @@ def _seconds(tree: Json, key: str, default: float) -> float:
     return max(1.0, float(value)) if isinstance(value, int | float) else default
 
 
-def _milliseconds(tree: Json) -> float:
-    return _seconds(tree, "timeout", 300_000.0) / 1000
+def _patience(tree: Json, environ: Mapping[str, str]) -> tuple[float, float]:
+    """How many seconds a start and a call may take; `timeout` is of a start for opencode only."""
+    said, starts = tree.get("timeout"), tree.get("type") in ("local", "remote")
+    start = said if starts else environ.get("MCP_TIMEOUT")
+    limit = environ.get("MCP_TOOL_TIMEOUT") if starts or said is None else said
+    return _milliseconds(start, 30.0), _milliseconds(limit, 300.0)
+
+
+def _milliseconds(said: object, default: float) -> float:
+    text = str(said)
+    return max(1.0, int(text) / 1000) if text.isdecimal() else default
+
+
+def _free(tree: Json) -> Iterator[str]:
+    """The tools that Gemini trusts and Codex approves."""
+    if tree.get("trust") is True or tree.get("default_tools_approval_mode") == "approve":
+        yield "*"
+    for name, said in _words(tree, "tools"):
+        if is_tree(said) and said.get("approval_mode") == "approve":
+            yield name
 
 
 def _filled(text: str, environ: Mapping[str, str], entry: Entry, notices: list[str]) -> str:
     """A text with its variables; one that is not set stays as it is written, and that is said."""
 
     def value(found: re.Match[str]) -> str:
+        if found[4]:
+            return _content(found[4], entry, notices) or found[0]
         name = found[1] or found[3]
         if name not in environ and found[2] is None:
             notices.append(f"{entry.origin}: server {entry.name} wants {name}, which is not set")
         return environ.get(name, found[0] if found[2] is None else found[2])
 
     return VARIABLE.sub(value, text)
+
+
+def _content(name: str, entry: Entry, notices: list[str]) -> str:
+    """What a file says whose name stands for it; empty if it may not be read, and that is said."""
+    try:
+        if entry.level == "project":
+            raise OSError("only your own files may name it")
+        path = os.path.join(os.path.dirname(entry.origin), os.path.expanduser(name))
+        return plain_text(path).strip()
+    except OSError as error:
+        why = error.strerror or error
+        notices.append(f"{entry.origin}: server {entry.name} wants the file {name}: {why}")
+        return ""

@@ -14,6 +14,7 @@ import msgspec
 from travois.policy.rules import Effect, Rule
 from travois.store import hookfiles, served
 from travois.store.instructions import plain_text
+from travois.store.keys import LETTERS
 from travois.store.reading import Layer, Level, is_list, is_tree
 from travois.store.settings import Json
 
@@ -32,6 +33,18 @@ PATHS = ("Read", "Edit", "Glob", "Grep")
 EFFECTS: dict[object, Effect] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 ENV_FILES: Json = {"read": {"*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}}
 """What opencode keeps to without being told."""
+OPENCODE_KEYS = {
+    ("compaction", "auto"): "context.autoCompact",
+    ("compaction", "prune"): "context.clear",
+    ("compaction", "preserve_recent_tokens"): "context.tailTokens",
+    ("tool_output", "max_bytes"): "context.resultTokens",
+}
+IDLE = {
+    "plugin": "its plugins are programs for opencode",
+    "default_agent": "ask for the agent by its name",
+}
+BLOCKED = tuple(f"permissions.block{what}OutsideWorkingDirectories" for what in ("Reads", "Writes"))
+VARIABLE = re.compile(r'("model"\s*:\s*")\{env:(\w+)\}"')
 CODEX_KEYS = {
     "model_context_window": "context.window",
     "model_auto_compact_token_limit": "context.threshold",
@@ -53,7 +66,8 @@ def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[
     rules = _rules(os.path.join(codex_home, "rules"))
     for path in filter(os.path.isfile, (config_toml, *hooks, *rules, *tables)):
         try:
-            yield _layer(plain_text(path), path, level=level, base=folder)
+            text = _filled(plain_text(path), environ) if level == "user" else plain_text(path)
+            yield _layer(text, path, level=level, base=folder)
         except (OSError, ValueError, RecursionError) as error:
             yield Layer(path, {}, level=level, notices=(f"{path} is not read: {error}",))
 
@@ -68,7 +82,7 @@ def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
     if path.endswith(".toml"):
         from tomllib import loads
 
-        return codex(loads(text), path, level=level)
+        return codex(profiled(loads(text), path), path, level=level)
     if path.endswith(".rules"):
         from travois.store.prefixes import prefixes
 
@@ -76,6 +90,9 @@ def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
         values: Json = {f"permissions.{effect}": rules for effect, rules in found.items()}
         told = tuple(f"{path}: {one}" for one in odd)
         return Layer(path, values, level=level, foreign=True, base=base, notices=told)
+    if path.endswith((HOOKS, GEMINI)):
+        read = hookfiles.codex if path.endswith(HOOKS) else hookfiles.gemini
+        return Layer(path, {}, level=level, foreign=True, hooks=read(loose(text)))
     return opencode(loose(text), path, level=level, base=base)
 
 
@@ -88,19 +105,35 @@ def loose(text: str) -> Json:
     return tree
 
 
+def _filled(text: str, environ: Mapping[str, str]) -> str:
+    """A model that opencode takes from a variable, by its name."""
+    return VARIABLE.sub(lambda found: f'{found[1]}{environ.get(found[2], "")}"', text)
+
+
+def profiled(tree: Json, path: str) -> Json:
+    """Codex's settings with those of the profile that they choose, in a table or in a file."""
+    name = tree.get("profile")
+    if not isinstance(name, str) or "/" in name:
+        return tree
+    from tomllib import loads
+
+    file = os.path.join(os.path.dirname(path), f"{name}.config.toml")
+    more: Json = loads(plain_text(file)) if os.path.isfile(file) else {}
+    return {**tree, **_inner(_inner(tree, "profiles"), name), **more}
+
+
+def _inner(tree: Json, key: str) -> Json:
+    return found if is_tree(found := tree.get(key)) else {}
+
+
 def codex(tree: Json, path: str, *, level: Level) -> Layer:
     """What Codex's settings mean here."""
-    if path.endswith((HOOKS, GEMINI)):
-        read = hookfiles.codex if path.endswith(HOOKS) else hookfiles.gemini
-        return Layer(path, {}, level=level, foreign=True, hooks=read(loose(text)))
-    values, notices = Json(), list[str]()
+    idle = f"{path}: notify does nothing here: a hook on Stop does it"
+    values, notices = _besides(tree), [idle] if "notify" in tree else []
     if isinstance(model := tree.get("model"), str):
         values["model"] = f"{tree.get('model_provider') or 'openai'}/{model}"
     if isinstance(effort := tree.get("model_reasoning_effort"), str):
         values["effortLevel"] = "low" if effort == "minimal" else effort
-    for theirs, ours in CODEX_KEYS.items():
-        if isinstance(number := tree.get(theirs), int) and number > 0:
-            values[ours] = number
     if is_list(named := tree.get("project_doc_fallback_filenames")):
         values["instructions"] = [str(name) for name in named]
     sandbox, asking = tree.get("sandbox_mode"), tree.get("approval_policy")
@@ -143,19 +176,29 @@ def _mode(sandbox: object, asking: object) -> str:
 
 def opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
     """What opencode's settings mean here."""
-    values, notices = Json(), tuple[str, ...]()
-    if isinstance(model := tree.get("model"), str) and "{" not in model:
+    values, notices = _sized(tree), tuple[str, ...]()
+    if isinstance(model := tree.get("model"), str) and model and "{" not in model:
         values["model"] = model
     if is_list(listed := tree.get("instructions")):
         away = [str(one) for one in listed if "://" in str(one)]
         values["instructions"] = [str(one) for one in listed if str(one) not in away]
         notices = tuple(f"{path}: {one} is not read: instructions are files here" for one in away)
-    if is_tree(compaction := tree.get("compaction")) and compaction.get("auto") is False:
-        values["context.autoCompact"] = False
     if level == "user":
         values |= {f"providers.{one.name}": one.entry for one in served.opencode(tree) if one.entry}
-    layer = Layer(path, values, level=level, foreign=True, base=base, notices=notices)
+    if _inner(tree, "permission").get("external_directory") == "deny":
+        values |= dict.fromkeys(BLOCKED, True)
+    idle = (f"{path}: {key} does nothing here: {why}" for key, why in IDLE.items() if tree.get(key))
+    layer = Layer(path, values, level=level, foreign=True, base=base, notices=(*notices, *idle))
     return ordered(layer, tree.get("permission"))
+
+
+def _sized(tree: Json) -> Json:
+    """What opencode's settings say of how much is kept and shown, and how deep agents go."""
+    told = {ours: _inner(tree, table).get(key) for (table, key), ours in OPENCODE_KEYS.items()}
+    told["maxDepth"] = tree.get("subagent_depth")
+    values = {key: value for key, value in told.items() if isinstance(value, int)}
+    size = values.get("context.resultTokens", 0) // LETTERS
+    return {**values, **({"context.resultTokens": size} if size else {})}
 
 
 def ordered(layer: Layer, said: object) -> Layer:

@@ -27,11 +27,27 @@ def prefixes(text: str) -> tuple[dict[Effect, list[str]], list[str]]:
         effect = DECISIONS.get(said.get("decision", "allow"))
         commands = list(_commands(said.get("pattern")))
         exact = effect != "allow" or not any("*" in command for command in commands)
+        if not _borne_out(commands, said):
+            notices.append(f"line {call.lineno}: prefix_rule is not what its examples say")
+            effect = "ask" if effect == "allow" else effect
         if effect is None or not commands or not exact:
             notices.append(f"line {call.lineno}: prefix_rule says nothing that can be kept here")
             continue
         found.setdefault(effect, []).extend(f"Bash({command}:*)" for command in commands)
     return found, notices
+
+
+def _borne_out(commands: list[str], said: dict[str | None, object]) -> bool:
+    """Whether a rule fits the commands that it says it fits, and no others that it names."""
+
+    def fits(example: object) -> bool:
+        words = [str(word) for word in example] if is_list(example) else shlex.split(str(example))
+        begun = (shlex.split(command) for command in commands)
+        return any(words[: len(start)] == start for start in begun)
+
+    right, wrong = said.get("match"), said.get("not_match")
+    fine = all(fits(one) for one in right) if is_list(right) else True
+    return fine and not (is_list(wrong) and any(fits(one) for one in wrong))
 
 
 def _calls(text: str) -> Iterator[ast.Call]:

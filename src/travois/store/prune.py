@@ -14,10 +14,10 @@ from travois.kernel.faults import Fault
 from travois.store import lock
 from travois.store.home import Home
 from travois.store.log import NAME
-from travois.store.sessions import Summary
+from travois.store.sessions import Summary, summaries
 
 BLOB = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-GRACE = 24 * 3600.0
+DAY = GRACE = 24 * 3600.0
 """How long a blob that no log names is left alone: its line may not be written yet."""
 
 
@@ -49,6 +49,18 @@ def plan(candidates: list[Summary], everything: list[Summary], *, before: float,
         if id not in doomed
     )
     return Plan(tuple(doomed.values()), kept)
+
+
+def tidy(home: Home, *, days: int, now: float) -> None:
+    """Move sessions that nobody touched for so many days to the trash; once a day is enough."""
+    mark = home.path / "tidied"
+    if not days or (mark.exists() and now - mark.stat().st_mtime < DAY):
+        return
+    mark.touch()
+    everything = summaries(home)
+    for summary in plan(everything, everything, before=now - days * DAY, keep=0).doomed:
+        with suppress(Fault):  # somebody is writing to it after all
+            discard(home, summary)
 
 
 def discard(home: Home, summary: Summary) -> Path:

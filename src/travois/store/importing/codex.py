@@ -28,6 +28,8 @@ TAKEN = (
     "approval_policy",
     "sandbox_mode",
     "sandbox_workspace_write",
+    "shell_environment_policy",
+    "memories",
 )
 WHY = {
     "projects": "trust is given to what a folder says: `travois trust` there",
@@ -79,7 +81,8 @@ def _said(luggage: Luggage, layer: Layer) -> None:
         luggage.setting(part, key, value, fate="translated")
     for notice in layer.notices:
         _, _, why = notice.partition(": ")
-        luggage.leave("permissions", "sandbox_mode", why)
+        if why.startswith("danger"):
+            luggage.leave("permissions", "sandbox_mode", why)
 
 
 def _rules(luggage: Luggage, path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Settings that change while a session goes on: rules and hooks hold from the next step on.
+
+The head of requests stays as it is, so what would change it counts from the next session on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from travois.app import hooking, rights
+from travois.app.opening import Place
+from travois.engine.agent import Agent
+from travois.engine.ports import Warned
+from travois.kernel.faults import Fault
+from travois.store import foreign
+from travois.store.settings import Loaded
+
+T = TypeVar("T")
+Stamps = dict[str, tuple[int, int]]
+"""When each file was written last, and its size; those that are not there are not in it."""
+
+
+class Reload:
+    """Looks whether files of settings changed, and takes over what they say."""
+
+    def __init__(
+        self, agent: Agent, place: Place, loaded: Loaded, *, again: Callable[[], Loaded]
+    ) -> None:
+        self._agent, self._place, self._loaded, self._again = agent, place, loaded, again
+        self._seen = _stamps(_watched(place, loaded))
+
+    async def __call__(self) -> None:
+        """Asked at every safe boundary."""
+        seen = _stamps(_watched(self._place, self._loaded))
+        changed = sorted(dict(set(seen.items()) ^ set(self._seen.items())))
+        self._seen = seen
+        if changed:
+            await self._reload(changed[0])
+
+    async def _reload(self, path: str) -> None:
+        from travois.engine.hooks import fire
+        from travois.engine.occasions import ConfigChange
+
+        agent = self._agent
+        try:
+            fresh = self._again()
+        except Fault as fault:
+            agent.session.emit(Warned(f"{path} changed, and all stays as it was: {fault.what}"))
+            return
+        if _same(self._loaded, fresh):
+            return
+        heard = await fire(agent, ConfigChange(_source(path, self._place), path))
+        if heard.block:
+            agent.session.emit(Warned(f"{path} changed, and a hook keeps it out: {heard.block}"))
+            return
+        self._take(fresh)
+        agent.session.emit(Warned(f"{path} changed: its rules and hooks hold from here on"))
+
+    def _take(self, fresh: Loaded) -> None:
+        agent, cwd, own = self._agent, self._place.cwd, str(self._place.home.path)
+        held, old = agent.guard, rights.guard(self._loaded, self._place.cwd, own=own)
+        new = rights.guard(fresh, cwd, own=own)
+        agent.guard = replace(
+            held,
+            rules=_exchanged(held.rules, old.rules, new.rules),
+            folders=_exchanged(held.folders, old.folders, new.folders),
+            blocked=_exchanged(held.blocked, old.blocked, new.blocked),
+            barred=new.barred,
+            silent=new.silent,
+        )
+        gone, hooks = hooking.known(self._loaded)[0], hooking.known(fresh)[0]
+        if gone != hooks and agent.hearing is not None:
+            agent.hooks = agent.hooks or agent.hearing()
+            agent.hooks.join(hooks, gone=gone)
+        self._loaded = fresh
+
+
+def _same(old: Loaded, new: Loaded) -> bool:
+    rights_of = (old.settings.permissions, new.settings.permissions)
+    return old.rules == new.rules and old.hooks == new.hooks and rights_of[0] == rights_of[1]
+
+
+def _exchanged(held: tuple[T, ...], old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+    """What settings say, with what came to it while the session went on."""
+    return (*new, *(one for one in held if one not in old and one not in new))
+
+
+def _watched(place: Place, loaded: Loaded) -> tuple[str, ...]:
+    theirs = foreign.user(os.environ)
+    usual = [
+        str(place.home.settings),
+        *((str(theirs),) if theirs else ()),
+        os.path.join(place.cwd, ".claude/settings.json"),
+        os.path.join(loaded.root, ".claude/settings.local.json"),
+        os.path.join(place.project.root, ".travois/settings.json"),
+        os.path.join(place.project.root, ".travois/settings.local.json"),
+    ]
+    return tuple(dict.fromkeys((*usual, *loaded.files)))
+
+
+def _stamps(paths: tuple[str, ...]) -> Stamps:
+    found: Stamps = {}
+    for path in paths:
+        try:
+            about = os.stat(path)
+        except OSError:
+            continue
+        found[path] = (about.st_mtime_ns, about.st_size)
+    return found
+
+
+def _source(path: str, place: Place) -> str:
+    """Whose settings a file holds, as hooks of other agents are told it."""
+    if path.startswith("/etc/"):
+        return "policy_settings"
+    if path.endswith("settings.local.json"):
+        return "local_settings"
+    return "project_settings" if path.startswith(f"{place.project.root}/") else "user_settings"

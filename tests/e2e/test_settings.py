@@ -1,0 +1,95 @@
+"""Settings of other agents, held by the real program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.program import Program
+from travois import lab
+
+HELLO = [{"say": "Hallo.", "repeat": True}]
+GO = ("-p", "go", "--output-format", "json")
+
+
+def theirs(program: Program, **settings: object) -> Path:
+    """What the user wrote for another agent."""
+    path = program.home.parent / ".claude" / "settings.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def test_what_a_user_told_another_agent_of_keys_models_and_words_holds(program: Program) -> None:
+    asked, key = program.home.parent / "asked", "sk-helped-0123456789abcdef"
+    with lab.server(HELLO) as api:
+        path = theirs(
+            program,
+            env={"ANTHROPIC_BASE_URL": api.url},
+            apiKeyHelper=f"echo x >> {asked}; echo {key}",
+            model="opus",
+            availableModels=["opus"],
+            modelPricing={"overrides": {"claude-opus-5-5": {"cacheWrite": 1000, "output": 0}}},
+            language="German",
+            attribution={"commit": "With Travois"},
+            promptCacheTtl="1h",
+            fileSuggestion={"type": "command", "command": "fd"},
+        )
+        done = program.run(*GO)
+        closed = program.run("-p", "go", "--model", "claude-haiku-4-5")
+        (one,) = api.ledger
+    assert one.headers["x-api-key"] == key
+    assert asked.read_text() == "x\n"
+    assert b"Answer in German" in one.body and b"With Travois" in one.body
+    assert b'"ttl":"1h"' in one.body
+    written = done.result["usage"]["cache_creation_input_tokens"]
+    assert done.result["total_cost_usd"] == written / 1000
+    notice = f"{path}: fileSuggestion (line 1) does nothing here: "
+    assert done.err == f"travois: {notice}Travois itself completes the names of files\n"
+    why = "anthropic/claude-haiku-4-5 may not be used here: availableModels has opus"
+    assert (closed.code, closed.err.splitlines()[-2:]) == (
+        2,
+        [f"travois: {why}", "  Choose another --model."],
+    )
+
+
+def test_a_key_that_is_refused_is_asked_for_again_once_it_had_been_good(program: Program) -> None:
+    asked = program.home.parent / "asked"
+    script = [
+        {"say": [{"tool_use": {"name": "Read", "input": {"file_path": "a"}}}]},
+        {"say": "Ok."},
+    ]
+    refused = {"match": {"n": 2}, "do": {"http": {"status": 401}}}
+    with lab.server(script, faults=[refused]) as api:
+        theirs(
+            program,
+            env={"ANTHROPIC_BASE_URL": api.url},
+            apiKeyHelper=f"echo x >> {asked}; cat {asked} | wc -l",
+        )
+        done = program.run("-p", "go")
+    assert (done.code, done.out) == (0, "Ok.\n"), done.err
+    assert asked.read_text() == "x\nx\n"
+
+
+def test_rules_and_hooks_that_change_hold_from_the_next_step_on(program: Program) -> None:
+    fresh, heard = program.folder / "fresh.json", program.home.parent / "heard"
+    path = program.home.parent / ".claude" / "settings.json"
+    theirs(program, permissions={"allow": ["Bash"]}, hooks=after(f"cp {fresh} {path}"))
+    changed = {"permissions": {"deny": ["Bash(touch:*)"]}, "hooks": after(f"cat >> {heard}")}
+    fresh.write_text(json.dumps(changed))
+    calls = (("Read", {"file_path": "fresh.json"}), ("Bash", {"command": "touch a"}))
+    script = [
+        {"say": [{"tool_use": {"name": name, "input": args}}]} for name, args in (*calls, calls[0])
+    ]
+    with lab.server([*script, {"say": "Done."}]) as api:
+        program.url = api.url
+        done = program.ask("go", "--output-format", "json")
+        api.append_only()
+    (denied,) = done.result["permission_denials"]
+    assert denied["tool_input"] == {"command": "touch a"}
+    assert json.loads(heard.read_text())["tool_name"] == "Read"
+    assert f"{path} changed: its rules and hooks hold from here on" in done.err
+
+
+def after(command: str) -> dict[str, object]:
+    return {"PostToolUse": [{"hooks": [{"type": "command", "command": command}]}]}
