@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from travois.app.codex import Teller
 from travois.app.shapes import Object
-from travois.app.speak import Tally
+from travois.app.tally import Tally
 from travois.engine.ports import Event, Retrying, Running, Warned
 from travois.kernel.blocks import Call, Media, Opaque, Text
 from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Result

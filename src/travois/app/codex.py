@@ -13,7 +13,7 @@ import msgspec
 
 from travois.app.shaped import NAME as ANSWER
 from travois.app.shapes import Json, Object, arguments
-from travois.app.speak import Tally
+from travois.app.tally import Tally
 from travois.engine.ports import Event, Progress, Retrying, Running, Warned
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Shown, Text, calls, words
 from travois.kernel.facts import Assistant, Changed, Entry, Result

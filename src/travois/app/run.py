@@ -18,21 +18,26 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from travois.app import custom
-from travois.app.control.tasks import Tasks
+from travois.app.control.tasks import Tasks, Work
 from travois.app.flags import chosen
 from travois.app.lending import statuses
-from travois.app.sdk import Session
+from travois.app.sdk import Session, typed
 from travois.app.shaped import Shape
 from travois.app.shapes import Object
-from travois.app.speak import Speaker, Tally, Telling
+from travois.app.speak import Speaker, Telling
+from travois.app.tally import Tally
+from travois.context.custom import TYPED
 from travois.engine.agent import Agent
 from travois.engine.briefing import skills
+from travois.engine.compaction import receipt
 from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.hooks import MODES
 from travois.engine.ports import Event, Retrying, Warned
 from travois.kernel.blocks import Shown
-from travois.kernel.facts import Ended, Entry, Noted
+from travois.kernel.facts import Ended, Entry, Finished, Noted
 from travois.kernel.faults import Fault
+from travois.kernel.models import Model
+from travois.store.settings import Plugin
 from travois.version import __version__
 from travois.wire.jsontext import encoded
 
@@ -67,6 +72,11 @@ class Run:
         self._format: str = args.output_format
         self._alone: bool = args.input_format == "text"
         """Whether nothing more will be asked, so that agents in the background are waited for."""
+        self._minds: dict[str, Model] = {}
+        """The models of the agents that were started."""
+        self._finished: dict[int, Finished] = {}
+        """What went on beside the conversation, by its entry; some of it between turns."""
+        self._paid: set[int] = set()
         self._over = False
         self._state = ""
         self.commands, notices = custom.known(chosen(args))
@@ -123,41 +133,46 @@ class Run:
 
     def speaker(self, session: Session, *, parent: str | None = None) -> Speaker:
         """Whoever tells of a turn, or of an agent that a call has started."""
-        return Speaker(session.id, session.crew.model, telling=self._telling, parent=parent)
+        tally = Tally(session.crew.model, self._minds)
+        return Speaker(session.id, tally, telling=self._telling, parent=parent)
 
     def attend(self, session: Session, group: TaskGroup) -> None:
         """Tell of the agents that are started, whenever they come, work and go."""
-        if self._format == "stream-json":
-            agent, before = session.crew.agent, session.crew.agent.born
+        agent, before = session.crew.agent, session.crew.agent.born
 
-            def born(child: Agent) -> None:
-                before(child)
+        def born(child: Agent) -> None:
+            before(child)
+            if child.birth is not None and child.session.view.epoch is not None:
+                self._minds[child.birth.id] = child.session.view.epoch.model
+            if self._format == "stream-json":
                 group.start_soon(self._overhear, session, child)
 
-            agent.born = born
-            group.start_soon(self._watch_tasks, session)
+        agent.born = born
+        group.start_soon(self._watch_tasks, session)
 
     async def _watch_tasks(self, session: Session) -> None:
         tasks = Tasks(session.id)
         with session.crew.agent.session.watch() as events:
             async for event in events:
-                for line in tasks.lines(event):
+                if isinstance(event, Entry) and isinstance(event.fact, Finished):
+                    self._finished[event.seq] = event.fact
+                for line in tasks.lines(event) if self._format == "stream-json" else ():
                     say(line)
 
     async def _overhear(self, session: Session, child: Agent) -> None:
         """Tell of what an agent does under the call of ours that it works for."""
         assert child.birth is not None
         top = session.crew.agent.session.children[child.birth.id.partition(".")[0]]
-        speaker = self.speaker(session, parent=top.call)
+        speaker, work = self.speaker(session, parent=top.call), Work(session.id, top)
         with child.session.watch() as events:
             async for event in events:
-                for line in speaker.child(event):
+                for line in (*speaker.child(event), *work.lines(event)):
                     say(line)
 
     def failed(self, session: Session, why: str) -> None:
         """Tell that a turn could not even begin."""
         speaker = self.speaker(session)
-        speaker.tally.ended = Ended("failed", why)
+        speaker.tally.ended = Ended("crashed", why)
         self._finish(speaker, seconds=0.0)
 
     async def turn(self, session: Session, prompt: tuple[Shown, ...], *, given: str = "") -> bool:
@@ -167,7 +182,7 @@ class Run:
         """
         speaker = self.speaker(session)
         speaker.tally.ended = Ended("aborted", "interrupted")
-        speaker.tally.shape, speaker.given = self.shape, given
+        speaker.tally.shape, speaker.given, speaker.unasked = self.shape, given, not prompt
         if self.shape is not None:
             self.shape.begin()
         start = monotonic()
@@ -185,6 +200,13 @@ class Run:
     async def _follow(
         self, session: Session, prompt: tuple[Shown, ...], *, speaker: Speaker
     ) -> None:
+        if (found := TYPED.fullmatch(typed(prompt).strip())) and found[1] not in self.commands:
+            if found[1] == "compact":
+                await self._compact(session, found[2] or "", speaker=speaker)
+                return
+            if why := _elsewhere(found[1]):
+                speaker.tally.ended = Ended("crashed", why)
+                return
         async with aclosing(session.run(prompt)) as events:
             async for event in events:
                 if self._format in ("text", "json") and (notice := _notice(event)):
@@ -193,6 +215,18 @@ class Run:
                     say(line)
         if self._alone and speaker.tally.ended.why == "end" and await heard(session):
             await self._follow(session, (), speaker=speaker)
+
+    async def _compact(self, session: Session, focus: str, *, speaker: Speaker) -> None:
+        """Set the older conversation aside in the place of a turn."""
+        with session.crew.agent.session.watch() as events:
+            try:
+                speaker.tally.text = receipt(await session.compact(focus.strip()))
+                speaker.tally.ended = Ended("end")
+            except Fault as fault:
+                speaker.tally.ended = Ended("crashed", str(fault))
+            while events.statistics().current_buffer_used:
+                for line in self._told(events.receive_nowait(), speaker):
+                    say(line)
 
     def _begin(self, session: Session, speaker: Speaker) -> None:
         if self._format == "stream-json":
@@ -210,6 +244,10 @@ class Run:
 
     def _finish(self, speaker: Speaker, *, seconds: float) -> None:
         tally = speaker.tally
+        for seq, fact in self._finished.items():
+            if seq not in self._paid and seq not in tally.finished:
+                tally.pay(seq, fact)
+        self._paid |= tally.finished
         self.code = self.code if self.code > 1 else int(tally.failed)
         if self._format == "codex-json":
             for line in self._codex.closing(tally):
@@ -243,6 +281,13 @@ def _notice(event: Event) -> str:
             return ""
 
 
+def _elsewhere(command: str) -> str:
+    """Why a command cannot be run here; empty if it is none of ours, and so a prompt."""
+    from travois.app.slash.catalogue import COMMANDS
+
+    return f"/{command} is a command for people in a terminal" if command in COMMANDS else ""
+
+
 async def heard(session: Session) -> bool:
     """Whether an agent in the background has told something; waited for only so long."""
     with anyio.move_on_after(LONGEST):
@@ -261,11 +306,17 @@ def _opening(session: Session, commands: tuple[str, ...]) -> Object:
         "slash_commands": list(commands),
         "skills": [skill.name for skill in skills(crew.agent).skills],
         "agents": list(crew.agent.agents.kinds) if crew.agent.agents else [],
-        "plugins": [{"name": one.name, "path": one.folder} for one in crew.plugins],
+        "plugins": [_plugin(one) for one in crew.plugins],
         "output_style": crew.style,
         "apiKeySource": crew.key_source,
         "claude_code_version": __version__,
+        "betas": list(crew.model.betas),
     }
+
+
+def _plugin(plugin: Plugin) -> Object:
+    told: Object = {"name": plugin.name, "path": plugin.folder}
+    return told | ({"version": plugin.version} if plugin.version else {})
 
 
 def say(line: Object) -> None:

@@ -66,6 +66,7 @@ def usage_json(usage: Usage) -> Object:
             "ephemeral_5m_input_tokens": usage.write,
             "ephemeral_1h_input_tokens": usage.write_1h,
         },
+        "server_tool_use": {"web_search_requests": usage.searches},
         "service_tier": "standard",
     }
 

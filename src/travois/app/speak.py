@@ -3,121 +3,35 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from time import monotonic
 from typing import assert_never
 
 import msgspec
 
-from travois.app.shaped import FAILED, Shape
-from travois.app.shapes import (
-    STOPS,
-    Json,
-    Object,
-    arguments,
-    block_json,
-    stream_json,
-    usage_json,
-)
+from travois.app.shapes import STOPS, Json, Object, block_json, stream_json, usage_json
+from travois.app.tally import Tally
 from travois.context.memory.shown import names
 from travois.engine.extract import told
-from travois.engine.ports import Event, Progress, Retrying, Running, Warned
-from travois.kernel.blocks import Call, calls, words
+from travois.engine.ports import Event, Progress, Retrying, Running, Signalled, Warned
+from travois.kernel.blocks import words
 from travois.kernel.facts import (
     AnyFact,
     Assistant,
     Compacted,
     Decided,
     Ended,
-    EndedWhy,
     Entry,
-    Epoch,
     Hooked,
     Noted,
     Result,
-    Sent,
-    Stop,
     User,
 )
-from travois.kernel.models import Model, Usage, cost
+from travois.kernel.models import Usage
 from travois.wire.loose import rows, table
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
-SUBTYPES: dict[EndedWhy, str] = {
-    "end": "success",
-    "refusal": "success",
-    "turns": "error_max_turns",
-    "budget": "error_max_budget_usd",
-}
-TERMINAL: dict[EndedWhy, str] = {
-    "end": "completed",
-    "refusal": "completed",
-    "turns": "max_turns",
-    "budget": "budget_exhausted",
-    "aborted": "aborted_streaming",
-    "failed": "api_error",
-    "hook": "hook_stopped",
-    "crashed": "turn_setup_failed",
-}
-
-
-class Tally:
-    """What a turn has come to so far, folded from its entries."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.usage = Usage()
-        self.dollars = 0.0
-        self.turns = 0
-        self.api_seconds = 0.0
-        self.text = ""
-        self.stop: Stop | None = None
-        self.shape: Shape | None = None
-        self.denials: list[Json] = []
-        self.ended = Ended("crashed")
-        self._calls: dict[str, Call] = {}
-        self._sent = 0.0
-
-    def add(self, entry: Entry) -> None:
-        """Take one more entry into account."""
-        match entry.fact:
-            case Epoch() as fact:
-                self.model = fact.model
-            case Sent():
-                self._sent = entry.at
-            case Assistant() as fact:
-                self._reply(fact, seconds=entry.at - self._sent)
-            case Decided(verdict="deny") as fact if fact.by != "schema":
-                call = self._calls[fact.call]
-                denial: Object = {"tool_name": call.name, "tool_use_id": call.id}
-                self.denials.append(denial | {"tool_input": arguments(call)})
-            case Ended() as fact:
-                self.ended = fact
-            case _:
-                pass
-
-    def _reply(self, fact: Assistant, *, seconds: float) -> None:
-        self.turns += 1
-        self.api_seconds += max(0.0, seconds)
-        self.usage += fact.usage
-        self.dollars += cost(fact.usage, self.model.price)
-        self.text, self.stop = words(fact.content), fact.stop
-        self._calls = {call.id: call for call in calls(fact.content)}
-
-    @property
-    def trouble(self) -> str:
-        """Why the turn failed."""
-        if self.shape is not None and self.shape.exhausted:
-            return FAILED
-        return self.ended.detail or self.ended.why
-
-    def name(self, call: str) -> str:
-        """The tool of a call of the last reply."""
-        return self._calls[call].name if call in self._calls else ""
-
-    @property
-    def failed(self) -> bool:
-        """Whether the turn ended in anything but the model's last word, in its form."""
-        unshaped = self.shape is not None and self.shape.exhausted
-        return unshaped or self.ended.why not in ("end", "refusal")
+OFTEN = 1.0
+"""How many seconds pass at least between two lines that a call goes on."""
 
 
 class Telling(msgspec.Struct, frozen=True):
@@ -140,15 +54,20 @@ class Speaker:
     """Turns the events of one turn into lines; `parent` is the call whose agent it is."""
 
     def __init__(
-        self, session: str, model: Model, *, telling: Telling = PLAIN, parent: str | None = None
+        self, session: str, tally: Tally, *, telling: Telling = PLAIN, parent: str | None = None
     ) -> None:
-        self.tally = Tally(model)
+        self.tally = tally
         self.given = ""
         """The name that whoever said it gave to the prompt of the turn."""
+        self.unasked = False
+        """Whether nobody said anything: the turn is about what agents have to tell."""
         self._session = session
         self._telling = telling
         self._parent = parent
         self._count = 0
+        self._running: dict[str, tuple[str, float]] = {}
+        self._shown: dict[str, float] = {}
+        """The calls that were started and when, and how long each had run when that was told."""
 
     def lines(self, event: Event) -> list[Object]:
         """What to print for this event."""
@@ -163,36 +82,31 @@ class Speaker:
                 return [self._retry(event)]
             case Warned():
                 return [self._loose("system", {"subtype": "informational", "content": event.text})]
-            case Running() | Progress():
+            case Running():
+                self._running[event.call] = (event.name, monotonic())
+                return []
+            case Progress():
+                return self._progress(event)
+            case Signalled():
                 return []
             case _:
                 assert_never(event)
 
+    def _progress(self, event: Progress) -> list[Object]:
+        """That a call goes on: not more often than people can read."""
+        name, began = self._running.get(event.call, ("", monotonic()))
+        seconds = monotonic() - began
+        if seconds - self._shown.get(event.call, -OFTEN) < OFTEN:
+            return []
+        self._shown[event.call] = seconds
+        body: Object = {"tool_use_id": event.call, "tool_name": name}
+        body |= {"parent_tool_use_id": self._parent, "elapsed_time_seconds": round(seconds, 1)}
+        return [self._loose("tool_progress", body)]
+
     def result(self, seconds: float) -> Object:
         """The last line of a turn."""
-        tally, why = self.tally, self.tally.ended.why
-        told: Object = {"errors": [tally.trouble]} if tally.failed else {"result": tally.text}
-        subtype, terminal = SUBTYPES.get(why, "error_during_execution"), TERMINAL[why]
-        if tally.shape is not None and tally.shape.given:
-            told["structured_output"] = tally.shape.value
-        elif tally.shape is not None and tally.shape.exhausted:
-            subtype = "error_max_structured_output_retries"
-            terminal = "structured_output_retry_exhausted"
-        body: Object = {
-            "subtype": subtype,
-            "is_error": tally.failed,
-            **told,
-            "duration_ms": round(seconds * 1000),
-            "duration_api_ms": round(tally.api_seconds * 1000),
-            "num_turns": tally.turns,
-            "stop_reason": STOPS[tally.stop] if tally.stop else None,
-            "terminal_reason": terminal,
-            "total_cost_usd": tally.dollars,
-            "usage": usage_json(tally.usage),
-            "modelUsage": {tally.model.id: self._model_usage()},
-            "permission_denials": tally.denials,
-        }
-        return self._loose("result", body)
+        origin: Object = {"origin": {"kind": "task-notification"}} if self.unasked else {}
+        return self._loose("result", self.tally.result(seconds) | origin)
 
     def opening(self, body: Object) -> Object:
         """The first line of a turn."""
@@ -226,6 +140,8 @@ class Speaker:
                 return [*self._recalled(words(fact.content)), synthetic]
             case Noted(what="memory", text=text):
                 return self._remembered(told(text))
+            case Ended() if self.tally.error:
+                return [self._broken(seq)]
             case _:
                 return []
 
@@ -252,6 +168,15 @@ class Speaker:
         told |= {"hook_name": fact.command, "outcome": fact.outcome, "tool_use_id": fact.call}
         return self._loose("system", told)
 
+    def _broken(self, seq: int) -> Object:
+        """A reply that did not come, in its place."""
+        said: Object = {"type": "text", "text": f"API Error: {self.tally.trouble}"}
+        message: Object = {"id": f"msg_{seq}", "type": "message", "role": "assistant"}
+        message |= {"model": "<synthetic>", "content": [said], "usage": usage_json(Usage())}
+        message |= {"stop_reason": "stop_sequence", "stop_sequence": ""}
+        line: Object = {"type": "assistant", "message": message, "error": self.tally.error}
+        return line | {"parent_tool_use_id": self._parent, **self._ids(str(seq))}
+
     def _recalled(self, note: str) -> list[Object]:
         found: list[Json] = [{"name": name} for name in names(note)]
         body: Object = {"subtype": "memory_recall", "mode": "select", "memories": found}
@@ -276,6 +201,8 @@ class Speaker:
             whole: Object = {**message, "content": [block_json(block)]}
             line: Object = {"type": "assistant", "message": whole}
             line["parent_tool_use_id"] = self._parent
+            if fact.request:
+                line["request_id"] = fact.request
             lines.append(line | self._ids(f"{seq}.{index}"))
         return lines
 
@@ -315,19 +242,6 @@ class Speaker:
             "error": event.message,
         }
         return self._loose("system", body)
-
-    def _model_usage(self) -> Object:
-        usage, model = self.tally.usage, self.tally.model
-        return {
-            "inputTokens": usage.input,
-            "outputTokens": usage.output,
-            "cacheReadInputTokens": usage.read,
-            "cacheCreationInputTokens": usage.write + usage.write_1h,
-            "webSearchRequests": 0,
-            "costUSD": self.tally.dollars,
-            "contextWindow": model.window,
-            "maxOutputTokens": model.output,
-        }
 
     def _loose(self, kind: str, body: Object) -> Object:
         """A line that stands for no entry of the log."""

@@ -5,10 +5,37 @@ from __future__ import annotations
 from travois.app.shapes import Object
 from travois.app.speak import uuid
 from travois.engine.ports import Event
-from travois.kernel.facts import Entry, Finished, Spawned
+from travois.kernel.blocks import calls
+from travois.kernel.facts import Assistant, Entry, Finished, Spawned
 
 STATES = {"done": "completed", "failed": "failed"}
 """How an agent ended, by the names that hosts know; else it was stopped."""
+
+
+class Work:
+    """Tells how far one agent has come, each time that it does something."""
+
+    def __init__(self, session: str, spawned: Spawned) -> None:
+        self._session = session
+        self._about = spawned
+        self._began: float | None = None
+        self._uses = 0
+
+    def lines(self, event: Event) -> list[Object]:
+        """What to print for an event of its own."""
+        if not isinstance(event, Entry):
+            return []
+        self._began = event.at if self._began is None else self._began
+        done = calls(event.fact.content) if isinstance(event.fact, Assistant) else ()
+        if not isinstance(event.fact, Assistant) or not done:
+            return []
+        self._uses += len(done)
+        usage: Object = {"total_tokens": event.fact.usage.context, "tool_uses": self._uses}
+        usage["duration_ms"] = round(1000 * (event.at - self._began))
+        told: Object = {"description": self._about.what, "usage": usage}
+        told["last_tool_name"] = done[-1].name
+        what = f"{self._about.id}.{event.seq}"
+        return [_line("task_progress", what, self._about, session=self._session) | told]
 
 
 class Tasks:
@@ -24,15 +51,17 @@ class Tasks:
             case Entry(seq=seq, fact=Spawned() as fact) if fact.call:
                 self._known[fact.id] = fact
                 started: Object = {"description": fact.what, "task_type": "local_agent"}
-                return [self._line("task_started", seq, fact) | started]
+                return [_line("task_started", str(seq), fact, session=self._session) | started]
             case Entry(seq=seq, fact=Finished(id=id, outcome=outcome)) if id in self._known:
                 ended: Object = {"status": STATES.get(outcome, "stopped"), "output_file": ""}
                 fact = self._known.pop(id)
-                return [self._line("task_notification", seq, fact) | ended | {"summary": fact.what}]
+                line = _line("task_notification", str(seq), fact, session=self._session)
+                return [line | ended | {"summary": fact.what}]
             case _:
                 return []
 
-    def _line(self, kind: str, seq: int, fact: Spawned) -> Object:
-        ids: Object = {"session_id": self._session, "uuid": uuid(self._session, f"{kind}.{seq}")}
-        about: Object = {"task_id": fact.id, "tool_use_id": fact.call}
-        return {"type": "system", "subtype": kind, **about, **ids}
+
+def _line(kind: str, what: str, fact: Spawned, *, session: str) -> Object:
+    ids: Object = {"session_id": session, "uuid": uuid(session, f"{kind}.{what}")}
+    about: Object = {"task_id": fact.id, "tool_use_id": fact.call}
+    return {"type": "system", "subtype": kind, **about, **ids}
