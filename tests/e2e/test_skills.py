@@ -72,6 +72,22 @@ def test_the_model_uses_a_skill_and_reads_its_files_and_the_head_stays(
     assert {head(body) for body in api.bodies} == {head(first)}
 
 
+def test_settings_of_another_agent_quiet_skills_and_keep_their_commands_text(
+    program: Program, skills: Path
+) -> None:
+    skill(skills, "loud", "Loud. !`echo ran`")
+    put(program.folder / ".claude/commands/go.md", "Go. !`echo ran`")
+    said = {"skillOverrides": {"greet": "off"}, "disableSkillShellExecution": True}
+    put(program.home.parent / ".claude/settings.json", json.dumps(said))
+    with lab.server([use("loud"), DONE]) as api:
+        program.url = api.url
+        program.ask("/go")
+        api.no_invalid()
+    listing, go = (texts(api.bodies[0])[at] for at in (1, -2))
+    assert listing.splitlines()[2:-1] == ["- loud: About loud."]
+    assert (go, "Loud. !`echo ran`" in results(api.bodies[1])[0]) == ("Go. !`echo ran`", True)
+
+
 def test_without_skills_nothing_is_paid_for_them(program: Program) -> None:
     with lab.server([DONE]) as api:
         program.url = api.url

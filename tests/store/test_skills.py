@@ -102,6 +102,16 @@ def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
     assert found(trusted=True, agreed=agreed)["a"] == ("", True)
 
 
+def test_settings_say_how_much_the_model_hears_of_a_skill(tmp_path: Path, places: Places) -> None:
+    for name in ("a", "b", "c", "d"):
+        skill(tmp_path / "person/.claude", name, head="when_to_use: often\n")
+    said = {"b": "off", "c": "name-only", "d": "user-invocable-only"}
+    found = DiskSkills(replace(places, overrides=said, runner="off", share=0.5)).standing()
+    told = {one.name: (one.description, one.when, one.automatic) for one in found.skills}
+    assert told == {"a": ("d", "often", True), "c": ("", "", True), "d": ("d", "often", False)}
+    assert ({one.runner for one in found.skills}, found.share) == ({"off"}, 0.5)
+
+
 def plugin(folder: Path, name: str) -> Path:
     put(folder / ".claude-plugin/plugin.json", json.dumps({"name": name, "version": "1.0"}))
     skill(folder, "plan", "In ${CLAUDE_PLUGIN_ROOT}.", "allowed-tools: Read\n")

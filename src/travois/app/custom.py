@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.app import skilled
 from travois.app.lending import prompted
@@ -15,6 +16,8 @@ from travois.context.custom import TYPED, Custom
 from travois.context.skills import shown
 from travois.engine import practice
 from travois.engine.agent import Agent
+from travois.engine.hooks import unexpanded
+from travois.engine.occasions import UserPromptExpansion
 from travois.engine.skills import ASKED, USED
 from travois.engine.tool import Refusal
 from travois.kernel.blocks import Shown, Text
@@ -39,6 +42,8 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
     found, notices = dict[str, Custom](), tuple[str, ...]()
     if options.commands and not options.bare:
         found, notices = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
+    if loaded.settings.disable_skill_shell_execution:
+        found = {name: replace(custom, runner="off") for name, custom in found.items()}
     for skill in skilled.skills(place, loaded, options).standing().skills:
         if skill.typed:
             found.setdefault(skill.name, skill)
@@ -60,11 +65,23 @@ async def said(
     if found is None or not (found[1] in known or found[1].startswith(LENT)):
         return content
     typed = (found[2] or "").strip()
+    await _announce(session.crew.agent, found[1], typed, known=known.get(found[1]))
     if found[1] in known:
         text = await expanded(session, known[found[1]], typed)
     else:
         text = await prompted(session.crew.loan, found[1], typed)
     return (*content[:at], Text(text), *content[at:])
+
+
+async def _announce(agent: Agent, name: str, typed: str, *, known: Custom | None) -> None:
+    """Let hooks hear that a command becomes a prompt; raises `Fault` if one is against it."""
+    if agent.hooks is None:
+        return
+    kind, origin = ("slash_command", known.origin) if known else ("mcp_prompt", "")
+    line = f"/{name} {typed}".strip()
+    occasion = UserPromptExpansion(kind, name, typed, line, origin)
+    if why := await unexpanded(agent, occasion):
+        raise Fault(f"/{name} was not run", why=f"a hook says: {why}", code=1)
 
 
 async def expanded(session: Session, custom: Custom, typed: str) -> str:

@@ -20,6 +20,7 @@ from travois.store.styles import styles
 
 def places(place: Place, loaded: Loaded, options: Options) -> Places:
     """Where they may lie."""
+    asked = loaded.settings
     return Places(
         place.home,
         place.project.root,
@@ -30,6 +31,10 @@ def places(place: Place, loaded: Loaded, options: Options) -> Places:
         plugins=loaded.plugins,
         environ=os.environ,
         only=options.skills if options.commands else (),
+        overrides=asked.skill_overrides,
+        share=asked.skill_listing_budget_fraction,
+        width=asked.skill_listing_max_desc_chars,
+        runner="off" if asked.disable_skill_shell_execution else "",
     )
 
 

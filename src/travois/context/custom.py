@@ -77,8 +77,8 @@ class Custom(msgspec.Struct, frozen=True):
     """The model that does it, if an agent of its own does."""
     effort: str = ""
     """How much that one thinks."""
-    shell: str = ""
-    """What runs the commands in its text; empty for the usual one."""
+    runner: str = ""
+    """What runs the commands in its text: the usual shell if empty, nothing if `off`."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
         hooks={str(key): value for key, value in hooks.items()} if _is_table(hooks) else {},
         model="" if values.get("model") == "inherit" else values.get("model", ""),
         effort=values.get("effort", ""),
-        shell="" if values.get("shell") == "bash" else values.get("shell", ""),
+        runner="" if values.get("shell") == "bash" else values.get("shell", ""),
     )
 
 

@@ -26,8 +26,8 @@ from travois.kernel.view import Item
 
 OPENING, CLOSING = "<skills>\n", "\n</skills>"
 INTRO = "Skills that you can use with the Skill tool, each where its line fits the task:"
-SHARE = 100
-"""The list may take this part of the window."""
+SHARE = 0.01
+"""The part of the window that the list may take, if nobody says otherwise."""
 WIDTHS = (1_536, 600, 300, 150, 80, 40, 0)
 """How many characters of what a skill is for are told; fewer where there are many."""
 NAME = re.compile(r"[^\W_][\w.-]{0,63}")
@@ -39,6 +39,8 @@ class Known(msgspec.Struct, frozen=True):
 
     skills: tuple[Custom, ...] = ()
     notices: tuple[str, ...] = ()
+    share: float = SHARE
+    """The part of the window that the list may take."""
 
 
 def parse(text: str, *, origin: str, prefix: str = "") -> Custom:
@@ -61,18 +63,18 @@ def about(skill: Custom) -> str:
     return plain(_cut(text, WIDTHS[0]))
 
 
-def baseline(skills: Sequence[Custom], window: int) -> str:
-    """The list that opens a conversation; empty if there is nothing to list."""
-    return _note(_lines(skills, window), INTRO)
+def baseline(skills: Sequence[Custom], room: int) -> str:
+    """The list that opens a conversation, in so many tokens; empty if there is nothing to list."""
+    return _note(_lines(skills, room), INTRO)
 
 
-def updated(skills: Sequence[Custom], items: Iterable[Item], window: int) -> str:
+def updated(skills: Sequence[Custom], items: Iterable[Item], room: int) -> str:
     """What is no longer as the conversation says; empty if all is."""
     told = _told(items)
     if not told:
-        return baseline(skills, window)
+        return baseline(skills, room)
     whole = {plain(skill.name): about(skill) for skill in skills}
-    lines = _lines(skills, window)
+    lines = _lines(skills, room)
     fresh = {name: line for name, line in lines.items() if not _knows(told.get(name), whole[name])}
     gone = {name: NONE for name, line in told.items() if name not in whole and line != NONE}
     return _note(fresh | gone, "Skills that changed:")
@@ -95,13 +97,13 @@ def shown(skill: Custom, body: str) -> str:
     return f"{head}\n{body}\n</skill>"
 
 
-def _lines(skills: Sequence[Custom], window: int) -> dict[str, str]:
+def _lines(skills: Sequence[Custom], room: int) -> dict[str, str]:
     """As much of each as there is room for, by name; of too many, those that come first."""
     whole = [(plain(one.name), about(one)) for one in sorted(skills, key=lambda one: one.name)]
     count = len(whole)
     for width in chain(WIDTHS, repeat(0)):
         lines = {name: _cut(line, width) for name, line in whole[:count]}
-        if not lines or estimate(_note(lines, INTRO)) <= window // SHARE:
+        if not lines or estimate(_note(lines, INTRO)) <= room:
             return lines
         count = count if width else count * 3 // 4
     raise AssertionError

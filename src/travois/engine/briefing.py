@@ -84,7 +84,8 @@ def again(agent: Agent) -> tuple[Text, ...]:
         blocks.append(render(files, budget=room(model(agent).window)).text)
     if agent.memories is not None and agent.birth is None and agent.recall:
         blocks.append(opening(agent.memories.index(), ()))
-    blocks.append(listing.baseline(_listed(agent), model(agent).window))
+    found = skills(agent)
+    blocks.append(listing.baseline(_listed(agent, found), _listable(agent, found)))
     return tuple(Text(agent.session.secrets.redacted(text)) for text in blocks if text)
 
 
@@ -119,15 +120,20 @@ def tell_skills(agent: Agent) -> None:
     view, found = agent.session.view, skills(agent)
     for notice in found.notices if view.replied < 0 else ():
         agent.session.emit(Warned(notice))
-    if text := listing.updated(_listed(agent, found), view.items, model(agent).window):
+    if text := listing.updated(_listed(agent, found), view.items, _listable(agent, found)):
         agent.session.append(User((Text(text),), origin="note"))
 
 
-def _listed(agent: Agent, found: Known | None = None) -> tuple[Custom, ...]:
+def _listed(agent: Agent, found: Known) -> tuple[Custom, ...]:
     """The skills that the model may use unasked for what it works with."""
     awake = _marked(agent, AWAKE)
-    known = (found or skills(agent)).skills
-    return tuple(one for one in known if one.automatic and (not one.paths or one.name in awake))
+    fit = (one for one in found.skills if not one.paths or one.name in awake)
+    return tuple(one for one in fit if one.automatic)
+
+
+def _listable(agent: Agent, found: Known) -> int:
+    """How many tokens the list may take."""
+    return int(model(agent).window * found.share)
 
 
 def _wake(agent: Agent, paths: tuple[str, ...]) -> bool:

@@ -164,11 +164,11 @@ async def _told(agent: Agent, part: Part, custom: Custom) -> str:
         match part.kind:
             case "text":
                 return part.text
-            case "command" if not custom.trusted:
+            case "command" if not custom.trusted or custom.runner == "off":
                 return f"!`{part.text.strip()}`"
             case "command":
                 line = part.text.strip()
-                if custom.shell == "powershell":
+                if custom.runner == "powershell":
                     line = f"pwsh -NoProfile -NonInteractive -Command {shlex.quote(line)}"
                 outcome = await unasked(agent, "Bash", {"command": line})
                 return words(outcome.content).strip()

@@ -31,6 +31,7 @@ HONOURED = (
     "enabledPlugins.",
     "pluginConfigs.",
     "agent",
+    *("skillOverrides.", "skillListing", "disableSkillShellExecution"),
     *("fallbackModels", "availableModels", "deniedModels", "apiKeyHelper", "otelHeadersHelper"),
     *("language", "attribution.", "tui.", "worktree.", "companyAnnouncements", "plansDirectory"),
     *("cleanupPeriodDays", "fileCheckpointingEnabled", "disabledMcpjsonServers"),

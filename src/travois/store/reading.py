@@ -19,9 +19,11 @@ from travois.store.settings import Json, Settings
 Level = Literal["user", "project", "local", "run", "managed"]
 NAMED = (
     *("env.", "providers.", "models.", "modelOverrides.", "modelPricing.overrides."),
-    *("enabledPlugins.", "pluginConfigs."),
+    *("enabledPlugins.", "pluginConfigs.", "skillOverrides.", "modelSettings."),
 )
 """Groups whose keys are names that the user gives."""
+HOLDING = ("permissions", "sandbox", "available", "allowed", "denied", "disable")
+"""How keys begin that hold something back: one of them that is wrong stops the start."""
 UNLIKE = frozenset("*?[")
 """What makes a path a pattern, which walls cannot be built around."""
 WALLS = tuple(
@@ -90,6 +92,8 @@ def checked(layer: Layer) -> Layer:
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`").partition("[")[0]
+        if layer.foreign and key and not key.startswith(HOLDING):
+            return checked(_lacking(layer, key, problem))
         raise Fault(f"{layer.at(key or 'a key')} is wrong", why=problem) from None
     layer = _with_rules(layer, settings)
     for key in WALLS:
@@ -97,6 +101,13 @@ def checked(layer: Layer) -> Layer:
     if settings.permissions.examples:
         _check_examples(layer, settings)
     return layer
+
+
+def _lacking(layer: Layer, key: str, problem: str) -> Layer:
+    """The same without a value that another agent may understand, and we do not."""
+    left = {k: v for k, v in layer.values.items() if k != key and not k.startswith(f"{key}.")}
+    notice = f"{layer.at(key)} is left out: {problem}"
+    return replace(layer, values=left, notices=(*layer.notices, notice))
 
 
 def parsed_rules(layer: Layer, effect: Effect) -> tuple[Rule, ...]:

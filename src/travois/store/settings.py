@@ -211,6 +211,14 @@ class StatusLine(Part, frozen=True):
     padding: int = 0
 
 
+class Manner(Part, frozen=True):
+    """How one model is used."""
+
+    effort_level: Effort = ""
+    max_effort_level: Effort = ""
+    auto_compact_window: Count = 0
+
+
 class Pricing(msgspec.Struct, frozen=True, rename="camel"):
     """What models cost, where that is not what the catalogue says."""
 
@@ -248,6 +256,10 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     model_overrides: dict[str, str] = {}
     """What a provider calls a model, by the id that it has here."""
     model_pricing: Pricing = Pricing()
+    max_effort_level: Effort = ""
+    """More is not asked of any model."""
+    model_settings: dict[str, Manner] = {}
+    """By id, for one model: effort, the most of it, and the window."""
     api_key_helper: str = ""
     """A command that prints the key for Anthropic's API."""
     language: str = ""
@@ -288,6 +300,14 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """The kind of agent that the person talks to; empty for ours."""
     output_style: str = ""
     """The name of a file that says how the model should speak."""
+    skill_overrides: dict[str, str] = {}
+    """How much the model hears of a skill: `on`, `name-only`, `user-invocable-only` or `off`."""
+    skill_listing_budget_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.01
+    """How much of the window the list of skills may take."""
+    skill_listing_max_desc_chars: Count = 1_536
+    """Of what one skill is for."""
+    disable_skill_shell_execution: bool = False
+    """Whether commands in the text of skills and commands stay text."""
     plugins: tuple[str, ...] = ()
     """Folders of plugins; one that is relative counts from the workspace."""
     enabled_plugins: dict[str, object] = {}

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from travois.context.custom import Custom
-from travois.context.skills import Known, parse
+from travois.context.skills import SHARE, Known, parse
 from travois.policy.paths import inside
 from travois.store import foreign
 from travois.store.home import Home
@@ -63,6 +64,14 @@ class Places(msgspec.Struct, frozen=True):
     etc: Path = ETC
     only: tuple[str, ...] | None = None
     """The names of those that are wanted; none means all."""
+    overrides: Mapping[str, str] = {}
+    """How much the model hears of one, by name."""
+    share: float = SHARE
+    """The part of the window that their list may take."""
+    width: int = 0
+    """How many characters of what one is for are told; nought for the usual."""
+    runner: Literal["", "off"] = ""
+    """Whether commands in their texts are run."""
 
 
 class DiskSkills:
@@ -85,8 +94,9 @@ class DiskSkills:
                     name = f"{shelf.nested}:{name}"
                 found.setdefault(name, self._judged(replace(skill, name=name), shelf))
         only = self._places.only
-        wanted = (one for one in found.values() if only is None or one.name in only)
-        return Known(tuple(wanted), tuple(notices))
+        named = (one for one in found.values() if only is None or one.name in only)
+        wanted = (one for skill in named if (one := self._overridden(skill)))
+        return Known(tuple(wanted), tuple(notices), self._places.share)
 
     def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
         """The folders below this one that have skills and hold some of these files."""
@@ -126,6 +136,22 @@ class DiskSkills:
         nested = nested if folder != here.root else ""
         for name in AGENTS:
             yield Shelf(os.path.join(folder, name, "skills"), held, ours=False, nested=nested)
+
+    def _overridden(self, skill: Custom) -> Custom | None:
+        """The skill as settings want it; None if they do not."""
+        here = self._places
+        width = here.width or len(skill.description)
+        skill = replace(skill, description=skill.description[:width])
+        skill = replace(skill, runner="off") if here.runner == "off" else skill
+        match here.overrides.get(skill.name, "on"):
+            case "off":
+                return None
+            case "name-only":
+                return replace(skill, description="", when="")
+            case "user-invocable-only":
+                return replace(skill, automatic=False)
+            case _:
+                return skill
 
     def _judged(self, skill: Custom, shelf: Shelf) -> Custom:
         """The same without what only trust would give."""
