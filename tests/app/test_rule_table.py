@@ -129,6 +129,9 @@ TABLE = {
         allow Bash(echo *)       :: echo x > out        :: ask
         allow Edit(/out)         :: echo x > out        :: allow
         deny Edit(out)           :: echo x > out        :: deny
+        allow Bash(sed -i *)     :: sed -i s/a/b/ a     :: allow
+        allow Bash(sed -i *)     :: sed -i s/a/b/ /etc/motd :: ask
+        allow Bash(sed -n *)     :: sed -n -i p a       :: ask
         bypassPermissions deny Edit(out) :: echo x | tee out :: deny
     """,
     "paths have anchors, and an allow is narrower than a deny": r"""

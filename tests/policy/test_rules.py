@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from travois.policy.access import Access, collide
 from travois.policy.judge import Guard, judge, understood
-from travois.policy.rules import Effect, Rule, Use, idle, matches, parse, split
+from travois.policy.rules import Effect, Rule, Use, idle, matches, parse, split, withheld
 
 ROOT = "/home/u/proj"
 HOME = "/home/u"
@@ -381,6 +382,27 @@ def test_tools_can_be_named_by_pattern_and_case_counts() -> None:
     assert idle(parse("mcp__*", "allow")) and not idle(parse("mcp__*", "deny"))
     assert not speaks("mcp__a__*", "allow", tool="mcp__ab__c")
     assert not speaks("bash", "allow", tool="Bash")
+
+
+@pytest.mark.parametrize(
+    ("text", "tools"),
+    [
+        ("Bash(*)", ["Bash"]),
+        ("Bash(ls)", []),
+        ("Task", ["Agent"]),
+        ("Edit", ["Write"]),
+        ("Git*", ["GitLog"]),
+        ("mcp__a", ["mcp__a__b"]),
+        ("mcp__*", ["mcp__a__b"]),
+        ("*", ["Agent", "Bash", "GitLog", "Write", "mcp__a__b"]),
+    ],
+)
+def test_a_tool_is_withheld_once_all_of_it_is_denied(text: str, tools: list[str]) -> None:
+    every = ("Agent", "Bash", "GitLog", "Write", "mcp__a__b")
+    assert [tool for tool in every if withheld((parse(text, "deny"),), tool)] == tools
+    assert not any(withheld((parse(text, "ask"),), tool) for tool in every)
+    spared = replace(parse(text, "deny"), unless=(parse("Bash(x)", "allow"),))
+    assert not any(withheld((spared,), tool) for tool in every)
 
 
 def test_an_allow_must_cover_all_that_a_call_touches_and_a_deny_any_of_it() -> None:

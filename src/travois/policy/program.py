@@ -76,7 +76,9 @@ def _studied(argv: tuple[Word, ...], place: Place) -> Step:
     wanted = table(LOOKS).get(name) or table(EDITS).get(name)
     try:
         if name in STUDIES:
-            return Step(argv, "nothing", accesses=STUDIES[name](argv[1:], place), known=True)
+            accesses = STUDIES[name](argv[1:], place)
+            edits = name == "sed" and text(argv[1:2]).startswith("-i")
+            return Step(argv, "nothing", accesses=accesses, known=True, edits=edits)
         if wanted is not None:
             return _listed(argv, wanted, place)
     except Refused as refused:
