@@ -16,11 +16,14 @@ from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
 from travois import lab
 from travois.engine.occasions import EVENTS
-from travois.kernel.facts import Decided, Ended, Hooked, User
+from travois.kernel.blocks import words
+from travois.kernel.facts import Decided, Ended, Hooked, Result, User
 
 COMMON = ["session_id", "transcript_path", "cwd", "permission_mode", "model", "hook_event_name"]
 TURN = ["prompt_id", "turn_id"]
 """What is told besides of all that belongs to a turn, or comes after one."""
+STANDING = ("seconds_since_last_response", "context_tokens")
+"""What is told only of a session that goes on."""
 OWN = {
     "SessionStart": ["source"],
     "UserPromptSubmit": ["prompt"],
@@ -87,6 +90,8 @@ class House:
         told = self.told()
         self._told.unlink()
         for one in told:
+            for key in STANDING:
+                one.pop(key, None)
             before = one["hook_event_name"] == "SessionStart"
             common = COMMON if before else [*COMMON[:-1], *TURN, COMMON[-1]]
             assert list(one) == [*common, *OWN[one["hook_event_name"]]]
@@ -184,8 +189,8 @@ def test_hooks_that_cannot_run_are_reported_and_nothing_else_suffers(house: Hous
         house.program.url = api.url
         done = house.program.ask("go")
     assert (done.code, done.out) == (0, "Fine.\n")
-    for words in ("hooks.Moon is ignored", "the SessionStart hook", "the Stop hook"):
-        assert words in done.err
+    for text in ("hooks.Moon is ignored", "the SessionStart hook", "the Stop hook"):
+        assert text in done.err
 
 
 def test_the_example_of_the_page_guards_a_branch(house: House) -> None:
@@ -213,3 +218,137 @@ def test_a_session_without_hooks_loads_nothing_that_runs_them() -> None:
     code = "import sys, travois.app.compose; print('travois.host.hooks' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+# --- events that need more than calls -------------------------------------------------------------
+
+
+def heard(house: House, event: str) -> list[dict[str, Any]]:
+    """What was told of an event, without what is told of every one."""
+    common = (*COMMON, *TURN)
+    told = [one for one in house.told() if one["hook_event_name"] == event]
+    return [{k: v for k, v in one.items() if k not in common} for one in told]
+
+
+def test_a_folder_is_made_ready_when_that_is_asked_for(house: House) -> None:
+    house.everywhere()
+    program = house.program
+    assert program.run("--init-only", *program.model).code == 0
+    with lab.server([{"say": [{"text": "Done."}]}]) as api:
+        program.url = api.url
+        assert program.ask("go", "--maintenance").code == 0
+    events = [one["hook_event_name"] for one in house.told()]
+    assert events[:3] == ["Setup", "SessionStart", "SessionEnd"]
+    assert heard(house, "Setup") == [{"trigger": "init"}, {"trigger": "maintenance"}]
+
+
+def test_a_command_of_the_users_own_can_be_kept_from_becoming_a_prompt(house: House) -> None:
+    program = house.program
+    folder = program.home.parent / ".claude" / "commands"
+    folder.mkdir(parents=True)
+    for name in ("ship", "look"):
+        (folder / f"{name}.md").write_text("Do $ARGUMENTS.")
+    stop = {"type": "command", "command": "echo 'not on Friday' >&2; exit 2"}
+    recorder = {"type": "command", "command": str(house.recorder)}
+    groups = [{"matcher": "ship", "hooks": [stop]}, {"hooks": [recorder]}]
+    house.install({"UserPromptExpansion": groups})
+    with lab.server([{"say": [{"text": "Done."}]}]) as api:
+        program.url = api.url
+        blocked = program.ask("/ship it all")
+        assert (blocked.code, api.bodies) == (1, [])
+        assert "/ship was not run" in blocked.err and "not on Friday" in blocked.err
+        assert program.ask("/look around").code == 0
+    assert heard(house, "UserPromptExpansion")[1] == {
+        "expansion_type": "slash_command",
+        "command_name": "look",
+        "command_args": "around",
+        "prompt": "/look around",
+        "command_source": str(folder / "look.md"),
+    }
+
+
+def test_what_is_put_on_the_list_and_done_is_told_and_may_be_refused(house: House) -> None:
+    refuse = "grep -q tests && echo 'they fail' >&2 && exit 2; exit 0"
+    recorder = {"type": "command", "command": str(house.recorder)}
+    house.install(
+        {
+            "TaskCreated": [{"hooks": [recorder]}],
+            "TaskCompleted": [{"hooks": [recorder, {"type": "command", "command": refuse}]}],
+        }
+    )
+
+    def todos(*states: str) -> dict[str, Any]:
+        names = ("parser", "tests")
+        listed = [{"content": n, "status": s} for n, s in zip(names, states, strict=True)]
+        return {"say": [{"tool_use": {"name": "TodoWrite", "input": {"todos": listed}}}]}
+
+    lines = [todos("in_progress", "pending"), todos("completed", "pending")]
+    last = [todos("completed", "completed"), {"say": [{"text": "Done."}]}]
+    with lab.server([*lines, *last]) as api:
+        house.program.url = api.url
+        assert house.program.ask("go").code == 0
+    created, done = heard(house, "TaskCreated"), heard(house, "TaskCompleted")
+    parser = {"task_id": "1", "task_subject": "parser"}
+    tests = {"task_id": "2", "task_subject": "tests"}
+    assert (created, done) == ([parser, tests], [parser, tests])
+    results = [e.fact for e in house.program.facts() if isinstance(e.fact, Result)]
+    assert words(results[-1].content) == "The list stays as it was. A hook says: they fail"
+
+
+def test_a_session_that_goes_on_is_told_how_it_stands(house: House) -> None:
+    house.everywhere()
+    with lab.server([{"say": [{"text": "Done."}]}, {"say": [{"text": "More."}]}]) as api:
+        house.program.url = api.url
+        assert house.program.ask("go", "--name", "parser").code == 0
+        assert house.program.ask("on", "--continue").code == 0
+    first, again = heard(house, "SessionStart")
+    assert first == {"source": "startup", "session_title": "parser"}
+    assert again.pop("context_tokens") > 100
+    assert again.pop("seconds_since_last_response") > 0
+    assert again == {"source": "resume", "session_title": "parser"}
+
+
+def test_a_cleared_conversation_ends_and_another_begins(house: House) -> None:
+    house.everywhere()
+    with lab.server([{"say": [{"text": "Done."}]}] * 2) as api:
+        house.program.url = api.url
+        screen = Screen(house.program, *house.program.model)
+        screen.until("> ")
+        screen.type("go\n")
+        screen.until("Done.")
+        screen.until("> ")
+        screen.type("/clear\n")
+        screen.until("Resume with")
+        screen.until("> ")
+        assert screen.leave() == 0
+    starts = [one["source"] for one in heard(house, "SessionStart")]
+    ends = [one["reason"] for one in heard(house, "SessionEnd")]
+    assert (starts, ends) == (["startup", "clear"], ["clear", "prompt_input_exit"])
+
+
+def test_a_file_that_a_hook_watches_is_told_when_it_changes_and_sets_variables(
+    house: House,
+) -> None:
+    folder = house.program.folder
+    (folder / "a.cfg").write_text("1")
+    also = json.dumps({"hookSpecificOutput": {"watchPaths": [f"{folder}/b.cfg"]}})
+    load = f'{house.recorder}; echo "export WORD=changed" >> "$CLAUDE_ENV_FILE"; touch told-'
+    groups = [
+        {"matcher": f"{one}.cfg", "hooks": [{"type": "command", "command": load + one}]}
+        for one in "ab"
+    ]
+    start = {"type": "command", "command": f"echo '{also}'"}
+    house.install({"SessionStart": [{"hooks": [start]}], "FileChanged": groups})
+    both = "[ -e told-a ] && [ -e told-b ]"
+    write = f"echo 2 > a.cfg; touch b.cfg; for n in $(seq 99); do {both} && break; sleep 0.1; done"
+    calls = [
+        {"say": [{"tool_use": {"name": "Bash", "input": {"command": line}}}]}
+        for line in (write, "echo it is $WORD")
+    ]
+    with lab.server([*calls, {"say": [{"text": "Done."}]}]) as api:
+        house.program.url = api.url
+        assert house.program.ask("go", "--allowedTools", "Bash").code == 0
+    told = sorted((one["file_path"], one["event"]) for one in heard(house, "FileChanged"))
+    assert told == [(f"{folder}/a.cfg", "change"), (f"{folder}/b.cfg", "add")]
+    results = [e.fact for e in house.program.facts() if isinstance(e.fact, Result)]
+    assert words(results[-1].content).startswith("it is changed")

@@ -16,6 +16,8 @@ from typing import Any
 import anyio
 import pytest
 
+from travois.engine.heard import SILENCE, Heard
+from travois.engine.occasions import AnyOccasion
 from travois.engine.person import Choice
 from travois.engine.ports import Env, Unanswered
 from travois.engine.tool import Refusal
@@ -45,6 +47,9 @@ class Someone:
 
     def progress(self, text: str) -> None:
         self.seen.append(text)
+
+    async def hear(self, occasion: AnyOccasion) -> Heard:
+        return SILENCE
 
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
         self.asked += choices

@@ -10,7 +10,9 @@ import anyio
 import msgspec
 
 from travois.engine.ground import resolved
+from travois.engine.heard import SILENCE, Heard
 from travois.engine.judged import JudgedFiles
+from travois.engine.occasions import AnyOccasion
 from travois.engine.ports import digest
 from travois.engine.tool import AnyTool, Here, Outcome
 from travois.host.files import DiskFiles
@@ -66,6 +68,9 @@ class World:
 
     def progress(self, text: str) -> None:
         self.shown.append(text)
+
+    async def hear(self, occasion: AnyOccasion) -> Heard:
+        return SILENCE
 
     async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Outcome:
         judged = resolved(self.access(tool, **args))

@@ -61,6 +61,10 @@ def _run(argv: list[str]) -> int:
 
 def _spoken(options: Namespace) -> int:
     """Do one task, or talk."""
+    if options.init_only:
+        from travois.app.once import set_up
+
+        return set_up(options)
     if options.print:
         from travois.app.once import once
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 from msgspec.structs import replace
@@ -12,7 +15,16 @@ from travois.app.options import Options
 from travois.engine.agent import Agent
 from travois.engine.heard import SILENCE, Hooks
 from travois.engine.hooked import Hook, Listener, called, parse
+from travois.kernel.tokens import context_tokens
 from travois.store.settings import Loaded
+
+if TYPE_CHECKING:
+    from travois.engine.occasions import SessionStart
+
+Leaving = Literal["clear", "resume", "prompt_input_exit", "other"]
+"""Why a session is left: for another one, or because the user said so, or anything else."""
+PAUSE = 1.0
+"""How often files that hooks watch are looked at, in seconds."""
 
 
 def known(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
@@ -64,16 +76,60 @@ async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
     if agent.hooks is None:
         return ()
     from travois.engine.hooks import fire
+    from travois.engine.occasions import Setup
+
+    ready = await fire(agent, Setup(options.setup)) if options.setup else SILENCE
+    heard = await fire(agent, _started(agent, options))
+    return (*ready.messages, *heard.messages)
+
+
+def _started(agent: Agent, options: Options) -> SessionStart:
+    """How a session begins; one that goes on with what may have changed since."""
     from travois.engine.occasions import SessionStart
 
-    resumed = "resume" if options.resume or options.latest else "startup"
-    epoch = agent.session.view.epoch
-    model = epoch.model.id if epoch else ""
-    heard = await fire(agent, SessionStart("fork" if options.fork else resumed, model))
-    return heard.messages
+    name = agent.session.state.get("name", "")
+    if not options.resume and not options.latest:
+        return SessionStart("clear" if options.cleared else "startup", name)
+    cache, now = agent.session.cache, agent.clock()
+    return SessionStart(
+        "fork" if options.fork else "resume",
+        name,
+        seconds_since_last_response=round(now - cache.used, 1) if cache.used else 0.0,
+        context_tokens=context_tokens(agent.session.view),
+        prompt_cache_likely_expired=not cache.left(now),
+    )
 
 
-async def end(agent: Agent, *, typed: bool) -> tuple[str, ...]:
+async def watch(agent: Agent) -> None:
+    """Tell hooks of changes of the files that they watch, as long as the session is open."""
+    from travois.engine.hooks import fire
+    from travois.engine.occasions import FileChanged
+
+    assert agent.hooks is not None
+    seen = _stamps(agent.hooks.watched)
+    while True:
+        await anyio.sleep(PAUSE)
+        found = _stamps(agent.hooks.watched)
+        for path, stamp in found.items():
+            before = seen.get(path, stamp)
+            if stamp != before:
+                change = "unlink" if not stamp else "change" if before else "add"
+                await fire(agent, FileChanged(path, change))
+        seen = found
+
+
+def _stamps(paths: Iterable[str]) -> dict[str, int]:
+    """When each file was changed last; nought for one that is not there."""
+    found: dict[str, int] = {}
+    for path in paths:
+        try:
+            found[path] = os.stat(path).st_mtime_ns
+        except OSError:
+            found[path] = 0
+    return found
+
+
+async def end(agent: Agent, why: Leaving) -> tuple[str, ...]:
     """Tell hooks that a session is left, also while it is being cancelled."""
     if agent.hooks is None:
         return ()
@@ -82,5 +138,5 @@ async def end(agent: Agent, *, typed: bool) -> tuple[str, ...]:
 
     heard = SILENCE
     with anyio.CancelScope(shield=True):
-        heard = await fire(agent, SessionEnd("prompt_input_exit" if typed else "other"))
+        heard = await fire(agent, SessionEnd(why))
     return heard.messages

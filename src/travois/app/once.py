@@ -9,7 +9,9 @@ import anyio
 
 from travois.app import custom
 from travois.app import input as reading
+from travois.app.flags import chosen
 from travois.app.run import Run
+from travois.app.sdk import Session
 from travois.kernel.blocks import Shown
 
 
@@ -17,6 +19,19 @@ def once(args: Namespace) -> int:
     """Run headless; returns the exit code."""
     prompt = reading.plain(args.prompt or "") if args.input_format == "text" else ()
     return anyio.run(_once, args, prompt)
+
+
+def set_up(args: Namespace) -> int:
+    """Open a session for the sake of its hooks, and leave it again; returns the exit code."""
+
+    async def main() -> None:
+        async with Session(chosen(args)) as session:
+            notices = session.crew.notices
+        for notice in (*notices, *session.parting):
+            sys.stderr.write(f"travois: {notice}\n")
+
+    anyio.run(main)
+    return 0
 
 
 async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:

@@ -20,6 +20,7 @@ from travois.app.sdk import Session
 from travois.app.slash.command import Prompt, obey
 from travois.app.slash.plain import Lines, browse
 from travois.app.slash.sessions import pick_up
+from travois.app.slash.talking import left
 from travois.engine.extract import settled, told
 from travois.engine.hooks import notify
 from travois.engine.person import Answer, Choice, Inquiry, Question
@@ -73,7 +74,7 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
             group.start_soon(_watch_interrupts, session, terminal)
             await _converse(desk, terminal, first=first)
             group.cancel_scope.cancel()
-        session.leaving = "typed"
+        session.leaving = left(desk.next)
         terminal.part(session.id)
     for notice in session.parting:
         terminal.line(f"· {notice}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Literal
 
 import anyio
 from anyio.abc import TaskGroup
@@ -70,8 +69,8 @@ class Session:
         self._group: TaskGroup | None = None
         self._crew: Crew | None = None
         self._scope: anyio.CancelScope | None = None
-        self.leaving: Literal["typed", "other"] = "other"
-        """Why the block will be left: the user typed that they leave, or anything else."""
+        self.leaving: hooking.Leaving = "other"
+        """Why the block will be left."""
         self.parting: tuple[str, ...] = ()
         """What the user should know once the block is left."""
 
@@ -110,6 +109,8 @@ class Session:
             stack.push_async_callback(self._part)
             self._group = await stack.enter_async_context(anyio.create_task_group())
             crew.agent.background = self._beside
+            if crew.agent.hooks is not None and crew.agent.hooks.watched:
+                self._group.start_soon(hooking.watch, crew.agent)
             for link in crew.loan.links:
                 self._group.start_soon(link.keep)
             if crew.office is not None and crew.office.listens:
@@ -129,7 +130,7 @@ class Session:
         trace: TracebackType | None,
     ) -> bool | None:
         if self._group is not None:
-            if kind is None and self.leaving == "typed":
+            if kind is None and self.leaving != "other":
                 await settled(self.crew.agent, patience=LEAVING)
             self._group.cancel_scope.cancel()
         return await self._stack.__aexit__(kind, error, trace)
@@ -236,8 +237,7 @@ class Session:
 
     async def _part(self) -> None:
         """Let hooks hear that the session is left."""
-        typed = self.leaving == "typed"
-        self.parting = await hooking.end(self.crew.agent, typed=typed)
+        self.parting = await hooking.end(self.crew.agent, self.leaving)
 
     async def _observe(self, crew: Crew, wish: telemetry.Wish, stack: AsyncExitStack) -> None:
         """Let a collector hear what happens, from here on."""

@@ -62,7 +62,7 @@ async def compact(
         agent.session.emit(Warned(receipt(fact)))
     await reloaded(agent)
     await fire(agent, PostCompact(why, words(fact.summary)))
-    await fire(agent, SessionStart("compact", model(agent).id))
+    await fire(agent, SessionStart("compact"))
     return fact
 
 

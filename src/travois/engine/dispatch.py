@@ -16,11 +16,12 @@ from travois.engine.agent import Agent, World
 from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use
 from travois.engine.ground import resolved, understood
+from travois.engine.heard import Heard
 from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
 from travois.engine.memories import Recording
 from travois.engine.modes import MODE, follow
-from travois.engine.occasions import CwdChanged
+from travois.engine.occasions import AnyOccasion, CwdChanged
 from travois.engine.outbox import AgentOutbox
 from travois.engine.person import Choice, Inquiry
 from travois.engine.ports import Progress, Running, Unanswered
@@ -340,6 +341,10 @@ class CallEnv:
     def progress(self, text: str) -> None:
         """Show that something goes on."""
         self._session.emit(Progress(self._call, text))
+
+    async def hear(self, occasion: AnyOccasion) -> Heard:
+        """What hooks say of something that the call does."""
+        return await hooks.fire(self._agent, occasion, call=self._call)
 
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
         """Ask, once all that led to it is on the screen."""

@@ -233,7 +233,7 @@ def matching(hook: Hook, subject: str) -> bool:
         return True
     if hook.dialect:
         return _pattern(matcher).search(abroad(subject)) is not None
-    names = WORDS if hook.event == "StopFailure" else NAMES
+    names = WORDS if hook.event in ("StopFailure", "FileChanged") else NAMES
     if names.fullmatch(matcher):
         return subject in (name.strip() for name in re.split(r"[|,]", matcher))
     return _pattern(matcher).search(subject) is not None

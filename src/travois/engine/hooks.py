@@ -15,7 +15,7 @@ from travois.engine.agent import Agent
 from travois.engine.amend import KEPT, Update, amend
 from travois.engine.heard import SILENCE, Around, Heard, Said
 from travois.engine.hooked import Hook, parse
-from travois.engine.ports import Warned
+from travois.engine.ports import Signalled, Warned
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Call, Text, calls, words
 from travois.kernel.facts import Assistant, Changed, Failed, Noted, Result, User
@@ -57,6 +57,8 @@ async def fire(
         agent.inbox.append(User((noted,), origin="hook"))
     if heard.title:
         agent.session.append(Changed("name", heard.title))
+    if heard.signal:
+        agent.session.emit(Signalled(heard.signal))
     if heard.exports:
         _export(agent, dict(heard.exports))
     agent.halt = agent.halt or heard.stop
@@ -182,6 +184,12 @@ def _last_words(agent: Agent) -> str:
     view = agent.session.view
     reply = view.items[view.replied].fact if view.replied >= 0 else None
     return words(reply.content) if isinstance(reply, Assistant) else ""
+
+
+async def unexpanded(agent: Agent, occasion: told.UserPromptExpansion) -> str:
+    """Why a hook keeps a command from becoming a prompt; empty if none does."""
+    heard = await fire(agent, occasion)
+    return heard.block or heard.stop
 
 
 # --- a call ---------------------------------------------------------------------------------------

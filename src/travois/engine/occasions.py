@@ -25,7 +25,16 @@ class SessionStart(Occasion, frozen=True, tag=True):
     """A session begins or goes on."""
 
     source: Literal["startup", "resume", "clear", "compact", "fork"]
-    model: str = ""
+    session_title: str = ""
+    seconds_since_last_response: float = 0.0
+    context_tokens: int = 0
+    prompt_cache_likely_expired: bool = False
+
+
+class Setup(Occasion, frozen=True, tag=True):
+    """A folder is made ready for work, because somebody asked for that."""
+
+    trigger: Literal["init", "maintenance"]
 
 
 class SessionEnd(Occasion, frozen=True, tag=True):
@@ -38,6 +47,16 @@ class UserPromptSubmit(Occasion, frozen=True, tag=True):
     """A person says something; a block keeps it from the model."""
 
     prompt: str
+
+
+class UserPromptExpansion(Occasion, frozen=True, tag=True):
+    """A command of the user's own, or a server's prompt, is about to become what it stands for."""
+
+    expansion_type: Literal["slash_command", "mcp_prompt"]
+    command_name: str
+    command_args: str
+    prompt: str
+    command_source: str = ""
 
 
 class PreToolUse(Occasion, frozen=True, tag=True):
@@ -143,6 +162,63 @@ class SubagentStop(Occasion, frozen=True, tag=True):
     last_assistant_message: str = ""
 
 
+class TaskCreated(Occasion, frozen=True, tag=True):
+    """The model puts something on its list; a block keeps the list as it was."""
+
+    task_id: str
+    task_subject: str
+
+
+class TaskCompleted(Occasion, frozen=True, tag=True):
+    """The model says that something on its list is done; a block keeps the list as it was."""
+
+    task_id: str
+    task_subject: str
+
+
+class PreModelSwitch(Occasion, frozen=True, tag=True):
+    """Another model is about to answer."""
+
+    from_model: str
+    to_model: str
+    requested_model: str
+    source: str
+    context_tokens: int
+    prompt_cache_warm: bool
+
+
+class PostModelSwitch(Occasion, frozen=True, tag=True):
+    """Another model answers from here on."""
+
+    from_model: str
+    to_model: str
+    requested_model: str
+    source: str
+    context_tokens: int
+    prompt_cache_warm: bool
+
+
+class Elicitation(Occasion, frozen=True, tag=True):
+    """A server of tools wants to know something from the person."""
+
+    mcp_server_name: str
+    message: str
+    mode: str
+    requested_schema: object = None
+    url: str = ""
+    elicitation_id: str = ""
+
+
+class ElicitationResult(Occasion, frozen=True, tag=True):
+    """The person has answered a server, which is told next."""
+
+    mcp_server_name: str
+    action: str
+    mode: str
+    content: object = None
+    elicitation_id: str = ""
+
+
 class PreCompact(Occasion, frozen=True, tag=True):
     """The conversation is about to be summarised."""
 
@@ -179,10 +255,24 @@ class CwdChanged(Occasion, frozen=True, tag=True):
     new_cwd: str
 
 
+class FileChanged(Occasion, frozen=True, tag=True):
+    """A file that a hook watches is not what it was."""
+
+    file_path: str
+    change: Literal["change", "add", "unlink"] = msgspec.field(name="event")
+
+    @property
+    def name(self) -> str:
+        """The file without its folder."""
+        return self.file_path.rpartition("/")[2]
+
+
 AnyOccasion = (
     SessionStart
     | SessionEnd
+    | Setup
     | UserPromptSubmit
+    | UserPromptExpansion
     | PreToolUse
     | PermissionRequest
     | PermissionDenied
@@ -194,11 +284,18 @@ AnyOccasion = (
     | StopFailure
     | SubagentStart
     | SubagentStop
+    | TaskCreated
+    | TaskCompleted
+    | PreModelSwitch
+    | PostModelSwitch
+    | Elicitation
+    | ElicitationResult
     | PreCompact
     | PostCompact
     | ConfigChange
     | InstructionsLoaded
     | CwdChanged
+    | FileChanged
 )
 EVENTS = frozenset(kind.__name__ for kind in get_args(AnyOccasion))
 TOOLS = frozenset(
@@ -208,6 +305,10 @@ TOOLS = frozenset(
 SUBJECTS = dict.fromkeys(TOOLS, "tool_name") | {
     "SessionStart": "source",
     "SessionEnd": "reason",
+    "Setup": "trigger",
+    "UserPromptExpansion": "command_name",
+    "Elicitation": "mcp_server_name",
+    "ElicitationResult": "mcp_server_name",
     "Notification": "notification_type",
     "StopFailure": "error",
     "SubagentStart": "agent_type",
@@ -216,5 +317,6 @@ SUBJECTS = dict.fromkeys(TOOLS, "tool_name") | {
     "PostCompact": "trigger",
     "ConfigChange": "source",
     "InstructionsLoaded": "load_reason",
+    "FileChanged": "name",
 }
 """The field that a matcher is held against."""

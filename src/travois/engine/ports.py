@@ -15,8 +15,10 @@ from travois.context.instructions import Found, Kind
 from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
+from travois.engine.heard import Heard
 from travois.engine.mail import Outbox
 from travois.engine.memories import Recording
+from travois.engine.occasions import AnyOccasion
 from travois.engine.outcome import Attempt, Captured, Completed
 from travois.engine.person import Answer as Answer
 from travois.engine.person import Choice as Choice
@@ -350,6 +352,10 @@ class Env(Protocol):
         """Something for the eye while the call runs."""
         ...
 
+    async def hear(self, occasion: AnyOccasion) -> Heard:
+        """What hooks say of something that the call does."""
+        ...
+
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
         """The person's answers, one for each choice; raises `Unanswered`."""
         ...
@@ -389,6 +395,12 @@ class Warned(msgspec.Struct, frozen=True):
     text: str
 
 
-Delta = StreamDelta | Retrying | Running | Progress | Warned
+class Signalled(msgspec.Struct, frozen=True):
+    """Something for the terminal to obey: a bell, a title, a message beside it."""
+
+    text: str
+
+
+Delta = StreamDelta | Retrying | Running | Progress | Warned | Signalled
 Event = Entry | Delta
 """What a front end sees: what happened, and what is only for the eye."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
 
+from travois.engine.occasions import TaskCompleted, TaskCreated
 from travois.engine.ports import Env
-from travois.engine.tool import Outcome, Tool, said
+from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.kernel.facts import Changed
 
 
@@ -27,7 +29,22 @@ class TodoArgs(msgspec.Struct, frozen=True):
 
 async def _write(args: TodoArgs, env: Env, call: str) -> Outcome:
     value = msgspec.json.encode(args.todos).decode()
+    for occasion in _news(args.todos, env.state.get("todos", "[]")):
+        heard = await env.hear(occasion)
+        if why := heard.block or heard.stop:
+            raise Refusal(f"The list stays as it was. A hook says: {why}")
     return said(_told(args.todos), changes=(Changed("todos", value),))
+
+
+def _news(todos: tuple[Todo, ...], before: str) -> Iterator[TaskCreated | TaskCompleted]:
+    """What was put on the list, and what on it is done since."""
+    held = {todo.content: todo.status for todo in msgspec.json.decode(before, type=list[Todo])}
+    for number, todo in enumerate(todos, 1):
+        known = held.get(todo.content)
+        if known is None:
+            yield TaskCreated(str(number), todo.content)
+        if todo.status == "completed" != known:
+            yield TaskCompleted(str(number), todo.content)
 
 
 def _told(todos: tuple[Todo, ...]) -> str:

@@ -128,7 +128,7 @@ class Talk:
                 begun = True
                 task_status.started()
                 await self._converse()
-                session.leaving = "typed"
+                session.leaving = "prompt_input_exit"
                 group.cancel_scope.cancel()
         except (Fault, OSError, ExceptionGroup) as error:
             if not begun or not (why := _ordinary(error)):

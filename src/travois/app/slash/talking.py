@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app import rewinding
+from travois.app.hooking import Leaving
 from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
 from travois.context.styles import DEFAULT
@@ -99,7 +100,14 @@ async def _chosen(desk: Desk, said: list[Turn], number: str) -> Turn | None:
 
 def afresh(options: Options) -> Options:
     """The same, for a conversation in which nothing was said."""
-    return replace(options, resume="", latest=False, fork=False, session_id="")
+    return replace(options, resume="", latest=False, fork=False, session_id="", cleared=True)
+
+
+def left(options: Options | None) -> Leaving:
+    """Why a conversation is left, given the one that comes next."""
+    if options is None:
+        return "prompt_input_exit"
+    return "resume" if options.resume or options.latest else "clear"
 
 
 async def _clear(desk: Desk, _: str) -> str:

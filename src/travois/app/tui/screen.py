@@ -119,6 +119,11 @@ class Screen:
         """Draw again soon."""
         self.app.invalidate()
 
+    def signal(self, text: str) -> None:
+        """Have the terminal ring, or show something outside its lines."""
+        self._tube.write_raw(text)
+        self._tube.flush()
+
     def show(self, *lines: str) -> None:
         """Print lines that are finished; a long one is folded."""
         room = self.columns - 1

@@ -16,7 +16,7 @@ from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
 from travois.app.slash.command import Prompt, obey
 from travois.app.slash.sessions import pick_up
-from travois.app.slash.talking import afresh
+from travois.app.slash.talking import afresh, left
 from travois.app.tui import keys, shell, start
 from travois.app.tui.desk import Desk
 from travois.app.tui.statusline import Asking
@@ -139,7 +139,7 @@ class Talking:
                 group.start_soon(self._age)
                 await self._take_up(first)
                 group.cancel_scope.cancel()
-            session.leaving = "typed"
+            session.leaving = left(desk.next)
             self.parting = [f"  Resume with: travois --resume {session.id}"]
         self.parting += [f"  · {notice}" for notice in session.parting]
 

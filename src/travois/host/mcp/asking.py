@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from travois.engine.heard import Heard
+from travois.engine.occasions import Elicitation, ElicitationResult
 from travois.engine.person import Choice, Option
 from travois.engine.ports import Env, Unanswered
 from travois.policy.glyphs import visible
@@ -22,7 +26,33 @@ WARNING = "This is a question of a server, not of Travois: give it no keys or pa
 
 
 async def asked(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
-    """The person's answer to what a server asks; nobody's answer is none."""
+    """The answer to what a server asks: a hook's, else the person's, which hooks may change."""
+    schema, url, id = None, "", ""
+    if params.mode == "url":
+        url, id = params.url, params.elicitation_id or ""
+    else:
+        schema = params.requested_schema
+    mode = params.mode or "form"
+    heard = await env.hear(Elicitation(server, params.message, mode, schema, url, id))
+    if answer := _answered(heard):
+        return answer
+    given = await _by_person(server, params, env)
+    told = ElicitationResult(server, given.action, mode, given.content, id)
+    return _answered(await env.hear(told)) or given
+
+
+def _answered(heard: Heard) -> ElicitResult | None:
+    """The answer that hooks give in the person's place, if they give one."""
+    from mcp_types import ElicitResult
+
+    if heard.block:
+        return ElicitResult(action="decline")
+    content = msgspec.json.decode(heard.content) if heard.content else None
+    return ElicitResult(action=heard.action, content=content) if heard.action else None
+
+
+async def _by_person(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
+    """The person's answer; nobody's answer is none."""
     from mcp_types import ElicitResult
 
     fields = {} if params.mode == "url" else table(table(params.requested_schema).get("properties"))
