@@ -156,6 +156,29 @@ def test_rules_name_the_server_or_the_tool(rule: str, ground: Path) -> None:
     assert told.notes[0].endswith("s: ready\n</servers>")
 
 
+@pytest.mark.parametrize("how", [{"allowed": (ADD,)}, {"mode": "bypassPermissions"}])
+def test_a_tool_that_wants_a_person_is_asked_about_whatever_allows_it(
+    how: dict[str, Any], ground: Path
+) -> None:
+    use, person = call("McpCall", tool=ADD, arguments={"a": 1, "b": 2}), Asked()
+    told = play(ground, use, say("3"), person=person, **how, **given("meets"))
+    assert told.results == [(False, "3")]
+    assert [(q.tool, q.always) for q in person.questions] == [(ADD, ())]
+    told = play(ground, use, say("no"), **how, **given("meets"))
+    assert [f.verdict for f in told.facts if isinstance(f, Decided)] == ["deny"]
+
+
+def test_what_the_users_own_files_let_run_is_not_asked_about(ground: Path) -> None:
+    entry = config()
+    entry["mcpServers"]["s"]["trust"] = True
+    (ground.parent / "user" / ".gemini").mkdir()
+    (ground.parent / "user" / ".gemini" / "settings.json").write_text(json.dumps(entry))
+    use = call("McpCall", tool=ADD, arguments={"a": 1, "b": 2})
+    assert play(ground, use, say("3")).results == [(False, "3")]
+    denied = play(ground, use, say("no"), disallowed=("mcp__s",))
+    assert denied.results[0][0]
+
+
 def test_without_a_rule_nobody_there_means_no(ground: Path) -> None:
     told = play(ground, call(ADD, a=1, b=2), say("no"), **given())
     assert [f.verdict for f in told.facts if isinstance(f, Decided)] == ["deny"]

@@ -124,6 +124,56 @@ def test_the_words_of_gemini_and_opencode(place: Place) -> None:
     assert (near.argv, near.env) == (("run", "it"), {"A": "k1"})
 
 
+def test_what_an_agent_lets_run_counts_in_the_users_own_files_only(place: Place) -> None:
+    approved = '[mcp_servers.{}]\ncommand = "run"\n{}\n'
+    codex = approved.format("all", 'default_tools_approval_mode = "approve"')
+    codex += approved.format("one", 'tools.get.approval_mode = "approve"')
+    codex += approved.format("none", 'default_tools_approval_mode = "prompt"')
+    place.environ["CODEX_HOME"] = str(place.person / "codex")
+    place.write(place.person / "codex/config.toml", codex)
+    place.write(place.person / ".gemini/settings.json", program("gemini", trust=True))
+    place.write(place.work / ".gemini/settings.json", program("theirs", trust=True))
+    place.agree()
+    free = {one.name: one.free for one in place.find().servers}
+    assert free == {"all": ("*",), "gemini": ("*",), "none": (), "one": ("get",), "theirs": ()}
+
+
+def test_opencode_means_a_start_by_its_limit_and_a_file_by_its_name(place: Place) -> None:
+    place.environ["XDG_CONFIG_HOME"] = str(place.person / "config")
+    place.write(place.person / "config/opencode/token", "t1\n")
+    key = {"headers": {"Authorization": "Bearer {file:token}", "X": "{file:none}"}}
+    far = {"type": "remote", "url": "https://far.example/mcp", "timeout": 9000, **key}
+    path = place.person / "config/opencode/opencode.jsonc"
+    place.write(path, '// mine\n{"mcp": ' + json.dumps({"far": far}) + "}")
+    found = place.find()
+    (server,) = found.servers
+    assert (server.start, server.limit) == (9.0, 300.0)
+    assert server.headers == {"Authorization": "Bearer t1", "X": "{file:none}"}
+    told = f"{path}: server far wants the file none: No such file or directory"
+    assert found.notices == (told,)
+    place.write(place.work / "opencode.json", {"mcp": {"far": far}})
+    place.agree()
+    (server,) = place.find().servers
+    assert server.headers["Authorization"] == "Bearer {file:token}"
+
+
+def test_limits_of_all_servers_are_variables_and_an_entry_has_its_own(place: Place) -> None:
+    place.environ |= {"MCP_TIMEOUT": "4000", "MCP_TOOL_TIMEOUT": "50"}
+    servers = {"x": {"command": "run"}, "y": {"command": "run", "timeout": 60000}}
+    place.write(own(place.where.home), {"mcpServers": servers})
+    found = [(one.start, one.limit) for one in place.find().servers]
+    assert found == [(4.0, 1.0), (4.0, 60.0)]
+
+
+def test_a_file_of_the_machine_names_the_only_servers(place: Place) -> None:
+    place.write(own(place.where.home), program("mine"))
+    sole = place.person / "etc/claude-code/managed-mcp.json"
+    place.write(sole, program("theirs"))
+    found = place.find(etc=place.person / "etc", given=(json.dumps(program("given")),))
+    assert [one.name for one in found.servers] == ["theirs"]
+    assert found.notices == (f"{sole} names the only servers that may be used",)
+
+
 def test_the_words_of_claude_code(place: Place) -> None:
     oauth = {"clientId": "travois", "clientSecret": "${KEY}", "callbackPort": 7000}
     entry = {"type": "http", "url": "https://far.example/mcp", "oauth": oauth}
