@@ -150,3 +150,38 @@ def test_a_program_that_fails_is_told_once_and_never_in_the_way(program: Program
         glass.still()
         assert glass.story.count("the status line shows nothing") == 1
         assert glass.leave() == 0
+
+
+def test_a_program_hears_what_keys_mean_and_a_hook_may_have_the_terminal_show_something(
+    program: Program,
+) -> None:
+    program.home.mkdir()
+    message, wild = "\x1b]9;done\x07", "\x1b[2J"
+    hooks = [
+        {"type": "command", "command": f"cat <<'E'\n{json.dumps({'terminalSequence': one})}\nE"}
+        for one in (message, wild + message)
+    ]
+    line = """grep -o '"mode":"[A-Z]*"'; date +%N | cut -c1-4 | tee -a ticks"""
+    settings = {
+        "tui": {"vim": True},
+        "statusLine": {"type": "command", "command": line, "refreshInterval": 0.1},
+        "hooks": {"Stop": [{"hooks": hooks}]},
+    }
+    (program.home / "settings.json").write_text(json.dumps(settings))
+    with lab.server([{"say": "Hello."}]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model)
+        glass.ready()
+        glass.until('"mode":"INSERT"')
+        glass.type("hello\r")
+        glass.until("Hello.", "cache")
+        glass.wait(lambda: message in glass.raw, "a message beside the screen")
+        glass.type("\x1b")
+        glass.until('"mode":"NORMAL"')
+        ticks = program.folder / "ticks"
+        before = len(ticks.read_text().splitlines())
+        glass.wait(lambda: len(ticks.read_text().splitlines()) > before + 2, "more ticks")
+        assert glass.raw.count(message) == 1
+        glass.type("i")
+        glass.until('"mode":"INSERT"')
+        assert glass.leave() == 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from msgspec.structs import replace
 
+from travois.app.leading import LEAD
 from travois.app.opening import Found, Place
 from travois.app.options import Options
 from travois.engine.agent import Agent
@@ -87,13 +88,14 @@ def _started(agent: Agent, options: Options) -> SessionStart:
     """How a session begins; one that goes on with what may have changed since."""
     from travois.engine.occasions import SessionStart
 
-    name = agent.session.state.get("name", "")
+    name, kind = (agent.session.state.get(key, "") for key in ("name", LEAD))
     if not options.resume and not options.latest:
-        return SessionStart("clear" if options.cleared else "startup", name)
+        return SessionStart("clear" if options.cleared else "startup", name, kind)
     cache, now = agent.session.cache, agent.clock()
     return SessionStart(
         "fork" if options.fork else "resume",
         name,
+        kind,
         seconds_since_last_response=round(now - cache.used, 1) if cache.used else 0.0,
         context_tokens=context_tokens(agent.session.view),
         prompt_cache_likely_expired=not cache.left(now),

@@ -26,6 +26,7 @@ class SessionStart(Occasion, frozen=True, tag=True):
 
     source: Literal["startup", "resume", "clear", "compact", "fork"]
     session_title: str = ""
+    agent_type: str = ""
     seconds_since_last_response: float = 0.0
     context_tokens: int = 0
     prompt_cache_likely_expired: bool = False

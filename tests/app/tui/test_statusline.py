@@ -13,6 +13,7 @@ import pytest
 from travois import Options, Session
 from travois.app.tui.statusline import Work, standing, tame
 from travois.app.tui.themes import theme
+from travois.app.tui.whereabouts import repository, worktree
 from travois.kernel.facts import Assistant, Entry, Result, Sent
 from travois.kernel.models import Usage
 from travois.store import trust
@@ -63,9 +64,10 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
                 "remaining_percentage": 100,
                 "current_usage": None,
             }
+            session.exert("low")
             await session.ask("hello")
             work = Work(waited=0.25, added=3, removed=1)
-            told = msgspec.to_builtins(standing(session, work, seconds=1.5))
+            told = msgspec.to_builtins(standing(session, work, seconds=1.5, vim="NORMAL"))
             assert Path(told.pop("transcript_path")).read_text().count("hello") == 1
             assert told.pop("context_window")["current_usage"] == {
                 "input_tokens": 100,
@@ -73,6 +75,7 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
                 "cache_creation_input_tokens": 0,
                 "cache_read_input_tokens": 900,
             }
+            assert told.pop("prompt_id").startswith("turn-")
             del told["version"], told["cost"]["total_cost_usd"]
             assert told == {
                 "session_id": session.id,
@@ -91,10 +94,44 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
                     "total_lines_removed": 1,
                 },
                 "exceeds_200k_tokens": False,
+                "thinking": {"enabled": False},
                 "fast_mode": False,
+                "effort": {"level": "low"},
+                "vim": {"mode": "NORMAL"},
             }
 
     anyio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("git@github.com:ann/tools.git", ("github.com", "ann", "tools")),
+        ("https://ann@git.example.org:8443/a/b/tools/", ("git.example.org", "a/b", "tools")),
+        ("ssh://git@host/ann/tools", ("host", "ann", "tools")),
+        ("../elsewhere", None),
+    ],
+)
+def test_the_repository_and_its_worktree_are_read_off_gits_files(
+    tmp_path: Path, address: str, told: tuple[str, str, str] | None
+) -> None:
+    git, apart = tmp_path / ".git", tmp_path / ".travois" / "worktrees" / "fix"
+    (git / "worktrees" / "fix").mkdir(parents=True)
+    (git / "config").write_text(f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {address}\n')
+    (apart / "src").mkdir(parents=True)
+    (apart / ".git").write_text(f"gitdir: {git}/worktrees/fix\n")
+    repo = {"repo": dict(zip(("host", "owner", "name"), told, strict=True))} if told else {}
+    assert repository(str(tmp_path)) == repo
+    assert repository(str(apart / "src")) == {"git_worktree": "fix", **repo}
+    assert worktree(str(tmp_path), "main") == {}
+    assert worktree(str(apart / "src"), "travois/fix") == {
+        "worktree": {
+            "name": "fix",
+            "path": str(apart),
+            "branch": "travois/fix",
+            "original_cwd": str(tmp_path),
+        }
+    }
 
 
 def test_lines_that_change_and_seconds_that_the_model_takes_are_counted() -> None:

@@ -62,6 +62,8 @@ class Desk:
         self._ask, self.asked = anyio.create_memory_object_stream[str](inf)
         """Commands that are to run beside a turn."""
         self._standing = Standing()
+        self._keys = ""
+        """What keys meant when the footer was drawn last."""
         self._before = 0.0
         """What the session had cost when the turn began."""
         self.program: Asking | None = None
@@ -103,7 +105,10 @@ class Desk:
                 self.program.stir()
 
     def _footer(self, columns: int) -> list[str]:
-        theme = self.screen.theme
+        theme, keys = self.screen.theme, self.screen.vim
+        if self.program is not None and keys != self._keys:
+            self._keys = keys
+            self.program.stir()
         own = self.program.rows(theme, columns) if self.program is not None else []
         return [*own, footer.line(self._standing, theme, columns)]
 

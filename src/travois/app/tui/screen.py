@@ -14,6 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
     FormattedTextControl,
@@ -114,6 +115,16 @@ class Screen:
     def asking(self) -> bool:
         """Whether the person is asked something."""
         return self.menu is not None or self._reply is not None
+
+    @property
+    def vim(self) -> str:
+        """What keys mean where the line is edited as in vi; empty where it is not."""
+        if self.app.editing_mode != EditingMode.VI:
+            return ""
+        if self.buffer.selection_state is not None:
+            return "VISUAL"
+        state = self.app.vi_state.input_mode
+        return "NORMAL" if state == InputMode.NAVIGATION else "INSERT"
 
     def refresh(self) -> None:
         """Draw again soon."""

@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 
 import anyio
 import msgspec
 
+from travois.app.leading import LEAD
 from travois.app.sdk import Session
 from travois.app.tui.cells import OURS, clean, folded
 from travois.app.tui.diffs import patch
 from travois.app.tui.screen import Screen
 from travois.app.tui.themes import RESET, Theme
+from travois.app.tui.whereabouts import repository, worktree
 from travois.engine.ports import Command, Processes
+from travois.kernel.blocks import Opaque
 from travois.kernel.facts import Assistant, Entry, Result, Sent
 from travois.kernel.models import Usage
+from travois.kernel.view import THINKING
 from travois.store.log import NAME
 from travois.store.settings import Json, StatusLine
 from travois.version import __version__
@@ -82,19 +87,22 @@ class Asking:
 
     async def keep(self, session: Session, screen: Screen) -> None:
         """Ask again and again, never twice at once."""
+        often = self._chosen.refresh_interval
         while True:
-            await self._stirred.wait()
+            with anyio.move_on_after(often if often > 0 else inf):
+                await self._stirred.wait()
             await anyio.sleep(PAUSE)
             self._stirred = anyio.Event()
-            await self._ask(session, screen.columns, screen.rows)
+            await self._ask(session, screen)
             screen.refresh()
 
-    async def _ask(self, session: Session, columns: int, rows: int) -> None:
-        told = standing(session, self.work, seconds=monotonic() - self.work.began)
+    async def _ask(self, session: Session, screen: Screen) -> None:
+        seconds = monotonic() - self.work.began
+        told = standing(session, self.work, seconds=seconds, vim=screen.vim)
         command = Command(
             ("bash", "-c", self._chosen.command),
             session.crew.agent.world.root,
-            env={"COLUMNS": str(columns), "LINES": str(rows)},
+            env={"COLUMNS": str(screen.columns), "LINES": str(screen.rows)},
             stdin=msgspec.json.encode(told),
             keep=KEPT,
             stderr="apart",
@@ -129,15 +137,19 @@ def tame(line: str, theme: Theme) -> str:
     return "".join(part for part in kept if coloured or not OURS.fullmatch(part))
 
 
-def standing(session: Session, work: Work, *, seconds: float) -> Json:
+def standing(session: Session, work: Work, *, seconds: float, vim: str = "") -> Json:
     """What programs written for this purpose expect to be told, as far as it is known."""
     agent, model = session.crew.agent, session.crew.model
     root, state = agent.world.root, agent.session.state
-    name = {"session_name": state["name"]} if "name" in state else {}
-    last = _last(session)
+    reply = _last(session)
+    last = reply.usage if reply else None
+    branch = agent.around().branch if agent.around else ""
+    chosen = {"effort": {"level": model.effort}, "vim": {"mode": vim}}
+    chosen["agent"] = {"name": state.get(LEAD, "")}
     return {
         "session_id": session.id,
-        **name,
+        **({"session_name": state["name"]} if "name" in state else {}),
+        **({"prompt_id": f"turn-{agent.began}"} if agent.began else {}),
         "transcript_path": os.path.join(os.path.dirname(agent.world.kept), NAME),
         "cwd": state.get("cwd", root),
         "version": __version__,
@@ -146,6 +158,7 @@ def standing(session: Session, work: Work, *, seconds: float) -> Json:
             "current_dir": state.get("cwd", root),
             "project_dir": root,
             "added_dirs": list(agent.guard.folders[1:]),
+            **repository(root),
         },
         "output_style": {"name": session.crew.style},
         "cost": {
@@ -157,13 +170,22 @@ def standing(session: Session, work: Work, *, seconds: float) -> Json:
         },
         "context_window": _window(agent.session.usage, last, model.window),
         "exceeds_200k_tokens": last is not None and last.context > LARGE,
+        "thinking": {"enabled": reply is not None and _thought(reply)},
         "fast_mode": False,
+        **{key: value for key, value in chosen.items() if all(value.values())},
+        **worktree(root, branch),
     }
 
 
-def _last(session: Session) -> Usage | None:
+def _last(session: Session) -> Assistant | None:
     facts = (item.fact for item in reversed(session.crew.agent.session.view.items))
-    return next((fact.usage for fact in facts if isinstance(fact, Assistant)), None)
+    return next((fact for fact in facts if isinstance(fact, Assistant)), None)
+
+
+def _thought(reply: Assistant) -> bool:
+    """Whether the model thought before it spoke."""
+    opaque = (block for block in reply.content if isinstance(block, Opaque))
+    return any(block.kind in (*THINKING, "reasoning") for block in opaque)
 
 
 def _window(total: Usage, last: Usage | None, size: int) -> Json:
