@@ -210,7 +210,8 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         heard = (*hooks, *guests.listeners)
         hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
         notices += _served(agent, place, loaded=loaded, options=options, serve=serve, loan=loan)
-        yard = crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded))
+        shared = asked.worktree.symlink_directories
+        yard = crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded), shared)
         await leading.begin(agent, lead, yard)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
@@ -261,7 +262,7 @@ def _guard(
 def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> None:
     """Give an agent what settings say, and what needs the agent itself."""
     asked = loaded.settings
-    agent.layers, agent.chance = asked.context.layers, random
+    agent.layers, agent.chance = serving.layers(asked, agent.session), random
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = partial(trust.keep, place.home, loaded.root)
     agent.keeper = _keeper(place, options, agent) if asked.file_checkpointing_enabled else None
@@ -359,8 +360,8 @@ def _tools(
 def _world(
     place: Place, loaded: Loaded, stack: AsyncExitStack, *, spill: Path, walls: Walls | None
 ) -> World:
-    settings = loaded.settings
-    processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
+    settings, extra = loaded.settings, skilled.variables(loaded)
+    processes = LocalProcesses(passed=settings.env_passthrough, extra=extra, walls=walls)
     stack.push_async_callback(processes.aclose)
     keep = partial(crew.keep, spill)
     blobs = Blobs(place.home.blobs)

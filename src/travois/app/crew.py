@@ -54,10 +54,13 @@ class Yard(msgspec.Struct, frozen=True):
     serve: Callable[[Card], Model]
     among: catalog.Catalog | None = None
     """The models that there are."""
+    shared: tuple[str, ...] = ()
+    """Folders that worktrees have in common with the workspace."""
 
     def enlist(self, agent: Agent, among: tuple[Kind, ...] = ()) -> None:
         """Let an agent start others, of these kinds alone if any are named."""
-        found = {kind.name: kind.description for kind in among or self.kinds}
+        told = among or tuple(kind for kind in self.kinds if not kind.apart)
+        found = {kind.name: kind.description for kind in told}
         apart = frozenset(kind.name for kind in self.kinds if kind.background)
         agent.agents = Children(agent, self.hire, {**found, FORK: COPY}, apart=apart)
 
@@ -67,7 +70,8 @@ class Yard(msgspec.Struct, frozen=True):
         kind = _fitted(named(self.kinds, order.kind), order)
         apart = order.worktree or (kind is not None and kind.worktree)
         apart = apart and parent.guard.mode != "plan"  # where nothing is written anyway
-        tree = await worktree.add(parent.world, f"{self.folder.name[:8]}-{id}") if apart else None
+        name = f"{self.folder.name[:8]}-{id}"
+        tree = await worktree.add(parent.world, name, shared=self.shared) if apart else None
         root = tree.root if tree else parent.world.root
         opened = self._opened(parent, id, root=root, fork=kind is None)
         with Log.create(home(self.folder, id), opened) as log:
@@ -150,7 +154,8 @@ def described(tools: Mapping[str, AnyTool], kinds: tuple[Kind, ...]) -> dict[str
     if "Agent" not in tools:
         return dict(tools)
     tool = tools["Agent"]
-    text = f"{tool.description} Types:\n{listing(kinds)}\n- {FORK}: {COPY}"
+    told = listing([kind for kind in kinds if not kind.apart])
+    text = f"{tool.description} Types:\n{told}\n- {FORK}: {COPY}"
     return {**tools, "Agent": replace(tool, description=text)}
 
 

@@ -76,7 +76,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     return Bounds(
         temp=temp,
         hidden=(*_at_home(SECRET), own, *_paths(wanted.filesystem.deny_read), *hidden),
-        shown=(str(spill),),
+        shown=(str(spill), *_paths(wanted.filesystem.allow_read), *_brought(loaded, own)),
         writable=(*_paths(wanted.filesystem.allow_write), *git),
         pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_settings(git, place.cwd)),
         network=wanted.network.mode,
@@ -86,6 +86,12 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         look_first=wanted.look_first,
         leaving=wanted.allow_unsandboxed_commands,
     )
+
+
+def _brought(loaded: Loaded, own: str) -> tuple[str, ...]:
+    """Folders whose programs skills and plugins tell the model to run."""
+    folders = (os.path.join(own, "skills"), *(one.folder for one in loaded.plugins))
+    return tuple(filter(os.path.isdir, folders))
 
 
 def elsewhere(bounds: Bounds, root: str) -> Bounds:

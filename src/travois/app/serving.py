@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from msgspec.structs import replace
 
 from travois.app.local import EMBEDDED, PROVIDER, Local, notice
+from travois.context.layers import Layers
 from travois.engine.agent import Agent, Small
 from travois.engine.ports import Model
 from travois.engine.session import Session
@@ -20,10 +21,12 @@ from travois.host.providers import HttpModel
 from travois.host.terms import Terms
 from travois.host.transport import transport
 from travois.kernel.faults import Fault
+from travois.kernel.models import Effort, Price
 from travois.kernel.models import Model as Card
-from travois.kernel.models import Price
 from travois.policy.secrets import secrets
-from travois.store.settings import Loaded
+from travois.store.settings import Loaded, Settings
+from travois.store.using import Manner
+from travois.wire.effort import LEVELS
 
 SCRIPTED = Card("scripted", "scripted", "anthropic")
 
@@ -60,13 +63,33 @@ async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Car
         return epoch.model if epoch else SCRIPTED, ""
     chosen = loaded.settings.model
     asked = loaded.origin("effortLevel") == "command line"
-    effort = epoch.model.effort if epoch and not asked else loaded.settings.effort_level
+    effort = epoch.model.effort if epoch and not asked else None
     if epoch and (not chosen or loaded.origin("model") != "command line"):
-        return replace(epoch.model, effort=effort), _hint(epoch.model)
+        wanted = _effort(loaded, epoch.model.id) if effort is None else effort
+        return replace(epoch.model, effort=wanted), _hint(epoch.model)
     model, line = await found(chosen, loaded)
     longest = loaded.settings.max_output_tokens
     life = loaded.settings.context.cache_ttl or model.cache_ttl
+    effort = _effort(loaded, model.id) if effort is None else effort
     return replace(model, output=longest or model.output, effort=effort, cache_ttl=life), line
+
+
+def _effort(loaded: Loaded, id: str) -> Effort:
+    """How much a model is asked to think when a session begins: no more than it may."""
+    settings, own = loaded.settings, loaded.settings.model_settings.get(id, Manner())
+    named = loaded.origin("effortLevel") == "command line"
+    wanted = settings.effort_level if named else own.effort_level or settings.effort_level
+    said = (wanted, own.max_effort_level, settings.max_effort_level)
+    levels: list[Effort] = [level for level in said if level]
+    return min(levels, key=LEVELS.index) if levels else ""
+
+
+def layers(settings: Settings, session: Session) -> Layers:
+    """How the window is kept in bounds; one model may have a window of its own."""
+    id = session.view.epoch.model.id if session.view.epoch else ""
+    own = settings.model_settings.get(id, Manner()).auto_compact_window
+    usual = settings.context.layers
+    return replace(usual, window=own) if own else usual
 
 
 def _hint(card: Card) -> str:

@@ -15,10 +15,13 @@ from travois.engine.agent import World
 from travois.engine.ports import Files, Processes
 from travois.engine.tool import Refusal
 from travois.kernel.faults import Fault
+from travois.policy.paths import inside
 from travois.tools import repository
 from travois.tools.repository import Repository
 
 FOLDER = ".travois/worktrees"
+INCLUDED = ".worktreeinclude"
+IGNORED = ("ls-files", "-z", "--others", "--ignored")
 LEAVING = 30.0
 """How many seconds looking after a worktree may take when its child has ended."""
 
@@ -38,6 +41,8 @@ class Worktree(msgspec.Struct, frozen=True):
     repo: Repository
     path: str
     branch: str
+    shared: tuple[str, ...] = ()
+    """Folders in it that are links to those of the repository."""
 
     @property
     def root(self) -> str:
@@ -57,18 +62,48 @@ class Worktree(msgspec.Struct, frozen=True):
         return False
 
 
-async def add(world: World, name: str) -> Worktree:
-    """Check out what was committed last, beside the workspace."""
-    return await _added(Ground(world.root, world.files, world.processes), name)
+async def add(world: World, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
+    """Check out what was committed last, beside the workspace; `shared` folders are linked."""
+    ground = Ground(world.root, world.files, world.processes)
+    return await _added(ground, name, shared=shared)
 
 
-async def _added(ground: Ground, name: str) -> Worktree:
+async def _added(ground: Ground, name: str, *, shared: tuple[str, ...]) -> Worktree:
     repo = await repository.find(ground)
-    tree = Worktree(ground, repo, os.path.join(repo.top, FOLDER, name), f"travois/{name}")
+    path = os.path.join(repo.top, FOLDER, name)
+    tree = Worktree(ground, repo, path, f"travois/{name}", shared)
     _hide(Path(repo.top, FOLDER))
     words = ("worktree", "add", "-q", "-b", tree.branch, tree.path, "HEAD")
     await repository.ask(ground, repo, words)
+    included = await _included(msgspec.structs.replace(ground, cwd=repo.top), repo)
+    await anyio.to_thread.run_sync(_furnish, tree, included)
     return tree
+
+
+async def _included(ground: Ground, repo: Repository) -> tuple[str, ...]:
+    """The files that git ignores and the repository wants in its worktrees all the same."""
+    if not os.path.isfile(os.path.join(repo.top, INCLUDED)):
+        return ()
+    listed = [
+        repository.text(await repository.ask(ground, repo, (*IGNORED, how))).split("\0")
+        for how in (f"--exclude-from={INCLUDED}", "--exclude-standard")
+    ]
+    return tuple(path for path in listed[0] if path and path in listed[1])
+
+
+def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
+    """Copy files into a worktree, and link folders; what is there already stays."""
+    from shutil import copy2
+
+    for name in (*included, *tree.shared):
+        old, new = Path(tree.repo.top, name), Path(tree.path, name)
+        if not inside(os.path.realpath(old), tree.repo.top) or old.is_symlink() or new.exists():
+            continue
+        new.parent.mkdir(parents=True, exist_ok=True)
+        if old.is_dir() and name in tree.shared:
+            new.symlink_to(old)
+        elif old.is_file():
+            copy2(old, new)
 
 
 def within(name: str, work: Callable[[], int]) -> int:
@@ -81,7 +116,7 @@ def within(name: str, work: Callable[[], int]) -> int:
     before = os.getcwd()
     ground = Ground(before, DiskFiles(), LocalProcesses())
     try:
-        tree = anyio.run(_found, ground, name or f"{os.urandom(4).hex()}")
+        tree = anyio.run(_found, ground, name or f"{os.urandom(4).hex()}", _shared())
     except Refusal as refusal:
         raise Fault("There can be no worktree here", why=str(refusal)) from None
     os.chdir(tree.root)
@@ -93,13 +128,23 @@ def within(name: str, work: Callable[[], int]) -> int:
             sys.stderr.write(f"travois: {tree.note}\n")
 
 
-async def _found(ground: Ground, name: str) -> Worktree:
+def _shared() -> tuple[str, ...]:
+    from travois.store.home import locate
+    from travois.store.layers import load
+    from travois.store.project import identify
+
+    home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
+    loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
+    return loaded.settings.worktree.symlink_directories
+
+
+async def _found(ground: Ground, name: str, shared: tuple[str, ...]) -> Worktree:
     """The worktree of that name, made if there is none."""
     repo = await repository.find(ground)
     path = os.path.join(repo.top, FOLDER, name)
     if os.path.isdir(path):
-        return Worktree(ground, repo, path, f"travois/{name}")
-    return await _added(ground, name)
+        return Worktree(ground, repo, path, f"travois/{name}", shared)
+    return await _added(ground, name, shared=shared)
 
 
 def _hide(folder: Path) -> None:
@@ -113,7 +158,8 @@ async def _removed(tree: Worktree) -> bool:
     there = msgspec.structs.replace(ground, cwd=tree.path)
     holding = ("for-each-ref", "--contains", "HEAD", "--format=%(refname)", "refs/heads")
     try:
-        dirty = repository.text(await repository.ask(there, repo, ("status", "--porcelain")))
+        changed = repository.text(await repository.ask(there, repo, ("status", "--porcelain")))
+        dirty = set(changed.splitlines()) - {f"?? {name}" for name in tree.shared}
         if dirty or repository.text(await repository.ask(there, repo, holding)).split() == [ref]:
             return False
         await repository.ask(ground, repo, ("worktree", "remove", "--force", tree.path))

@@ -35,7 +35,7 @@ HONOURED = (
     *("fallbackModels", "availableModels", "deniedModels", "apiKeyHelper", "otelHeadersHelper"),
     *("language", "attribution.", "tui.", "worktree.", "companyAnnouncements", "plansDirectory"),
     *("cleanupPeriodDays", "fileCheckpointingEnabled", "disabledMcpjsonServers"),
-    *("allowedMcpServers", "deniedMcpServers", "maxDepth"),
+    *("allowedMcpServers", "deniedMcpServers", "maxDepth", "maxEffortLevel"),
 )
 CONSENT = frozenset(("enableAllProjectMcpServers", "enabledMcpjsonServers"))
 """What a user's own file may agree to; in a workspace, trust is asked for instead."""

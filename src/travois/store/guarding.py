@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from travois.policy.judge import ALIASES, MODES, Mode
+from travois.store.part import Part
 
 ModeName = Literal[
     "default",
@@ -20,10 +19,6 @@ ModeName = Literal[
     "bypassPermissions",
     "manual",
 ]
-
-
-class Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Some settings that belong together, spelled as other agents spell them."""
 
 
 class Permissions(Part, frozen=True):

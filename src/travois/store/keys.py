@@ -22,7 +22,6 @@ ALIASES = {
     "theme": "tui.theme",
     "sandbox.network.strictAllowlist": "sandbox.network.mode",
     "sandbox.credentials": "sandbox.filesystem.denyRead",
-    "bashOutputMaxChars": "context.resultTokens",
 }
 NOBODY = "{}"
 """In a list of servers: one that no server is, so that an empty list lets none through."""
@@ -42,7 +41,14 @@ WITHOUT = {
     "sandbox.filesystem.disabled": "walls stand or fall together: sandbox.enabled",
     "sandbox.network.httpProxyPort": "the sandbox has a proxy of its own",
     "sandbox.network.socksProxyPort": "the sandbox has a proxy of its own",
+    "sandbox.network.tlsTerminate": "encrypted connections are let through or not, never opened",
+    "sandbox.network.allowUnixSockets": "commands reach no sockets of this machine",
+    "sandbox.network.allowAllUnixSockets": "commands reach no sockets of this machine",
     "worktree.sparsePaths": "a worktree has all files",
+    "worktree.baseRef": "a worktree begins with the last commit",
+    "bashOutputMaxChars": "10,000 characters are shown, and all of it is in a file",
+    "subagentPromptCacheTtl": "promptCacheTtl is for agents, too",
+    "alwaysThinkingEnabled": "effortLevel says how much is thought",
 }
 """What people rely on elsewhere and cannot here, each with the reason."""
 
@@ -87,10 +93,6 @@ def _secret(value: object) -> object:
     return [table(one)["path"] for one in rows(table(value).get("files")) if "path" in table(one)]
 
 
-def _tokens(value: object) -> object:
-    return value // LETTERS if isinstance(value, int) else value
-
-
 MEANINGS: dict[str, Callable[[object], object]] = {
     "fallbackModel": _listed,
     "allowedMcpServers": _servers,
@@ -99,5 +101,4 @@ MEANINGS: dict[str, Callable[[object], object]] = {
     "theme": _theme,
     "sandbox.network.strictAllowlist": lambda value: "listed" if value is True else "",
     "sandbox.credentials": _secret,
-    "bashOutputMaxChars": _tokens,
 }

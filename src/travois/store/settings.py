@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
@@ -10,11 +10,10 @@ from travois.context.layers import Layers
 from travois.context.memory.memory import Consent
 from travois.kernel.models import Effort
 from travois.policy.rules import Rule
-from travois.store.guarding import Part, Permissions, Sandbox
+from travois.store.guarding import Permissions, Sandbox
+from travois.store.part import Count, Part, Quantity, Seconds
+from travois.store.using import Attribution, Manner, Pricing, Worktrees
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
-Quantity = Annotated[float, msgspec.Meta(ge=0)]
 Status = Literal["trusted", "changed", "unknown", "refused"]
 """Whether the user trusts what a folder asks for; only the first lets any of it happen."""
 Json = dict[str, object]
@@ -273,7 +272,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """The name of a file that says how the model should speak."""
     skill_overrides: dict[str, str] = {}
     """How much the model hears of a skill: `on`, `name-only`, `user-invocable-only` or `off`."""
-    skill_listing_budget_fraction: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.01
+    skill_listing_budget_fraction: Quantity = 0.01
     """How much of the window the list of skills may take."""
     skill_listing_max_desc_chars: Count = 1_536
     """Of what one skill is for."""

@@ -111,6 +111,7 @@ def _own() -> Iterator[Check]:
         yield _failed("settings", fault)
         return
     yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
+    yield from (Check("read", works=True, why=path) for path in loaded.files)
     yield _key(loaded)
     yield _meaning(home)
     yield _small()
