@@ -106,5 +106,7 @@ def test_a_style_takes_the_place_of_coding_and_speaking_unless_it_keeps_them() -
     system = "You are.\n\nHow to work\n- a\n\nSafety\n- b\n\nSpeaking\n- c"
     teacher = parse_style("teacher", "---\ndescription: d\n---\nTeach.", origin="")
     assert styled(system, teacher) == "You are.\n\nSafety\n- b\n\nTeach."
-    keeping = parse_style("x", "---\nname: y\nkeep-coding-instructions: true\n---\nT.", origin="")
+    lines = "name: y\nkeep-coding-instructions: true\nforce-for-plugin: yes"
+    keeping = parse_style("x", f"---\n{lines}\n---\nT.", origin="")
     assert (keeping.name, styled(system, keeping)) == ("y", f"{system}\n\nT.")
+    assert (keeping.forced, teacher.forced) == (True, False)

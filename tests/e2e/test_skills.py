@@ -314,6 +314,26 @@ def test_a_style_and_a_plugin_are_chosen_by_the_user(program: Program) -> None:
     assert (listed["name"], listed["version"], listed["folder"]) == ("kit", "2", str(kit))
 
 
+def test_a_plugin_may_force_its_style_and_bring_programs(program: Program) -> None:
+    kit = program.home.parent / "kit"
+    put(kit / "plugin.json", '{"name": "kit"}')
+    put(kit / "output-styles/p.md", "---\nforce-for-plugin: true\n---\nSpeak like a pirate.")
+    put(kit / "bin/ahoy", "#!/bin/sh\necho aye aye")
+    (kit / "bin/ahoy").chmod(0o755)
+    put(program.folder / ".claude/commands/none.md", "None: !`grep x /dev/null`.")
+    own = program.home / "skills/own"
+    skill(own.parent, "own", "Own.")
+    put(own / "run.sh", "echo own")
+    with lab.server([bash("ahoy"), bash(f"sh {own}/run.sh"), DONE]) as api:
+        program.url = api.url
+        allowed = ("--allowedTools", "Bash(ahoy) Bash(sh:*)")
+        done = program.ask("/none", *allowed, "--plugin-dir", str(kit))
+        api.no_invalid()
+    assert (done.code, texts(api.bodies[0])[-2]) == (0, "None: .")
+    assert "Speak like a pirate." in json.dumps(api.bodies[0]["system"])
+    assert results(api.bodies[2]) == ["aye aye", "own"]
+
+
 def test_another_style_begins_another_conversation(program: Program) -> None:
     style = "---\nname: Pirate\ndescription: Arr.\n---\nSpeak like a pirate."
     put(program.home / "output-styles/pirate.md", style)
@@ -322,7 +342,8 @@ def test_another_style_begins_another_conversation(program: Program) -> None:
         glass = Glass(program, *program.model, "--plain", rows=40)
         glass.until("\n>")
         glass.type("/output-style none\r")
-        glass.until("There is no output style none", "There are: default, Pirate.")
+        there = "There are: default, Explanatory, Learning, Pirate."
+        glass.until("There is no output style none", there)
         glass.type("/output-style pirate\r")
         glass.wait(lambda: glass.text.count("Type what to do") == 2, "another conversation")
         glass.type("ahoy\r")

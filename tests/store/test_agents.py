@@ -329,7 +329,12 @@ def test_agents_of_opencode_are_read_in_its_own_words(disk: Disk) -> None:
     disk.put("code/.opencode/agent/review.md", f"{head}temperature: 0.1\n{rights}---\nReview.\n")
     disk.put("me/.config/opencode/agents/off.md", "---\ndescription: x\ndisable: true\n---\nNo.\n")
     table = {
-        "docs": {"description": "Docs.", "prompt": "{file:./docs.txt}", "tools": {"*": False}},
+        "docs": {
+            "description": "Docs.",
+            "mode": "primary",
+            "prompt": "{file:./docs.txt}",
+            "tools": {"*": False},
+        },
         "build": {"model": "a/b"},
         "review": {"description": "Not this one.", "prompt": "No."},
     }
@@ -345,4 +350,27 @@ def test_agents_of_opencode_are_read_in_its_own_words(disk: Disk) -> None:
     assert (review.model, review.max_turns) == ("openai/gpt-6.1-sol", 7)
     assert review.denied == (*edits, "Bash")
     assert (docs.name, docs.prompt) == ("docs", "Write docs.")
+    assert (review.apart, docs.apart) == (False, True)
     assert {"Read", "Bash", *edits} <= set(docs.denied)
+
+
+def test_roles_of_codex_are_read_in_its_own_words(disk: Disk) -> None:
+    table = "[agents]\nmax_threads = 4\n[agents.scout]\ndescription = 'Looks.'\n"
+    disk.put("me/.codex/config.toml", f"{table}config_file = 'scout.toml'\n")
+    role = "developer_instructions = 'Scout.'\nmodel = 'gpt-6.1-sol'\nsandbox_mode = 'read-only'\n"
+    disk.put("me/.codex/scout.toml", f"{role}model_reasoning_effort = 'minimal'\n")
+    file = disk.put("code/.codex/agents/b.toml", "name = 'tidy'\ndescription = 'Tidies.'\n")
+    disk.put("code/.codex/agents/bad.toml", "name = ")
+    found, notices = disk.kinds()
+    mine = {kind.name: kind for kind in found if kind.origin != "built-in"}
+    assert (notices, list(mine)) == ((), ["scout", "tidy"])
+    assert mine["tidy"] == Kind("tidy", "Tidies.", "Tidies.", origin=str(file))
+    assert mine["scout"] == Kind(
+        "scout",
+        "Looks.",
+        "Scout.",
+        model="openai/gpt-6.1-sol",
+        effort="low",
+        mode="plan",
+        origin=str(disk.top / "me/.codex/config.toml"),
+    )

@@ -135,7 +135,7 @@ def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places
     with_it = replace(places, plugins=found)
     (one,) = DiskSkills(with_it).standing().skills
     assert (one.name, one.allowed, one.plugin) == ("kit:plan", "Read", str(folder))
-    assert list(styles(with_it)[0]) == ["kit:terse"]
+    assert list(styles(with_it)[0]) == ["kit:terse", "explanatory", "learning"]
     told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
     assert list(told) == ["kit:go"]
     known, _ = kinds(places.home, places.root, places.cwd, trusted=False, plugins=found, environ={})
@@ -253,3 +253,5 @@ def test_styles_of_a_project_count_where_it_is_trusted(tmp_path: Path, places: P
     put(tmp_path / "person/.claude/output-styles/terse.md", "User.")
     assert styles(places)[0]["terse"].text == "User."
     assert styles(replace(places, trusted=True))[0]["terse"].text == "Project."
+    put(tmp_path / "person/.claude/output-styles/loud.md", "---\nforce-for-plugin: true\n---\nL.")
+    assert not styles(places)[0]["loud"].forced

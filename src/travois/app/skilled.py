@@ -38,6 +38,14 @@ def places(place: Place, loaded: Loaded, options: Options) -> Places:
     )
 
 
+def variables(loaded: Loaded) -> dict[str, str]:
+    """Those for the programs that tools start; they find the programs of plugins, too."""
+    env = loaded.settings.env
+    bins = [path for one in loaded.plugins if os.path.isdir(path := f"{one.folder}/bin")]
+    usual = env.get("PATH") or os.environ.get("PATH", os.defpath)
+    return env | {"PATH": os.pathsep.join((usual, *bins))} if bins else env
+
+
 def skills(place: Place, loaded: Loaded, options: Options) -> DiskSkills:
     """The skills of a session."""
     return DiskSkills(places(place, loaded, options))
@@ -64,10 +72,14 @@ def dressed(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tu
 
 def _in_style(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:
     wanted = loaded.settings.output_style
-    if not wanted or wanted.casefold() == DEFAULT:
+    plain, plugged = wanted.casefold() in ("", DEFAULT), any(one.styles for one in loaded.plugins)
+    if plain and not plugged:
         return options, ()
     known, notices = styles(places(place, loaded, options))
-    if (style := known.get(wanted.casefold())) is None:
+    style = next((one for one in known.values() if one.forced), known.get(wanted.casefold()))
+    if style is None and plain:
+        return options, notices
+    if style is None:
         there = ", ".join(one.name for one in known.values()) or "none"
         missing = f"{loaded.origin('outputStyle')}: there is no output style {wanted!r}"
         return options, (*notices, f"{missing}; there are: {there}")

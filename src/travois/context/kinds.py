@@ -47,6 +47,8 @@ class Kind(msgspec.Struct, frozen=True):
     """The only kinds that it may start; empty for all."""
     hooks: dict[str, object] = {}
     """Who listens to it, as settings write it."""
+    apart: bool = False
+    """Whether only people talk to it: no agent is told that it is there."""
     greeting: str = ""
     """What it is told first, where a person talks to it."""
     mode: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from travois.context import front
-from travois.context.custom import said
+from travois.context.custom import YES, said
 
 DEFAULT = "default"
 CODING = ("How to work\n", "Speaking\n")
@@ -24,6 +24,8 @@ class Style(msgspec.Struct, frozen=True):
     text: str
     description: str = ""
     coding: bool = False
+    forced: bool = False
+    """Whether it holds wherever its plugin does."""
     origin: str = ""
 
 
@@ -31,9 +33,14 @@ def parse(name: str, text: str, *, origin: str) -> Style:
     """A style from its file."""
     head = front.read(text)
     values = {key: said(value).strip() for key, value in head.values.items()}
-    keeps = values.get("keep-coding-instructions", "").lower() in ("true", "yes", "on", "1")
-    body = head.body.strip() if head.values else text.strip()
-    return Style(values.get("name") or name, body, values.get("description", ""), keeps, origin)
+    return Style(
+        name=values.get("name") or name,
+        text=head.body.strip() if head.values else text.strip(),
+        description=values.get("description", ""),
+        coding=values.get("keep-coding-instructions", "").lower() in YES,
+        forced=values.get("force-for-plugin", "").lower() in YES,
+        origin=origin,
+    )
 
 
 def wishes(*, language: str = "", commit: str = "", pr: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -29,6 +30,9 @@ from travois.policy.rules import Rule, parse, split
 EFFORT = "high"
 """How much a model thinks that nobody told."""
 INLINE = "counts only in a skill with `context: fork`: all would be read anew otherwise"
+PIPED = re.compile(r"[|;&]+")
+BENIGN = re.compile(r"(git (diff|grep)|[ef]?grep|rg|ag|diff|cmp|find|test|\[|pgrep|which)\b|\[")
+"""Programs that end with 1 to say that there is nothing, or a difference."""
 GRANT = "skill "
 """How the origin of a rule begins that holds for one turn only."""
 
@@ -178,4 +182,7 @@ async def _told(agent: Agent, part: Part, custom: Custom) -> str:
     except Refusal as refusal:
         if part.kind == "file":
             return f"@{part.text}"
+        ending, _, rest = str(refusal).partition("\n")
+        if ending == "Exit code 1" and BENIGN.match(PIPED.split(part.text)[-1].strip()):
+            return rest.strip()
         raise Refusal(f"`{part.text.strip()}` in {custom.origin}: {refusal}") from None

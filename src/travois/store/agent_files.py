@@ -13,6 +13,7 @@ from travois.context.front import Front
 from travois.context.kinds import FORK, Kind
 from travois.policy.judge import ALIASES, MODES
 from travois.policy.rules import split
+from travois.store.opencode_agents import APART
 from travois.store.reading import nearest
 
 BUILT_IN = Path(front.__file__).parent / "prompts" / "agents"
@@ -73,6 +74,7 @@ def _kind(told: Front, origin: str) -> Kind:
         skills=tuple(_listed(told, "skills")),
         spawns=tuple(_spawns(told)),
         greeting=_words(told, "initialPrompt"),
+        apart=_yes(told, APART),
         mode=_mode(told),
         max_turns=_count(told, "maxTurns"),
         background=_yes(told, "background"),
@@ -175,7 +177,7 @@ def _remarks(told: Front) -> Iterator[tuple[str, str]]:
     for key in told.values:
         if key in UNUSED:
             yield key, f"{key} means nothing to agents here; it is left out"
-        elif key not in USED and key != "color":
+        elif key not in (*USED, "color", APART):
             near = nearest(key, USED)
             yield (
                 key,

@@ -7,7 +7,7 @@ model nor a memory. No file gives an agent more than its parent has, whoever wro
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
@@ -21,7 +21,7 @@ from travois.context.nested import nested
 from travois.kernel.faults import Fault
 from travois.policy.judge import MODES, Mode
 from travois.policy.paths import inside
-from travois.store import foreign, opencode_agents
+from travois.store import codex_agents, foreign, opencode_agents
 from travois.store.agent_files import BUILT_IN, SCOPES, at, described
 from travois.store.home import Home
 from travois.store.instructions import ETC, chain, exactly, markdown, plain_text
@@ -85,10 +85,14 @@ def kinds(
     ]
     for shelf in (*shelves, *(own if "user" in levels else ())):
         _take(found, _shelved(shelf, notices))
-    theirs = {"project": root, "user": opencode_agents.user(environ)}
+    theirs = {
+        "project": (root, os.path.join(root, ".codex")),
+        "user": (opencode_agents.user(environ), codex_agents.user(environ)),
+    }
     for level in (level for level in theirs if level in levels):
-        own_word = trusted or level == "user"
-        _take(found, _tabled(theirs[level], notices, trusted=own_word))
+        own_word, (opencode, codex) = trusted or level == "user", theirs[level]
+        tables = (*opencode_agents.tabled(opencode), *codex_agents.tabled(codex))
+        _take(found, _tabled(tables, notices, trusted=own_word))
     for shelf in (*plugged, Shelf(str(BUILT_IN))):
         _take(found, _shelved(shelf, notices))
     return tuple(sorted(found.values(), key=lambda kind: kind.name.casefold())), tuple(notices)
@@ -173,9 +177,11 @@ def _hooks(tree: object, path: str, shelf: Shelf) -> dict[str, object]:
     return tree if agreed else {}
 
 
-def _tabled(folder: str, notices: list[str], *, trusted: bool) -> Iterator[Kind]:
-    """The kinds that opencode's settings in a folder hold."""
-    for path, told in opencode_agents.tabled(folder):
+def _tabled(
+    tables: Iterable[tuple[str, Front]], notices: list[str], *, trusted: bool
+) -> Iterator[Kind]:
+    """The kinds that settings of other agents hold."""
+    for path, told in tables:
         if told.body.strip() and (kind := described(told, path, notices, trusted=trusted)):
             yield kind
 

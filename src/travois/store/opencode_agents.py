@@ -20,6 +20,8 @@ from travois.store.reading import is_tree
 from travois.store.settings import Json
 
 FOLDERS = ("agent", "agents")
+APART = "apart"
+"""In front matter: no agent is told of this one."""
 KEPT = {"description": "description", "model": "model", "steps": "maxTurns"}
 MEANT: dict[str, tuple[str, ...]] = {
     **{name: (tool,) for name, tool in TOOLS.items()},
@@ -37,6 +39,8 @@ def adapted(told: Front, name: str) -> Front | None:
     if told.values.get("disable") == "true":
         return None
     values: dict[str, Value] = {"name": name}
+    if told.values.get("mode") == "primary" or told.values.get("hidden") == "true":
+        values[APART] = "true"
     values |= {ours: told.values[key] for key, ours in KEPT.items() if key in told.values}
     tables = (_text(told.values.get(key, "")) for key in ("tools", "permission"))
     if denied := tuple(dict.fromkeys(tool for table in tables for tool in _denied(table))):

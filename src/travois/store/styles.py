@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.context import front
 from travois.context.styles import Style, parse
 from travois.store import foreign
 from travois.store.instructions import chain, exactly, markdown, plain_text
 from travois.store.skills import Places
 
 FOLDER = "output-styles"
+BUILT_IN = Path(front.__file__).parent / "prompts" / "styles"
 
 
 def styles(places: Places) -> tuple[dict[str, Style], tuple[str, ...]]:
@@ -26,7 +29,8 @@ def styles(places: Places) -> tuple[dict[str, Style], tuple[str, ...]]:
                 notices.append(f"{path} is left out: {error.strerror or error}")
                 continue
             style = parse(os.path.basename(path).removesuffix(".md"), text, origin=path)
-            style = replace(style, name=prefix + style.name)
+            forced = style.forced and bool(prefix)
+            style = replace(style, name=prefix + style.name, forced=forced)
             found.setdefault(style.name.casefold(), style)
     return found, tuple(notices)
 
@@ -44,3 +48,4 @@ def _folders(places: Places) -> Iterator[tuple[str, str]]:
             yield str(theirs.parent / FOLDER), ""
     for plugin in places.plugins:
         yield from ((folder, f"{plugin.name}:") for folder in plugin.styles)
+    yield str(BUILT_IN), ""

@@ -1,0 +1,52 @@
+"""Roles that were written for Codex, in the words of our own agent files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from travois.context.front import Front, Value
+from travois.store.instructions import plain_text
+from travois.store.reading import is_tree
+from travois.store.settings import Json
+
+
+def tabled(folder: str) -> Iterator[tuple[str, Front]]:
+    """The roles of a folder of Codex: those of its settings, and those in files of their own."""
+    path = os.path.join(folder, "config.toml")
+    roles = _toml(path).get("agents")
+    for name, said in roles.items() if is_tree(roles) else ():
+        if is_tree(said) and "description" in said:
+            file = str(said.get("config_file") or "")
+            more = _toml(os.path.join(folder, os.path.expanduser(file))) if file else {}
+            yield path, _front(name, more | said)
+    files = os.path.join(folder, "agents")
+    for name in sorted(os.listdir(files)) if os.path.isdir(files) else ():
+        if name.endswith(".toml") and (said := _toml(own := os.path.join(files, name))):
+            yield own, _front(str(said.get("name") or name.removesuffix(".toml")), said)
+
+
+def _front(name: str, said: Json) -> Front:
+    values: dict[str, Value] = {"name": name, "description": str(said.get("description") or name)}
+    if model := said.get("model"):
+        values["model"] = f"{said.get('model_provider') or 'openai'}/{model}"
+    if effort := said.get("model_reasoning_effort"):
+        values["effort"] = "low" if effort in ("none", "minimal") else str(effort)
+    if said.get("sandbox_mode") == "read-only":
+        values["permissionMode"] = "plan"
+    return Front(values, body=str(said.get("developer_instructions") or values["description"]))
+
+
+def _toml(path: str) -> Json:
+    from tomllib import loads
+
+    try:
+        return loads(plain_text(path))
+    except (OSError, ValueError):
+        return {}  # whoever reads settings tells of it
+
+
+def user(environ: Mapping[str, str]) -> str:
+    """The folder of the user's settings for Codex; empty if there is no place for them."""
+    person = environ.get("HOME", "")
+    return environ.get("CODEX_HOME") or (person and os.path.join(person, ".codex"))
