@@ -154,6 +154,18 @@ def test_the_worst_access_decides() -> None:
     )
 
 
+def test_a_search_that_may_meet_a_denied_file_is_a_doubt_that_walls_can_settle() -> None:
+    search = Access("exec", "grep -rn token .")
+    denied, asked = parse("Read(.env)", "deny"), parse("Read(.env)", "ask")
+    why = "may read what a rule is about:"
+    assert verdict(guard("default", denied), search, tool="Bash") == Verdict(
+        "ask", f"{why} deny Read(.env)", "rule", doubt=True
+    )
+    assert verdict(guard("default", asked), search, tool="Bash") == Verdict(
+        "ask", f"{why} ask Read(.env)", "rule"
+    )
+
+
 def test_plan_mode_runs_nothing_but_what_looks_whatever_is_allowed_or_asked() -> None:
     assert effect("plan", "exec", "git log | head", tool="Bash") == "allow"
     assert effect("plan", "exec", "cat /etc/passwd", tool="Bash") == "deny"

@@ -258,7 +258,8 @@ def _read(guard: Guard, use: Use, access: Access) -> Verdict:
         if rule.effect != "allow" and rule.tool == "Read" and rule.what:
             folder = _bound(access)
             if paths.reaches(rule.what, folder, root=anchor(rule, use), home=use.home):
-                return Verdict("ask", f"may read what a rule is about: {rule}", "rule")
+                why = f"may read what a rule is about: {rule}"
+                return Verdict("ask", why, "rule", doubt=rule.effect == "deny")
     return Verdict("allow", "reads inside the workspace are free")
 
 
