@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -574,6 +575,26 @@ def test_flags_that_mean_nothing_here_are_told_and_ignored(house: House) -> None
         assert house.api.bodies[0]["output_config"] == {"effort": "high"}
 
     house.run([said("Hello.")], main)
+
+
+def test_a_session_may_go_on_from_an_earlier_message(house: House) -> None:
+    async def main() -> None:
+        first = await house.ask("one")
+        id, point = result(first).session_id, first[1]
+        assert isinstance(point, AssistantMessage)
+        await house.ask("two", resume=id)
+        upto: Any = {"resume": id, "resume_session_at": point.uuid}
+        await house.ask("three", fork_session=True, **upto)
+        await house.ask("four", **upto)
+        with pytest.raises(Exception, match="No message"):
+            await house.ask("five", resume=id, resume_session_at="nothing")
+
+    house.run([said("A."), said("B."), said("C."), said("D.")], main)
+    told = [json.dumps(body["messages"]) for body in house.api.bodies]
+    assert [[word in text for word in ("one", "A.", "two", "B.")] for text in told[2:]] == [
+        [True, True, False, False],
+        [True, True, False, False],
+    ]
 
 
 def test_a_session_that_goes_on_can_be_given_tools_and_a_form(house: House) -> None:

@@ -141,7 +141,8 @@ def test_what_there_is_can_be_asked_for(program: Program) -> None:
         host.ask("r1", "initialize")
         hello = host.answer("r1")["response"]
         assert hello["account"] == {"apiKeySource": "ANTHROPIC_API_KEY"}
-        assert (hello["output_style"], hello["available_output_styles"]) == ("default", ["default"])
+        assert hello["output_style"] == "default"
+        assert hello["available_output_styles"] == ["default", "Explanatory", "Learning"]
         models = ask(host, "list_models")["models"]
         assert models == hello["models"] == ask(host, "supported_models")["models"]
         assert models[0]["value"] == "anthropic/claude-opus-5-5"
@@ -223,6 +224,9 @@ def test_servers_come_and_go_while_a_session_runs(program: Program) -> None:
         host.until(of("result"))
         assert ask(host, "mcp_set_servers", servers={})["removed"] == ["later"]
         assert [one["name"] for one in ask(host, "mcp_status")["mcpServers"]] == ["first"]
+        note = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        assert ask(host, "mcp_message", server_name="first", message=note) == {}
+        assert "no server 'x'" in ask(host, "mcp_message", server_name="x", message=note)["error"]
         host.say("add")
         host.until(of("result"))
         assert host.leave() == 0

@@ -167,8 +167,10 @@ def test_exec_takes_what_codex_takes_and_read_only_is_kept(program: Program) -> 
         program.url = api.url
         here = ("--cd", str(program.folder), "--sandbox", "read-only", "--skip-git-repo-check")
         left = ("--color", "never", "-c", 'approval_policy="never"', "-c", "web_search=live")
+        here += ("-c", 'model_reasoning_effort="minimal"')
         done = program.run("exec", *program.model, *here, *left, "-", stdin=b"write")
         assert api.bodies[0]["messages"][-1]["content"][-1]["text"] == "write"
+        assert api.bodies[0]["output_config"] == {"effort": "low"}
     assert (done.code, done.out) == (0, "I may not.\n")
     assert done.err == "".join(
         f"travois: {name} means nothing here and is ignored\n"

@@ -49,11 +49,14 @@ COMMANDS = {
 }
 """Commands; each has a module of `app.commands`, by its name or by that in `MODULES`."""
 IDLE = (
-    *("advisor", "betas", "debug-file", "resume-drops-turn", "resume-session-at"),
+    *("advisor", "betas", "debug-file", "resume-drops-turn"),
     *("task-budget", "teammate-mode", "thinking-display"),
 )
 """Flags of other agents that mean nothing here; then such that take no value."""
-IDLE_SWITCHES = ("chrome", "no-chrome", "ide", "prompt-suggestions", "session-mirror")
+IDLE_SWITCHES = (
+    *("allow-dangerously-skip-permissions", "chrome", "no-chrome", "ide"),
+    *("prompt-suggestions", "session-mirror"),
+)
 FORMATS = ("text", "json", "stream-json", "codex-json")
 MODULES = {"import": "importing", "try": "attempt"}
 
@@ -169,7 +172,8 @@ def _talking(top: ArgumentParser) -> None:
     what = "nothing that lies about: no instruction files, skills, agents, hooks, memories"
     add("--bare", "--safe-mode", action="store_true", help=what)
     add("--disable-slash-commands", action="store_true", help="no skills and commands of yours")
-    add("--plain", action="store_true", help="lines only, as screen readers like it")
+    what = "lines only, as screen readers like it"
+    add("--plain", "--ax-screen-reader", action="store_true", help=what)
     add("--verbose", action="store_true", help=SUPPRESS)
 
 
@@ -187,6 +191,7 @@ def _sessions(top: ArgumentParser) -> None:
     what = "go on with a session; without a name, choose one from a list"
     add("-r", "--resume", nargs="?", default="", const=PICK, metavar="ID|NAME", help=what)
     add("--fork-session", action="store_true", help="with -c or -r: branch off, leave it as it is")
+    add("--resume-session-at", default="", metavar="UUID", help=SUPPRESS)
     add("--session-id", default="", metavar="UUID", help="the id of the new session")
     add("-n", "--name", default="", help="what to call it")
     what = "in a git worktree of its own"
@@ -299,6 +304,7 @@ def chosen(args: Namespace) -> Options:
         resume=args.resume,
         latest=args.latest,
         fork=args.fork_session,
+        upto=args.resume_session_at,
         setup=args.setup or ("init" if args.init_only else ""),
         persist=not args.no_session_persistence,
         sandbox=not args.no_sandbox,

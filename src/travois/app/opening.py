@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import localtime, strftime
@@ -16,7 +17,19 @@ from travois.context.sources import Surroundings, baseline
 from travois.engine.loop import UNKNOWN, answer_open
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
-from travois.kernel.facts import AnyFact, Changed, Ended, Epoch, Failed, Opened, ToolSpec, User
+from travois.kernel.facts import (
+    AnyFact,
+    Assistant,
+    Changed,
+    Ended,
+    Entry,
+    Epoch,
+    Failed,
+    Opened,
+    Rewound,
+    ToolSpec,
+    User,
+)
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.store import sessions
@@ -79,17 +92,34 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
     else:
         found = sessions.newest(place.home, place.project, cwd=place.cwd)
     base = place.home.session(found.project, found.id)
+    asked = options.fork or options.upto
+    last = _point(found.id, history(base, []), options.upto) if asked else 0
     if not options.fork:
         log = Log.open(base)
         stack.callback(log.close)
+        if options.upto:
+            log.append(Rewound(last))
         return Found(found.id, log, base / "tool-results")
-    id, last = _identity(options.session_id), max(entry.seq for entry in history(base, []))
+    id = _identity(options.session_id)
     folder = _folder(place, id, options, stack)
     if not options.persist:
         (folder.parent / found.id).symlink_to(base)
     log = Log.create(folder, _opened(place, id, parent=found.id, at=last))
     stack.callback(log.close)
     return Found(id, log, folder / "tool-results")
+
+
+def _point(id: str, entries: Iterable[Entry], name: str) -> int:
+    """The entry that was told under that name; the last one if none is asked for."""
+    if not name:
+        return max(entry.seq for entry in entries)
+    from travois.app.speak import uuid
+
+    for seq, fact in ((entry.seq, entry.fact) for entry in entries):
+        parts = range(len(fact.content)) if isinstance(fact, Assistant) else ()
+        if name in (uuid(id, str(seq)), *(uuid(id, f"{seq}.{part}") for part in parts)):
+            return seq
+    raise Fault(f"No message of session {id} is called {name}")
 
 
 def damage(log: Log) -> tuple[str, ...]:

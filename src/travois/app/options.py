@@ -65,6 +65,8 @@ class Options(msgspec.Struct, frozen=True):
     resume: str = ""
     latest: bool = False
     fork: bool = False
+    upto: str = ""
+    """The last message that counts of the session that is gone on with, as a line named it."""
     cleared: bool = False
     """Whether it takes the place of a conversation that was left behind."""
     setup: Literal["", "init", "maintenance"] = ""

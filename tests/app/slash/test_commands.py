@@ -116,6 +116,15 @@ def test_a_word_that_is_nearly_a_command_is_told_with_the_one_that_was_meant(
     ]
 
 
+def test_how_much_is_thought_can_be_changed_between_turns(options: Options) -> None:
+    assert answers(options, "/effort", "/effort high", "/effort huge", "/effort auto") == [
+        "The effort is left to the model.",
+        "The effort is high.",
+        "There is no effort 'huge'\n  Choose: low, medium, high, xhigh, max.",
+        "The effort is left to the model.",
+    ]
+
+
 def test_a_command_of_ones_own_is_said_filled_with_the_typed_line_last(options: Options) -> None:
     write(options, ".claude/commands/review.md", REVIEW)
     (said,) = answers(replace(options, mode="bypass"), "/review a.py")

@@ -11,6 +11,7 @@ from travois.app.commands.plain import Commands, command, warn
 from travois.app.flags import understood
 from travois.kernel.faults import Fault
 from travois.policy.paths import inside
+from travois.wire.effort import LEVELS
 
 MORE = """\
   travois exec --json "fix the failing test"     the lines of --output-format codex-json
@@ -47,7 +48,7 @@ def register(commands: Commands) -> None:
     add("--ephemeral", action="store_true", help="keep nothing after the end")
     add("--last", action="store_true", help="with resume: the last session of this folder")
     _idle(top)
-    top.set_defaults(run=run)
+    top.set_defaults(run=run, effort="")
 
 
 def _idle(top: ArgumentParser) -> None:
@@ -81,8 +82,15 @@ def _settle(args: Namespace) -> Iterator[str]:
     for name, _, value in (each.partition("=") for each in args.config):
         if name == "openai_base_url":
             os.environ["OPENAI_BASE_URL"] = value.strip("\"'")
+        elif name == "model_reasoning_effort" and (level := _effort(value.strip("\"'"))):
+            args.effort = level
         elif name not in SETTLED:
             yield f"--config {name}"
+
+
+def _effort(told: str) -> str:
+    """The effort that Codex's word means; none if we have no such."""
+    return "low" if told == "minimal" else told if told in LEVELS else ""
 
 
 def _unseen(args: Namespace) -> Iterator[str]:
@@ -100,6 +108,7 @@ def _words(args: Namespace) -> Iterator[str]:
     yield from ("-p", "--output-format", "codex-json" if args.json else "text")
     yield from SANDBOXES.get(args.sandbox, ())
     yield from ("--model", args.model) if args.model else ()
+    yield from ("--effort", args.effort) if args.effort else ()
     yield from ("--no-session-persistence",) if args.ephemeral else ()
     for folder in args.add_dir:
         yield from ("--add-dir", os.path.abspath(folder))

@@ -13,6 +13,7 @@ from travois.app.compose import prepare
 from travois.app.control import files, listing, servers
 from travois.app.control.lines import Request
 from travois.app.control.port import Driven
+from travois.app.hooking import switching
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
 from travois.app.speak import uuid
@@ -60,7 +61,9 @@ async def _mode(driven: Driven, request: Request) -> Object:
 async def _model(driven: Driven, request: Request) -> Object:
     """Between two turns; in the middle of one, after it."""
     named = request.model not in (None, "default")
-    driven.go_on_with(request.model if named and request.model else driven.model)
+    wanted = request.model if named and request.model else driven.model
+    async with switching(driven.session.crew.agent, wanted, source="host"):
+        driven.go_on_with(wanted)
     return {}
 
 
@@ -169,6 +172,7 @@ ANSWERS: dict[str, Callable[[Driven, Request], Awaitable[Object]]] = {
     "mcp_reconnect": servers.reconnect,
     "mcp_toggle": servers.toggle,
     "mcp_set_servers": servers.replaced,
+    "mcp_message": servers.heard,
     "list_models": listing.models,
     "supported_models": listing.models,
     "supported_commands": listing.commands,

@@ -39,6 +39,9 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     title: str = ""
     servers: dict[str, Any] | None = None
     settings: dict[str, Any] | None = None
+    speaker: str = msgspec.field(default="", name="server_name")
+    message: dict[str, Any] | None = None
+    """What a server that lives in the host has to say, and which one it is."""
     skills: tuple[str, ...] | None = None
     path: str = ""
     max_bytes: int | None = msgspec.field(default=None, name="max_bytes")

@@ -6,6 +6,7 @@ told at the tail. Only in a session that began without servers, the first one ch
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -100,6 +101,15 @@ def _server(driven: Driven, name: str) -> Server | Link:
     if found is None:
         raise Fault(f"There is no server {name!r}")
     return found
+
+
+async def heard(driven: Driven, request: Request) -> Object:
+    """Take note of what a server in the host says unasked; its tools stay those of the start."""
+    _server(driven, request.speaker)
+    if table(request.message).get("method") == "notifications/tools/list_changed":
+        told = f"the tools of {request.speaker} changed; the next session has them"
+        sys.stderr.write(f"travois: {told}\n")
+    return {}
 
 
 async def replaced(driven: Driven, request: Request) -> Object:
