@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import fencing, serving, worktree
+from travois.app import fencing, serving
 from travois.app.opening import Found, Place
 from travois.app.posting import slot
 from travois.context.kinds import FORK, Kind, listing, named, usable
@@ -33,11 +34,13 @@ from travois.kernel.faults import Fault
 from travois.kernel.models import Effort
 from travois.kernel.models import Model as Card
 from travois.kernel.purse import Limits, Purse
-from travois.store.agent_memory import granted, memory
 from travois.store.agents import narrowed
 from travois.store.log import NAME, Log, history
 from travois.version import __version__
 from travois.wire.effort import LEVELS
+
+if TYPE_CHECKING:
+    from travois.app import worktree
 
 FOLDER = "agents"
 EFFORTS: dict[str, Effort] = {level: level for level in LEVELS}
@@ -67,6 +70,8 @@ class Yard(msgspec.Struct, frozen=True):
     @asynccontextmanager
     async def hire(self, parent: Agent, order: Order, id: str) -> AsyncGenerator[Agent]:
         """A child with a log of its own below its parent's, ready for its first turn."""
+        from travois.app import worktree
+
         kind = _fitted(named(self.kinds, order.kind), order)
         apart = order.worktree or (kind is not None and kind.worktree)
         apart = apart and parent.guard.mode != "plan"  # where nothing is written anyway
@@ -107,6 +112,8 @@ class Yard(msgspec.Struct, frozen=True):
 
     def _settled(self, child: Agent, parent: Agent, kind: Kind) -> None:
         """Give a child that shares nothing its own beginning, and what its kind may use."""
+        from travois.store.agent_memory import granted, memory
+
         head, session = parent.session.view.epoch, child.session
         assert head is not None
         child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}

@@ -29,12 +29,11 @@ from travois.store import mcp
 from travois.store.admission import admission
 from travois.store.origins import Where, levels
 from travois.store.settings import Loaded
-from travois.tools.lenders import PINS, Lender, Prompt, states, told
-from travois.tools.mcp import Lending
 
 if TYPE_CHECKING:
     from travois.host.mcp.link import Link, Surroundings
-    from travois.tools.lenders import Server
+    from travois.tools.lenders import Lender, Prompt, Server
+    from travois.tools.mcp import Lending
 
 SEARCH, LOGIN = "ToolSearch", "travois mcp login"
 CHARS, TOKENS = 4, 25_000
@@ -106,6 +105,8 @@ def surroundings(place: Place, loaded: Loaded, world: World) -> Surroundings:
 
 
 def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
+    from travois.tools.mcp import Lending
+
     return Lending(made, hidden=lambda name: withheld(loaded.rules, name), room=room(loaded))
 
 
@@ -167,6 +168,8 @@ def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
 
 def _pin(session: Session, lending: Lending) -> None:
     """Hold servers to the definitions that the head has of their tools."""
+    from travois.tools.lenders import PINS
+
     head = {spec.name for spec in session.view.epoch.tools} if session.view.epoch else set[str]()
     shown = [tool for name, tool in lending.all().items() if name in head]
     for server in sorted({tool.server for tool in shown}):
@@ -178,6 +181,8 @@ def _pin(session: Session, lending: Lending) -> None:
 
 def _news(agent: Agent, lending: Lending) -> Iterable[User]:
     """Put what changed before the next prompt; while nothing is to be done, nothing is said."""
+    from travois.tools.lenders import PINS, states, told
+
     session = agent.session
     for lender in lending.lenders.values():
         lender.move(agent.guard.folders)
@@ -194,6 +199,8 @@ def _news(agent: Agent, lending: Lending) -> Iterable[User]:
 
 
 def _again(lending: Lending) -> tuple[Text, ...]:
+    from travois.tools.lenders import states
+
     note, _ = announced(
         states(lending.lenders.values()), tuple(lending.all().values()), dict[str, Told]()
     )

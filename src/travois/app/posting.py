@@ -13,7 +13,6 @@ from travois.app.opening import Found, Place
 from travois.context.mail import LONGEST, mail
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
-from travois.host import doorbell
 from travois.kernel.facts import Changed, User
 from travois.kernel.faults import Fault
 from travois.store import mail as store
@@ -45,6 +44,8 @@ def opened(
 
 async def post(home: Home, to: str, text: str, *, sender: str) -> str:
     """Leave a message for another process and ring; returns what becomes of it."""
+    from travois.host import doorbell
+
     folder = await anyio.to_thread.run_sync(store.locate, home, to)
     await anyio.to_thread.run_sync(Mailbox(folder).put, sender, text)
     if await doorbell.ring(folder):
@@ -110,6 +111,8 @@ class Office:
 
     async def listen(self) -> None:
         """Answer the bell of each of our mailboxes."""
+        from travois.host import doorbell
+
         async with anyio.create_task_group() as group:
             for box in self.boxes:
                 box.folder.mkdir(mode=0o700, exist_ok=True)

@@ -18,7 +18,6 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from travois.app import custom
-from travois.app.control.tasks import Tasks, Work
 from travois.app.flags import chosen
 from travois.app.lending import statuses
 from travois.app.sdk import Session, typed
@@ -151,6 +150,8 @@ class Run:
         group.start_soon(self._watch_tasks, session)
 
     async def _watch_tasks(self, session: Session) -> None:
+        from travois.app.control.tasks import Tasks
+
         tasks = Tasks(session.id)
         with session.crew.agent.session.watch() as events:
             async for event in events:
@@ -161,6 +162,8 @@ class Run:
 
     async def _overhear(self, session: Session, child: Agent) -> None:
         """Tell of what an agent does under the call of ours that it works for."""
+        from travois.app.control.tasks import Work
+
         assert child.birth is not None
         top = session.crew.agent.session.children[child.birth.id.partition(".")[0]]
         speaker, work = self.speaker(session, parent=top.call), Work(session.id, top)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,8 +20,6 @@ from anyio.abc import TaskGroup
 from travois.app import hooking, telemetry
 from travois.app.compose import Crew, Guests, gather
 from travois.app.options import Options
-from travois.context.compact import Cut, starting, up_to
-from travois.engine.compaction import compact
 from travois.engine.extract import settled
 from travois.engine.hooked import Listener
 from travois.engine.loop import turn
@@ -37,6 +36,9 @@ from travois.kernel.tokens import context_tokens, fact_tokens, head_tokens, rati
 from travois.kernel.view import View
 from travois.policy.judge import ALIASES, MODES, Mode
 from travois.wire.effort import LEVELS
+
+if TYPE_CHECKING:
+    from travois.context.compact import Cut
 
 LEAVING = 5.0
 """How many seconds somebody who leaves waits until what they said is remembered."""
@@ -172,6 +174,8 @@ class Session:
 
         Raises `Fault` with the reason, and leaves the conversation as it is, if that cannot help.
         """
+        from travois.engine.compaction import compact
+
         agent = self.crew.agent
         self._idle()
         part = self._chosen(first, last)
@@ -219,6 +223,8 @@ class Session:
     def _chosen(self, first: int, last: int) -> Cut | None:
         if not first and not last:
             return None
+        from travois.context.compact import starting, up_to
+
         view = self.crew.agent.session.view
         part = starting(view, first) if first else up_to(view, last)
         if part is None:

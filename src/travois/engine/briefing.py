@@ -6,6 +6,7 @@ What it was told is what the conversation shows, so nothing is told twice, also 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from travois.context import skills as listing
 from travois.context.custom import Custom
@@ -15,7 +16,6 @@ from travois.context.skills import Known
 from travois.context.sources import baseline, updated
 from travois.engine import hooks
 from travois.engine.agent import Agent
-from travois.engine.consent import Ready
 from travois.engine.occasions import InstructionsLoaded
 from travois.engine.ports import Warned
 from travois.engine.recollect import remembered
@@ -23,6 +23,9 @@ from travois.engine.room import model
 from travois.engine.skills import AWAKE, NEAR
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Changed, User
+
+if TYPE_CHECKING:
+    from travois.engine.consent import Ready
 
 NESTED = "instructions:"
 """State of the session: files that count since something near them was touched, by path."""

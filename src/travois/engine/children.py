@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from travois.context.mail import mail
 from travois.engine.agent import Agent
 from travois.engine.crew import HOOK, Order, Report, State
-from travois.engine.dispatch import survived
 from travois.engine.hooks import fire
 from travois.engine.loop import turn
 from travois.engine.occasions import SubagentStart
@@ -130,6 +129,8 @@ class Children:
 
     async def _run(self, child: Child) -> Report:
         """Run a child to its end, whatever that is."""
+        from travois.engine.dispatch import survived
+
         try:
             with child.scope:
                 if broken := await survived(self._parent, partial(self._live, child)):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from travois.engine.agent import Agent
-from travois.engine.consent import Ready
 from travois.engine.ports import Warned
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed, User
-from travois.policy.destroys import Loss, destroys
 from travois.policy.paths import inside
+
+if TYPE_CHECKING:
+    from travois.engine.consent import Ready
+    from travois.policy.destroys import Loss
 
 ENDED = "after the turn"
 
@@ -54,6 +57,8 @@ async def _take(agent: Agent, why: str, also: tuple[str, ...]) -> str:
 
 def _losses(agent: Agent, ready: Ready) -> list[Loss]:
     """What its command lines may destroy, and files elsewhere that it writes itself."""
+    from travois.policy.destroys import Loss, destroys
+
     cwd = agent.session.state.get("cwd", agent.world.root)
     found = (destroys(plan, cwd=cwd) for plan in ready.plans)
     written = (access.target for access in ready.accesses if access.kind == "write")

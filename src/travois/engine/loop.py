@@ -7,7 +7,6 @@ import anyio
 from travois.engine import doom
 from travois.engine.agent import Agent
 from travois.engine.briefing import brief
-from travois.engine.dispatch import act
 from travois.engine.extract import gather
 from travois.engine.fallback import come_back
 from travois.engine.hooks import gave_up, sent_back, unwelcome
@@ -84,12 +83,20 @@ async def _work(agent: Agent) -> tuple[EndedWhy, str]:
             gather(agent, after="failure")
             await gave_up(agent, failure)
             return "failed", failure
-        await act(agent)
+        await _act(agent)
         await admit(agent)
         nudge(agent)
     keep_notes(agent)
     gather(agent)
     return _last_word(agent.session.view), ""
+
+
+async def _act(agent: Agent) -> None:
+    """Answer the calls of a reply; what that takes is loaded for the first reply that has any."""
+    if open_calls(agent.session.view):
+        from travois.engine.dispatch import act
+
+        await act(agent)
 
 
 async def admit(agent: Agent) -> str:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from travois.context.sources import plain
 from travois.engine.agent import Agent
-from travois.engine.consent import Word
 from travois.engine.ports import digest
 from travois.engine.tool import Outcome, Refusal
 from travois.engine.unasked import unasked
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import User
 from travois.kernel.tokens import estimate
+
+if TYPE_CHECKING:
+    from travois.engine.consent import Word
 
 MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
 RESOURCE = re.compile(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")

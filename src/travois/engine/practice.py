@@ -21,7 +21,6 @@ from travois.engine.offspring import FORKED
 from travois.engine.ports import Warned
 from travois.engine.skills import ASKED, USED, Used
 from travois.engine.tool import Refusal
-from travois.engine.unasked import unasked
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Changed, Opened, User
 from travois.policy.flaws import flaw
@@ -164,6 +163,8 @@ def _id(agent: Agent) -> str:
 
 
 async def _told(agent: Agent, part: Part, custom: Custom) -> str:
+    from travois.engine.unasked import unasked
+
     try:
         match part.kind:
             case "text":

@@ -17,7 +17,6 @@ from travois.context.memory.memory import Memory
 from travois.context.memory.shown import mark, names, opening, render, untold, useful
 from travois.context.sources import plain
 from travois.engine.agent import Agent, Small
-from travois.engine.fork import aside
 from travois.engine.memories import Memories
 from travois.engine.ports import Warned
 from travois.kernel.blocks import Text, words
@@ -84,6 +83,8 @@ async def remembered(agent: Agent) -> str:
 
 async def _chosen(agent: Agent, text: str, fresh: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """The few that a small model would take; the first ones if it does not say in time."""
+    from travois.engine.fork import aside
+
     small, reply = agent.small(), None
     if small is not None:
         with anyio.move_on_after(PATIENCE):

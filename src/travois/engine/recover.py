@@ -6,12 +6,9 @@ from math import inf
 
 from msgspec.structs import replace
 
-from travois.context.compact import Cut
 from travois.engine.agent import Agent
-from travois.engine.compaction import compact
 from travois.engine.ports import Warned
 from travois.engine.room import fitted, model
-from travois.engine.summary import summarise
 from travois.kernel.blocks import Call, Media, Opaque, Shown, Text
 from travois.kernel.budget import room
 from travois.kernel.facts import Assistant, Changed, Cleared, Compacted, Epoch, Result, User
@@ -39,6 +36,8 @@ SHRINK = 0.6
 
 async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
     """Whether something was done after which the next try may pass."""
+    from travois.engine.compaction import compact
+
     if tried >= TRIES:
         return False
     match problem.kind:
@@ -59,6 +58,9 @@ async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
 
 def flatten(agent: Agent) -> bool:
     """Tell a history that a provider will not hear as it was as one note; whether there is any."""
+    from travois.context.compact import Cut
+    from travois.engine.summary import summarise
+
     items = tuple(agent.session.view.items)
     if len(items) < 2:
         return False

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from travois.context.compact import Trigger
+from typing import TYPE_CHECKING
+
 from travois.context.offload import oversize, preview
 from travois.engine.agent import Agent
 from travois.engine.clearing import clear
-from travois.engine.compaction import compact, prepare
 from travois.engine.recover import lighten
 from travois.engine.room import cold, fitted, limit, model
-from travois.engine.warmth import suit
 from travois.kernel.facts import Offloaded
 from travois.kernel.tokens import context_tokens, stop_at
+
+if TYPE_CHECKING:
+    from travois.context.compact import Trigger
 
 EARLY = 0.75
 """The share of the threshold from which on a compaction is prepared."""
@@ -23,15 +25,21 @@ async def relieve(agent: Agent) -> None:
         offload(agent)
     lighten(agent)
     if agent.layers.lifetime and cold(agent):
+        from travois.engine.warmth import suit
+
         suit(agent)
     trigger = wanted(agent)
     if trigger is not None:
+        from travois.engine.compaction import compact
+
         await compact(agent, trigger=trigger)
         return
     if agent.layers.clear:
         clear(agent)
     early = context_tokens(agent.session.view) >= EARLY * limit(agent)
     if agent.layers.compact and (agent.layers.notes or early):
+        from travois.engine.compaction import prepare
+
         prepare(agent)
 
 

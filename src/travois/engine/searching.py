@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent, Small
-from travois.engine.fork import beside
 from travois.engine.sought import Found, Wanted
 from travois.engine.spending import Exhausted
 from travois.kernel.blocks import Opaque, Text
@@ -37,6 +36,8 @@ class Searcher(msgspec.Struct, frozen=True):
 
 async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
     """What the provider's search brings; its cost is on record as a request beside."""
+    from travois.engine.fork import beside
+
     card = by.small.card
     params = asking(card.protocol, by.tool, only=wanted.only, never=wanted.never)
     price = replace(card.price, search=by.price)

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.engine.briefing import again
-from travois.engine.compaction import receipt, rungs, shorter
 from travois.engine.ports import Warned
 from travois.engine.room import limit
 from travois.engine.session import Session
@@ -56,6 +55,8 @@ def switch(agent: Agent, epoch: Epoch) -> None:
             f"them for system text and tools, and {most:,} of {model.window:,} may be used",
             fix="Choose a model with a larger window; nothing was changed.",
         )
+    from travois.engine.compaction import receipt
+
     session.append(fact)
     session.append(epoch)
     session.emit(Warned(receipt(fact)))
@@ -63,6 +64,8 @@ def switch(agent: Agent, epoch: Epoch) -> None:
 
 def _shortened(trial: Agent, *, goal: int) -> Compacted | None:
     """A compaction that needs no model: rules gather what stays."""
+    from travois.engine.compaction import rungs, shorter
+
     prose = trial.session.draft if trial.layers.draft else ""
     fact = shorter(trial, rungs(trial), trigger="switch", goal=goal, prose=prose)
     return replace(fact, limit=limit(trial)) if fact else None

@@ -17,7 +17,6 @@ from anyio import to_thread
 from travois.engine.ports import Stat, digest
 from travois.host import swap
 from travois.host.beneath import spot
-from travois.host.drafts import sweep
 
 INLINE = 64 * 1024
 """Up to this many bytes, a read costs less than the way to a thread."""
@@ -78,6 +77,8 @@ class DiskFiles:
         Mode, owner and attributes stay. The work is not abandoned when cancelled, so that it
         leaves nothing half done.
         """
+        from travois.host.drafts import sweep
+
         _check(path)
         folder = os.path.dirname(path)
         if folder not in self._swept:

@@ -17,12 +17,8 @@ from msgspec.structs import replace
 from travois.engine.ports import Captured, Command, Completed
 from travois.host.cage.fence import Unfenced
 from travois.host.capture import CHUNK
-from travois.host.child import Child
 from travois.host.environment import bare, clean
 from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, tree
-from travois.host.spawn import Surroundings, spawn
-from travois.host.spool import Spool
-from travois.host.talk import Talk
 from travois.host.watchdog import Watchdog
 from travois.policy.secrets import secrets
 
@@ -30,6 +26,8 @@ if TYPE_CHECKING:
     from travois.host.cage.network import Network
     from travois.host.cage.overlay import Overlay
     from travois.host.cage.probe import Walls
+    from travois.host.child import Child
+    from travois.host.talk import Talk
 
 GRACE = 0.4
 """How long a program may take to end by itself once it is told to."""
@@ -168,6 +166,8 @@ class LocalProcesses:
 
     def talk(self, command: Command, *, log: Callable[[bytes], None]) -> Talk:
         """Start a program to talk with; `log` gets what it says on standard error."""
+        from travois.host.talk import Talk
+
         line: list[tuple[int, int]] = []
         child = self._begin(replace(command, talks=True, keep=0), watch=log, line=line.append)
         child.slow()
@@ -198,6 +198,10 @@ class LocalProcesses:
         around: tuple[str, ...] = (),
         line: Callable[[tuple[int, int]], None] | None = None,
     ) -> Child:
+        from travois.host.child import Child
+        from travois.host.spawn import Surroundings, spawn
+        from travois.host.spool import Spool
+
         self._children = {c for c in self._children if c.status is None or not c.silent}
         self._watchdog.wake()
         self._count += 1

@@ -15,9 +15,7 @@ from travois.host.keyed import Headers, PrintedKey
 from travois.host.sigv4 import Scope, signed
 from travois.kernel.models import Model
 from travois.version import __version__
-from travois.wire.errors import problem
 from travois.wire.pieces import Request
-from travois.wire.protocol import reader
 from travois.wire.replies import Problem, Reply, StreamDelta
 from travois.wire.surfaces import dressed
 
@@ -75,6 +73,8 @@ class HttpModel:
         return signed(url, headers, body=request.body, by=signer, scope=scope, now=time())
 
     async def _events(self, response: Response, size: int) -> AsyncGenerator[StreamDelta | Reply]:
+        from travois.wire.protocol import reader
+
         surface = self._endpoint.surface
         reading, broken = reader(self._model, size=size, surface=surface), None
         spoke = anyio.current_time()
@@ -105,6 +105,8 @@ class HttpModel:
         return now if deltas else last
 
     async def _refusal(self, response: Response) -> Problem:
+        from travois.wire.errors import problem
+
         where = response.headers.get("location", "")
         if 300 <= response.status < 400 and where:
             what = f"the server sends requests on to {where}: set the base URL to where it is"

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,9 @@ from travois.store.origins import Where
 from travois.store.reading import Level, is_list, is_tree
 from travois.store.settings import Json, Plugin
 from travois.store.wants import programs
-from travois.tools.lenders import Server, Standing
+
+if TYPE_CHECKING:
+    from travois.tools.lenders import Server, Standing
 
 GIVEN, OPEN = "--mcp-config", Admission()
 ETC = Path("/etc")
@@ -235,6 +237,8 @@ def _enabled(tree: Json) -> bool:
 
 def _server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list[str]) -> Server:
     """What an entry means, whoever's words it is in; raises ValueError if that is nothing."""
+    from travois.tools.lenders import Server
+
     tree = entry.tree
 
     def text(value: object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
 import msgspec
@@ -23,8 +23,10 @@ from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.policy.bounds import held_back
 from travois.policy.cage import Cage
-from travois.tools.output import Readable, readable, spilled
 from travois.wire.jsontext import encoded
+
+if TYPE_CHECKING:
+    from travois.tools.output import Readable
 
 DEFAULT = 120_000
 LONGEST = 600_000
@@ -99,6 +101,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
+    from travois.tools.output import readable
+
     if args.run_in_background:
         return await _background(args, env)
     done, start = await _run(args, env, call)
@@ -209,6 +213,8 @@ def _held_back(done: Completed, text: str, cage: Cage | None) -> Iterator[str]:
 
 
 def _remarks(body: Readable, output: Captured, env: Env, *, call: str) -> Iterator[str]:
+    from travois.tools.output import spilled
+
     yield from body.remarks
     if not body.whole:
         yield spilled(output, env, call=call)
@@ -252,6 +258,8 @@ def _next_id(env: Env) -> str:
 
 
 async def _output(args: OutputArgs, env: Env, call: str) -> Outcome:
+    from travois.tools.output import readable
+
     job = _job(env, args.bash_id)
     status = job.status
     output = job.fresh()

@@ -12,7 +12,6 @@ import msgspec
 from travois.engine.ports import Command, Env, Page
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
-from travois.tools import html
 
 SECONDS = 30.0
 PATIENCE = 20.0
@@ -91,6 +90,8 @@ def _pretty(text: str) -> str:
 
 async def _converted(page: Page, env: Env) -> str:
     """HTML as markdown, or as plain words when that takes too long or fails."""
+    from travois.tools import html
+
     charset = _charset(page)
     command = Command(
         (sys.executable, "-P", "-m", html.__name__, charset),

@@ -13,12 +13,7 @@ from travois.kernel.facts import Epoch
 from travois.kernel.legal import unsendable
 from travois.kernel.models import EDITS
 from travois.kernel.view import Item, View
-from travois.wire.anthropic import Anthropic
 from travois.wire.edits import edits, needing
-from travois.wire.gemini import Gemini
-from travois.wire.ollama import Ollama
-from travois.wire.openai_chat import Chat
-from travois.wire.openai_responses import Responses
 from travois.wire.pieces import Dialect, Piece, PrefixBreak, Request
 
 DIGEST = 16
@@ -149,14 +144,24 @@ def _dialect(epoch: Epoch, fetch: Callable[[str], bytes]) -> Dialect:
     protocol = epoch.model.protocol
     match protocol:
         case "anthropic":
+            from travois.wire.anthropic import Anthropic
+
             return Anthropic(epoch, fetch)
         case "chat":
+            from travois.wire.openai_chat import Chat
+
             return Chat(epoch, fetch)
         case "responses":
+            from travois.wire.openai_responses import Responses
+
             return Responses(epoch, fetch)
         case "gemini":
+            from travois.wire.gemini import Gemini
+
             return Gemini(epoch, fetch)
         case "ollama":
+            from travois.wire.ollama import Ollama
+
             return Ollama(epoch, fetch)
         case _:
             assert_never(protocol)

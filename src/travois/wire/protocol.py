@@ -6,13 +6,8 @@ from collections.abc import Iterable
 from typing import Protocol, assert_never
 
 from travois.kernel.models import Model
-from travois.wire.anthropic_reply import AnthropicReply
-from travois.wire.chat_reply import ChatReply
 from travois.wire.frames import Event, Frames, Framing, Lines
-from travois.wire.gemini_reply import GeminiReply
-from travois.wire.ollama_reply import OllamaReply
 from travois.wire.replies import Reply, StreamDelta
-from travois.wire.responses_reply import ResponsesReply
 from travois.wire.surfaces import EventStream, Surface
 
 
@@ -59,15 +54,25 @@ def reader(model: Model, *, size: int = 0, surface: Surface = "") -> Reader:
     protocol = model.protocol
     match protocol:
         case "anthropic":
+            from travois.wire.anthropic_reply import AnthropicReply
+
             frames = EventStream() if surface == "bedrock" else None
             return StreamReader(AnthropicReply(size=size), frames)
         case "chat":
+            from travois.wire.chat_reply import ChatReply
+
             return StreamReader(ChatReply(model, size=size))
         case "responses":
+            from travois.wire.responses_reply import ResponsesReply
+
             return StreamReader(ResponsesReply(size=size))
         case "gemini":
+            from travois.wire.gemini_reply import GeminiReply
+
             return StreamReader(GeminiReply(size=size))
         case "ollama":
+            from travois.wire.ollama_reply import OllamaReply
+
             return StreamReader(OllamaReply(model, size=size), Lines())
         case _:
             assert_never(protocol)
