@@ -128,13 +128,16 @@ def test_what_an_agent_lets_run_counts_in_the_users_own_files_only(place: Place)
     approved = '[mcp_servers.{}]\ncommand = "run"\n{}\n'
     codex = approved.format("all", 'default_tools_approval_mode = "approve"')
     codex += approved.format("one", 'tools.get.approval_mode = "approve"')
-    codex += approved.format("none", 'default_tools_approval_mode = "prompt"')
+    codex += approved.format("none", 'default_tools_approval_mode = "prompt"\nrequired = true')
     place.environ["CODEX_HOME"] = str(place.person / "codex")
     place.write(place.person / "codex/config.toml", codex)
     place.write(place.person / ".gemini/settings.json", program("gemini", trust=True))
     place.write(place.work / ".gemini/settings.json", program("theirs", trust=True))
     place.agree()
-    free = {one.name: one.free for one in place.find().servers}
+    found = place.find()
+    path = place.person / "codex/config.toml"
+    assert found.notices == (f"{path}: server none is required, but no prompt waits for it",)
+    free = {one.name: one.free for one in found.servers}
     assert free == {"all": ("*",), "gemini": ("*",), "none": (), "one": ("get",), "theirs": ()}
 
 

@@ -250,6 +250,10 @@ def _server(entry: Entry, where: Where, environ: Mapping[str, str], notices: lis
         raise ValueError(SOCKET)
     if not argv and not url.startswith(("http://", "https://")):
         raise ValueError("it has neither a command nor an http address")
+    if tree.get("required") is True:
+        notices.append(
+            f"{entry.origin}: server {entry.name} is required, but no prompt waits for it"
+        )
     base = where.home.path if entry.level == "user" else where.cwd
     start, limit = _patience(tree, environ)
     return Server(
