@@ -1,0 +1,94 @@
+"""How much a model is asked to think, in the words of each protocol."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Entry, Epoch, User
+from travois.kernel.models import Effort, Model, Protocol
+from travois.kernel.view import project
+from travois.wire.effort import LEVELS, refused, worth
+from travois.wire.encode import Encoder
+from travois.wire.errors import problem
+
+TOLD: dict[Protocol, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "anthropic": (("output_config", "effort"), ("low", "medium", "high", "xhigh", "max")),
+    "responses": (("reasoning", "effort"), ("low", "medium", "high", "xhigh", "xhigh")),
+    "chat": (("reasoning_effort",), ("low", "medium", "high", "high", "high")),
+    "gemini": (
+        ("generationConfig", "thinkingConfig", "thinkingLevel"),
+        ("low", "medium", "high", "high", "high"),
+    ),
+    "ollama": (("think",), ("low", "medium", "high", "high", "high")),
+}
+
+
+def body(protocol: Protocol, effort: Effort) -> Any:
+    """What is sent to a model that was asked for this effort."""
+    epoch = Epoch(Model("lab", "any", protocol, effort=effort), "Be brief.")
+    view = project([Entry(1, 0.0, epoch), Entry(2, 0.0, User((Text("hi"),)))])
+    return msgspec.json.decode(Encoder(lambda name: b"").request(view).body)
+
+
+@pytest.mark.parametrize("protocol", TOLD)
+def test_each_protocol_hears_the_effort_where_it_looks_for_it(protocol: Protocol) -> None:
+    path, words = TOLD[protocol]
+    found: list[str] = []
+    for level in LEVELS:
+        told: Any = body(protocol, level)
+        for name in path:
+            told = told[name]
+        found.append(told)
+    assert tuple(found) == words
+
+
+@pytest.mark.parametrize("protocol", TOLD)
+def test_nothing_is_said_where_nothing_was_chosen(protocol: Protocol) -> None:
+    (first, *_), _ = TOLD[protocol]
+    plain = body(protocol, "")
+    assert first not in plain or "thinkingConfig" not in plain[first]
+
+
+def test_all_protocols_and_levels_are_known() -> None:
+    assert set(TOLD) == set(get_args(Protocol))
+    assert ("", *LEVELS) == get_args(Effort)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model does not support the effort parameter.",
+        "output_config.effort: Input should be 'low', 'medium' or 'high'",
+        'output_config.effort: "max" is not supported with thinking.type "disabled"',
+        "output_config: Extra inputs are not permitted",
+        "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+        "Unsupported value: 'reasoning_effort' does not support 'xhigh' with this model.",
+        "Unrecognized request argument supplied: reasoning_effort",
+        'Invalid JSON payload received. Unknown name "thinkingConfig"',
+        "Thinking level is not supported for this model.",
+        '"llama3.2" does not support thinking',
+    ],
+)
+def test_a_server_that_refuses_the_effort_is_understood(message: str) -> None:
+    told = msgspec.json.encode({"error": {"type": "invalid_request_error", "message": message}})
+    found = problem(400, {}, body=told, protocol="chat", now=0.0)
+    assert (found.kind, refused(found.field)) == ("field", True)
+
+
+@pytest.mark.parametrize(
+    "field", ["", "stream_options", "tools.0.reason", "max_tokens", "thinking"]
+)
+def test_other_fields_are_not_taken_for_it(field: str) -> None:
+    assert not refused(field)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "effort"), [(0, "low"), (7_999, "low"), (10_000, "medium"), (31_999, "high")]
+)
+def test_a_budget_of_tokens_is_worth_an_effort(tokens: int, effort: str) -> None:
+    assert worth(tokens) == effort
+    assert worth(32_000) == "max"
