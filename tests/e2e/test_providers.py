@@ -147,10 +147,11 @@ def test_the_chain_may_stand_in_settings_and_one_that_has_no_key_is_told(program
     program.extra = {"HOUSE_KEY": "k"}
     with lab.server([{"say": "Hi.", "repeat": True}]) as api:
         settings = own(api, fallbackModels=["gpt-6-sol", "house/claude-haiku-5-5"])
-        given = ("--settings", settings, "--model", "house/claude-gone")
+        given = ("--settings", settings, "--model", "house/claude-opus-5-5")
+        api.fault({"http": {"status": 402}}, n=1)
         done = program.run("-p", "hello", *given)
         assert (done.code, done.out) == (0, "Hi.\n"), done.err
-    assert "gpt-6-sol cannot stand in for house/claude-gone: No API key" in done.err
+    assert "gpt-6-sol cannot stand in for house/claude-opus-5-5: No API key" in done.err
 
 
 def test_when_nobody_can_answer_the_session_can_go_on_later(program: Program) -> None:

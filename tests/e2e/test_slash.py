@@ -100,6 +100,30 @@ def test_what_only_looks_is_answered_while_a_turn_runs(program: Program) -> None
         assert glass.leave() == 0
 
 
+def test_what_takes_its_time_shows_as_work_and_a_key_stops_it(program: Program) -> None:
+    chatter = {"when": {"last_text": "talk"}, "say": "{{tok:20000}}", "repeat": True}
+    slow = {"say": "summary" * 99, "chunks": {"by": "char", "delay_ms": 99}, "repeat": True}
+    with lab.server([chatter, slow]) as api:
+        program.url = api.url
+        glass = Glass(program, *program.model)
+        glass.ready()
+        glass.type("!sleep 30\r")
+        glass.until("$ sleep 30", "Working", "Esc stops")
+        glass.type("\x03")
+        glass.until("  stopped")
+        glass.type("/cost\r")
+        assert "[2m" not in glass.until("TURN", "cache cold")
+        for number in (1, 2):
+            glass.type(f"talk {number}\r")
+            glass.until(f"❯ talk {number}", "{{tok:20000}}")
+            glass.gone("Esc stops")
+        glass.type("/compact\r")
+        glass.until("Summarising", "Esc stops")
+        glass.type("\x1b")
+        glass.until("The conversation was not compacted: it was stopped")
+        assert glass.leave() == 0
+
+
 def test_a_branch_leaves_the_session_as_it_was(program: Program) -> None:
     with lab.server([{"say": "Hello.", "repeat": True}]) as api:
         program.url = api.url

@@ -17,7 +17,7 @@ from travois.wire.replies import Problem, ProblemKind
 HOME = "fallback.home"
 """State of the session: the model that was chosen, while another one answers for it."""
 HELPS: frozenset[ProblemKind] = frozenset(
-    ("overloaded", "server", "rate", "quota", "timeout", "network", "garbled", "missing")
+    ("overloaded", "server", "rate", "quota", "billing", "timeout", "network", "garbled", "missing")
 )
 """Problems that another model may not have."""
 ATTEMPTS = 3

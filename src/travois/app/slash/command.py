@@ -82,8 +82,8 @@ class Command(msgspec.Struct, frozen=True):
     """Gets what was typed after its name; gives the answer, or nothing to show."""
     complete: Callable[[Desk], Iterable[str]] = lambda desk: ()
     """The words that may follow it."""
-    when: Literal["idle", "ever"] = "idle"
-    """Whether it waits for the end of a turn, or may run beside one."""
+    when: Literal["idle", "ever", "long"] = "idle"
+    """Whether it may run beside a turn, waits for its end, or takes its time as well."""
 
 
 def named(desk: Desk, line: str) -> Command | None:

@@ -22,12 +22,16 @@ async def _context(desk: Desk, _: str) -> str:
 
 async def _cost(desk: Desk, _: str) -> str:
     from travois.app.commands.cost import bill, told
+    from travois.app.commands.plain import overheard
 
-    return told(bill(desk.session.crew.agent.session.record()), time.time())
+    with overheard(desk.columns):
+        return told(bill(desk.session.crew.agent.session.record()), time.time())
 
 
 COMMANDS = {
-    "compact": Command("/compact [FOCUS]", "set the older conversation aside", _compact),
+    "compact": Command(
+        "/compact [FOCUS]", "set the older conversation aside", _compact, when="long"
+    ),
     "context": Command("/context", "what is in the window", _context, when="ever"),
     "cost": Command(
         "/cost", "what the session cost, and what its cache missed", _cost, when="ever"

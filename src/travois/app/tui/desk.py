@@ -48,6 +48,8 @@ class Desk:
         """What was typed and not taken up yet."""
         self.stirred = anyio.Event()
         """Set when something was typed, or the conversation is to be left."""
+        self.errand: anyio.CancelScope | None = None
+        """A command of theirs that runs."""
         self.over = False
         self.next: Options | None = None
         """The conversation to turn to when this one is left."""
@@ -120,7 +122,7 @@ class Desk:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs."""
+        """Whether a turn runs, or something else that takes its time."""
         return bool(self.page.began)
 
     # --- keys ------------------------------------------------------------------------------------
@@ -151,6 +153,8 @@ class Desk:
     def interrupt(self) -> None:
         """Stop what runs."""
         self.session.stop()
+        if self.errand is not None:
+            self.errand.cancel()
 
     def press(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
         """Do one of the things that have a key of their own."""

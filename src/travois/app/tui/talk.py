@@ -14,7 +14,7 @@ from travois.app.compose import prepare
 from travois.app.options import PICK, Options
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
-from travois.app.slash.command import Prompt, obey
+from travois.app.slash.command import Prompt, named, obey
 from travois.app.slash.sessions import pick_up
 from travois.app.slash.talking import afresh, left
 from travois.app.tui import keys, shell, start
@@ -230,7 +230,7 @@ class Talking:
         if text.startswith("!") and (line := text[1:].strip()):
             await self._run(line)
             return
-        answer = await obey(desk, text) if text else None
+        answer = await self._obeyed(text) if text else None
         if answer is None or isinstance(answer, Prompt):
             await self._turn(answer or text)
         elif answer:
@@ -238,15 +238,32 @@ class Talking:
             page.paragraph(answer)
         desk.look()
 
+    async def _obeyed(self, text: str) -> str | Prompt | None:
+        command = named(self.desk, text)
+        if command is None or command.when != "long":
+            return await obey(self.desk, text)
+        self.desk.begin()
+        try:
+            return await obey(self.desk, text)
+        finally:
+            self.desk.end(stopped=False)
+
     async def _run(self, line: str) -> None:
         """A command of their own."""
-        try:
-            told, note = await shell.run(self.desk.session.crew.agent, line)
-        except OSError as error:
-            told = str(error)
-        else:
-            self._notes.append(note)
-        self.desk.page.paragraph(f"$ {line}\n{told}")
+        desk, told = self.desk, "stopped"
+        desk.page.paragraph(f"$ {line}")
+        desk.begin()
+        with anyio.CancelScope() as desk.errand:
+            try:
+                told, note = await shell.run(desk.session.crew.agent, line)
+            except OSError as error:
+                told = str(error)
+            else:
+                self._notes.append(note)
+        desk.end(stopped=desk.errand.cancelled_caught)
+        desk.errand = None
+        if told:
+            desk.page.paragraph(told)
 
     async def _turn(self, text: str | Prompt) -> None:
         desk, said = self.desk, tuple[Shown, ...]()
