@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -14,8 +14,10 @@ from travois.app.leading import LEAD
 from travois.app.opening import Found, Place
 from travois.app.options import Options
 from travois.engine.agent import Agent
-from travois.engine.heard import SILENCE, Hooks
+from travois.engine.heard import SILENCE, Heard, Hooks
 from travois.engine.hooked import Hook, Listener, called, parse
+from travois.engine.person import Choice, Inquiry, Option
+from travois.kernel.faults import Fault
 from travois.kernel.tokens import context_tokens
 from travois.store.settings import Loaded
 
@@ -100,6 +102,36 @@ def _started(agent: Agent, options: Options) -> SessionStart:
         context_tokens=context_tokens(agent.session.view),
         prompt_cache_likely_expired=not cache.left(now),
     )
+
+
+@asynccontextmanager
+async def switching(agent: Agent, name: str, *, source: str) -> AsyncGenerator[None]:
+    """Tell hooks before and after another model is chosen; raises `Fault` if one is against it."""
+    epoch = agent.session.view.epoch
+    if agent.hooks is None or agent.other is None or epoch is None:
+        yield
+        return
+    from travois.engine.hooks import fire
+    from travois.engine.occasions import PostModelSwitch, PreModelSwitch
+
+    before, after, view = epoch.model.name, agent.other(name).card.name, agent.session.view
+    warm = agent.session.cache.left(agent.clock()) > 0
+    told = (before, after, name, source, context_tokens(view), warm)
+    heard = await fire(agent, PreModelSwitch(*told))
+    if why := heard.block or heard.stop or await _unwanted(agent, heard, after):
+        raise Fault(f"The model stays {before}", why=f"a hook says: {why}", code=1)
+    yield
+    await fire(agent, PostModelSwitch(*told))
+
+
+async def _unwanted(agent: Agent, heard: Heard, model: str) -> str:
+    """Why a person does not want a model that a hook has them asked about; empty if they do."""
+    if heard.decision != "ask":
+        return ""
+    why = heard.reason or "another model reads the whole conversation anew"
+    choice = Choice(f"Go on with {model}? {why}", (Option("Yes"), Option("No")))
+    answer = await agent.person.choose(Inquiry("", (choice,)))
+    return "" if answer == ("Yes",) else why
 
 
 async def watch(agent: Agent) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from travois.app.compose import prepare
+from travois.app.hooking import switching
 from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.app.serving import known
@@ -60,13 +61,14 @@ class Choices:
         told = self.options(mode=mode)
         return {"sessionUpdate": "config_option_update", "configOptions": told}
 
-    def choose(self, what: str, value: str) -> None:
+    async def choose(self, what: str, value: str) -> None:
         """Let a choice hold; raises `Fault` if it cannot."""
         match what:
             case "mode":
                 self._session.enter(value)
             case "model" if value in self._models():
-                self._session.switch(value)
+                async with switching(self._session.crew.agent, value, source="editor"):
+                    self._session.switch(value)
             case _:
                 raise Fault(f"{value!r} is no choice for {what!r}", fix="Choose what is offered.")
 

@@ -189,17 +189,17 @@ class Talks:
     # --- a session --------------------------------------------------------------------------------
 
     async def _mode(self, asked: Mode) -> Object:
-        self._chosen(self._talk(asked.session_id), "mode", asked.mode_id)
+        await self._chosen(self._talk(asked.session_id), "mode", asked.mode_id)
         return {}
 
     async def _set(self, asked: Setting) -> Object:
         talk = self._talk(asked.session_id)
-        self._chosen(talk, asked.config_id, str(asked.value))
+        await self._chosen(talk, asked.config_id, str(asked.value))
         return {"configOptions": talk.choices.options()}
 
-    def _chosen(self, talk: Talk, what: str, value: str) -> None:
+    async def _chosen(self, talk: Talk, what: str, value: str) -> None:
         try:
-            talk.choices.choose(what, value)
+            await talk.choices.choose(what, value)
         except Fault as fault:
             raise Wrong(UNFIT, str(fault)) from None
 

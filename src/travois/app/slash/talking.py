@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app import rewinding
-from travois.app.hooking import Leaving
+from travois.app.hooking import Leaving, switching
 from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
 from travois.context.styles import DEFAULT
@@ -35,7 +35,8 @@ PARTS = (
 
 async def _model(desk: Desk, name: str) -> str:
     if name:
-        desk.session.switch(name)
+        async with switching(desk.session.crew.agent, name, source="command"):
+            desk.session.switch(name)
     return f"The model is {desk.session.crew.model.name}."
 
 

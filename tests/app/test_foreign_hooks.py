@@ -1,4 +1,4 @@
-"""Hooks that were written for Codex and for Gemini CLI, where they lie, around the real program."""
+"""Hooks that were written for Codex and for Gemini CLI, where they lie."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from tests.e2e.program import Program
-from travois import lab
+from travois import Options, Session
 from travois.kernel.blocks import words
 from travois.kernel.facts import Hooked, Result, User
-
-DONE = {"say": [{"text": "Done."}]}
+from travois.testing import Scripted, calls, say
 
 
 class Home:
     """A person with files of other agents, and what their hooks were told."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.path = program.home.parent
-        (program.folder / "a.txt").write_text("needle\n")
+    def __init__(self, path: Path) -> None:
+        self.path, self.folder = path, path / "work"
+        self.folder.mkdir()
+        self.notices = ""
 
     def write(self, name: str, text: str) -> None:
         file = self.path / name
@@ -31,26 +30,32 @@ class Home:
 
     def script(self, name: str, then: str = "") -> str:
         """A program that keeps what it hears, and then does as it is asked."""
-        self.write(f"{name}.sh", f"cat >> {self.path}/{name}.jsonl; echo >> {name}.x; {then}\n")
+        self.write(f"{name}.sh", f"cat >> {self.path}/{name}.jsonl; {then}\n")
         return f"sh {self.path}/{name}.sh"
 
     def told(self, name: str) -> dict[str, Any]:
         return json.loads((self.path / f"{name}.jsonl").read_text())
 
-    def run(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
-        say = [{"tool_use": {"name": name, "input": given}} for name, given in calls]
-        with lab.server([*([{"say": say}] if say else []), DONE]) as api:
-            self.program.url = api.url
-            done = self.program.ask("go", "--allowedTools", "Bash", "Write")
-            assert (done.code, done.out) == (0, "Done.\n"), done.err
-            api.no_invalid()
-        self.notices = done.err
-        return [entry.fact for entry in self.program.facts()]
+    def run(self, *uses: tuple[str, dict[str, Any]]) -> list[Any]:
+        model = Scripted(*((calls(*uses),) if uses else ()), say("Done."))
+        options = Options(cwd=str(self.folder), allowed=("Bash", "Edit"), sandbox=False)
+
+        async def main() -> list[Any]:
+            async with Session(options, model=model) as session:
+                assert await session.ask("go") == "Done."
+                self.notices = "\n".join(session.crew.notices)
+                return [entry.fact for entry in session.crew.agent.session.history()]
+
+        return anyio.run(main)
 
 
 @pytest.fixture
-def home(program: Program) -> Home:
-    return Home(program)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return Home(tmp_path)
 
 
 def results(facts: list[Any]) -> list[str]:
@@ -71,7 +76,7 @@ def test_hooks_of_codex_run_from_both_of_its_files_with_the_fields_that_it_adds(
     home.run(("Write", {"file_path": "b.txt", "content": "b"}), ("Bash", {"command": "true"}))
     assert home.told("file")["source"] == "startup"
     told = home.told("table")
-    assert (told["tool_name"], told["model"]) == ("Write", "claude-opus-5-5")
+    assert (told["tool_name"], told["model"]) == ("Write", "scripted")
     assert told["turn_id"] == told["prompt_id"] != ""
     assert "hooks." not in home.notices
 
@@ -104,10 +109,10 @@ def test_hooks_of_gemini_hear_and_speak_as_they_are_used_to(home: Home) -> None:
         BeforeModel={"hooks": [hook("true")]},
     )
     facts = home.run(
-        ("Write", {"file_path": f"{home.program.folder}/b.txt", "content": "b"}),
+        ("Write", {"file_path": f"{home.folder}/b.txt", "content": "b"}),
         ("Bash", {"command": "echo secret"}),
     )
-    assert (home.program.folder / "b.txt").read_text() == "changed"
+    assert (home.folder / "b.txt").read_text() == "changed"
     assert results(facts)[1] == "hidden"
     assert "<hook>\nhi\n</hook>" in [words(f.content) for f in facts if isinstance(f, User)]
     told = home.told("before")
@@ -136,7 +141,7 @@ def test_hooks_of_gemini_that_are_switched_off_stay_off(home: Home) -> None:
 
 
 def test_what_a_folder_brings_for_gemini_runs_only_by_trust(home: Home) -> None:
-    folder = Path(home.program.folder, ".gemini")
+    folder = Path(home.folder, ".gemini")
     folder.mkdir()
     groups = {"AfterAgent": [{"hooks": [hook("true")]}]}
     (folder / "settings.json").write_text(json.dumps({"hooks": groups}))
