@@ -75,6 +75,12 @@ COLD = (SENT, said(read=0, write=51_000))
             True,
         ),
         (
+            (replace(PRICED, model=replace(PRICED.model, effort="high")),),
+            "model",
+            "its effort became high",
+            True,
+        ),
+        (
             (replace(PRICED, model=replace(PRICED.model, betas=("x",)), why="beta"),),
             "request",
             "beta",

@@ -233,6 +233,8 @@ def _changed(old: Epoch | None, new: Epoch) -> tuple[tuple[Cause, str], ...]:
         return (("message", new.why.removeprefix(BROKEN)),)
     if old.model.name != new.model.name:
         return (("model", f"{old.model.name} became {new.model.name}"),)
+    if old.model.effort != new.model.effort:
+        return (("model", f"its effort became {new.model.effort or 'its own choice'}"),)
     if old.tools != new.tools:
         differ = sorted({tool.name for tool in {*old.tools} ^ {*new.tools}})
         return (("tools", ", ".join(differ) or "their order"),)
