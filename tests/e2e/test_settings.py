@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 from tests.e2e.program import Program
 from travois import lab
 
 HELLO = [{"say": "Hallo.", "repeat": True}]
+WHO = ("-c", "user.name=a", "-c", "user.email=a@b.c")
 GO = ("-p", "go", "--output-format", "json")
 
 
@@ -93,3 +95,24 @@ def test_rules_and_hooks_that_change_hold_from_the_next_step_on(program: Program
 
 def after(command: str) -> dict[str, object]:
     return {"PostToolUse": [{"hooks": [{"type": "command", "command": command}]}]}
+
+
+def test_a_worktree_has_what_the_repository_wants_in_it(program: Program) -> None:
+    theirs(program, worktree={"symlinkDirectories": ["lib"]})
+    for name, said in ((".gitignore", ".env*\nlib/\n"), (".worktreeinclude", ".env\n")):
+        (program.folder / name).write_text(said)
+    (program.folder / "lib").mkdir()
+    for name in (".env", ".env.other", "lib/x"):
+        (program.folder / name).write_text("1")
+    for words in (("init", "-q"), ("add", "."), (*WHO, "commit", "-qm", "x")):
+        subprocess.run(["git", *words], cwd=program.folder, check=True)
+    write = {"name": "Write", "input": {"file_path": "made", "content": "1"}}
+    tree = program.folder / ".travois/worktrees/one"
+    with lab.server([{"say": "Ok."}, {"say": [{"tool_use": write}]}, {"say": "Ok."}]) as api:
+        program.url = api.url
+        go = ("go", "--worktree", "one", "--permission-mode", "acceptEdits")
+        assert (program.ask(*go).code, tree.exists()) == (0, False)
+        assert program.ask(*go).code == 0
+    assert (tree / "lib").readlink() == program.folder / "lib"
+    found = {path.name for path in tree.iterdir()}
+    assert found == {".git", ".gitignore", ".worktreeinclude", ".env", "lib", "made"}
