@@ -36,6 +36,21 @@ def test_every_part_is_told_with_what_was_found(capsys: pytest.CaptureFixture[st
     assert checks["home"] == {"name": "home", "works": True, "why": str(places / "home"), "fix": ""}
 
 
+def test_every_file_that_counts_is_named(
+    capsys: pytest.CaptureFixture[str], places: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(places / "person/.claude"))
+    names = ("person/.claude/settings.json", "work/.claude/settings.json", "work/AGENTS.md")
+    names += ("work/.claude/skills/a/SKILL.md",)
+    for name in names:
+        (places / name).parent.mkdir(parents=True, exist_ok=True)
+        (places / name).write_text("{}" if name.endswith("json") else "Words.")
+    assert run(doctor, "doctor", "--json") == 0
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    read = [check["why"] for check in checks if check["name"] == "read"]
+    assert read == [str(places / name) for name in names]
+
+
 def test_a_key_is_named_and_never_shown(capsys: pytest.CaptureFixture[str]):
     assert run(doctor, "doctor") == 0
     said = capsys.readouterr().out

@@ -11,6 +11,9 @@ import anyio
 import msgspec
 
 from travois.app.commands.plain import Commands, clean, command, say, styled, table
+from travois.app.merged import parts
+from travois.app.opening import Place
+from travois.app.rights import inherit
 from travois.host import catalog
 from travois.host.cage.probe import Check, Walls, look
 from travois.host.ripgrep import resolve
@@ -106,12 +109,12 @@ def _own() -> Iterator[Check]:
         return
     yield Check("home", works=True, why=str(home.path))
     try:
-        loaded = _settings(home)
+        place, loaded = _settings(home)
     except Fault as fault:
         yield _failed("settings", fault)
         return
     yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
-    yield from (Check("read", works=True, why=path) for path in loaded.files)
+    yield from (Check("read", works=True, why=path) for path in _read(place, loaded))
     yield _key(loaded)
     yield _meaning(home)
     yield _small()
@@ -140,8 +143,18 @@ def _small() -> Check:
     return Check("small model", works=False, why=f"{why}; {instead}", fix=fix)
 
 
-def _settings(home: Home) -> Loaded:
-    return load(home, identify(home, os.getcwd()).root, environ=os.environ)
+def _settings(home: Home) -> tuple[Place, Loaded]:
+    cwd = os.path.realpath(os.getcwd())
+    place = Place(home, identify(home, cwd), cwd)
+    loaded = load(home, place.project.root, cwd=cwd, environ=os.environ)
+    inherit(loaded)
+    return place, loaded
+
+
+def _read(place: Place, loaded: Loaded) -> dict[str, None]:
+    """Every file that counts here: settings, and whatever else a session would start with."""
+    origins = (told.origin for told in parts(place, loaded).values())
+    return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
 
 def _key(loaded: Loaded) -> Check:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.app.commands.sessions import here
 from travois.app.local import HERE, PROVIDER, Local
+from travois.app.rights import inherit
 from travois.app.serving import found, known, resolved
 from travois.engine.ports import Model as Answers
 from travois.host import catalog
@@ -80,6 +81,7 @@ def run(args: Namespace) -> int:
     """Do what was asked."""
     home, project = here()
     loaded = load(home, project.root, environ=os.environ, given=args.settings)
+    inherit(loaded)
     for notice in loaded.notices:
         warn(notice)
     if args.what == "list":
