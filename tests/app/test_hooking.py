@@ -16,6 +16,7 @@ from tests.app.test_lending import LENDER, Asked
 from travois import Options, Session
 from travois.app import custom, hooking
 from travois.context.custom import parse
+from travois.engine.hooks import remind
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Result, User
 from travois.kernel.faults import Fault
@@ -41,6 +42,9 @@ class Ground:
         """Options with these hooks behind one that listens."""
         tree = {name: [{"hooks": [self.recorder, *more]}] for name, more in events.items()}
         return replace(self.options, settings=json.dumps({"hooks": tree}))
+
+    def heard(self) -> bool:
+        return self._told.exists() and self._told.read_text().endswith("\n")
 
     def told(self) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self._told.read_text().splitlines()]
@@ -213,6 +217,38 @@ def test_a_servers_question_is_answered_by_a_hook_or_its_answer_changed(
     asked = ground.told()[0]
     assert (asked["mcp_server_name"], asked["mode"]) == ("s", "form")
     assert list(asked["requested_schema"]["properties"]) == ["name", "sure", "n"]
+
+
+def test_a_person_is_reminded_only_after_something_was_said(ground: Ground) -> None:
+    async def main(session: Session) -> None:
+        agent = session.crew.agent
+        await remind(agent, after=0.0)
+        await session.ask("go")
+        await remind(agent, after=0.0)
+        while not ground.heard():  # noqa: ASYNC110 - another process writes it
+            await anyio.sleep(0.02)
+
+    play(ground.hooked(Notification=()), main, say("Done."))
+    (told,) = ground.told()
+    assert told["notification_type"] == "idle_prompt"
+
+
+def test_what_goes_on_in_the_background_is_told_at_the_end(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "ours")
+    keep = {"type": "command", "command": "echo [$OTEL_SERVICE_NAME] > otel"}
+
+    async def main(session: Session) -> None:
+        await session.ask("go")
+
+    background = call("Bash", command="sleep 60", run_in_background=True)
+    options = replace(ground.hooked(Stop=(keep,)), allowed=("Bash",))
+    play(options, main, background, say("Done."))
+    ((task,),) = [one["background_tasks"] for one in ground.told()]
+    assert (task["type"], task["status"]) == ("shell", "running")
+    assert "sleep 60" in task["description"]
+    assert Path(options.cwd, "otel").read_text() == "[]\n"
 
 
 def test_what_a_hook_says_at_the_start_comes_before_the_first_prompt(ground: Ground) -> None:

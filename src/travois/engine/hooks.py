@@ -5,9 +5,10 @@ An agent without hooks pays for none of this: every point returns before it buil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
+import anyio
 import msgspec
 
 from travois.engine import occasions as told
@@ -36,6 +37,8 @@ ERRORS = {
 LONGEST = 10_000
 PREVIEW = 2_000
 """How many characters of a hook's words the model is shown, and of those that are longer."""
+IDLE = 60.0
+"""After how many seconds of silence a person is reminded."""
 STOPS = 8
 """How often in a row hooks may send the model back to work."""
 
@@ -136,7 +139,8 @@ def arguments(call: Call) -> object:
 async def unwelcome(agent: Agent, said: User) -> str:
     """Why a hook keeps a prompt out; empty if none does."""
     if agent.hooks is not None and said.origin == "human":
-        heard = await fire(agent, told.UserPromptSubmit(words(said.content)))
+        title = agent.session.state.get("name", "")
+        heard = await fire(agent, told.UserPromptSubmit(words(said.content), title))
         if heard.block:
             agent.session.emit(Warned(f"The prompt was not sent; a hook says: {heard.block}"))
             return heard.block
@@ -161,8 +165,24 @@ async def sent_back(agent: Agent) -> bool:
 def _ending(agent: Agent) -> told.Stop | told.SubagentStop:
     active, last, birth = agent.sent_back > 0, _last_words(agent), agent.birth
     if birth is None:
-        return told.Stop(active, last, (), ())
+        return told.Stop(active, last, tuple(_beside(agent)), ())
     return told.SubagentStop(birth.id, birth.kind, birth.log, active, last)
+
+
+def _beside(agent: Agent) -> Iterator[told.Beside]:
+    """The programs and agents that go on in the background."""
+    for id, job in agent.world.processes.jobs().items():
+        if job.status is None:
+            yield told.Beside(id, "shell", job.command)
+    for id, child in agent.session.running.items():
+        yield told.Beside(id, "subagent", child.what)
+
+
+async def remind(agent: Agent, *, after: float = IDLE) -> None:
+    """Tell hooks that a person is waited for, once they have been silent so many seconds."""
+    if agent.hooks is not None and agent.began:
+        await anyio.sleep(after)
+        await notify(agent, "idle_prompt", "Travois is waiting for your input")
 
 
 async def notify(agent: Agent, kind: str, message: str) -> None:

@@ -48,6 +48,7 @@ class UserPromptSubmit(Occasion, frozen=True, tag=True):
     """A person says something; a block keeps it from the model."""
 
     prompt: str
+    session_title: str = ""
 
 
 class UserPromptExpansion(Occasion, frozen=True, tag=True):
@@ -129,12 +130,21 @@ class Notification(Occasion, frozen=True, tag=True):
     title: str = ""
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """Something that goes on in the background."""
+
+    id: str
+    type: Literal["shell", "subagent"]
+    description: str
+    status: Literal["running"] = "running"
+
+
 class Stop(Occasion, frozen=True, tag=True):
     """The model has said its last word; a block sends it back to work."""
 
     stop_hook_active: bool
     last_assistant_message: str
-    background_tasks: tuple[object, ...]
+    background_tasks: tuple[Beside, ...]
     session_crons: tuple[object, ...]
 
 

@@ -229,6 +229,7 @@ class LocalHooks:
         if hook.keeps:
             os.makedirs(hook.keeps, exist_ok=True)
         return {
+            **{name: "" for name in os.environ if name.startswith("OTEL_")},  # ours, not theirs
             "CLAUDE_PROJECT_DIR": root,
             "CLAUDE_CODE_SESSION_ID": session,
             **{name: value for name, value in told.items() if value},

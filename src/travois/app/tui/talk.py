@@ -21,7 +21,7 @@ from travois.app.tui import keys, shell, start
 from travois.app.tui.desk import Desk
 from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import FRAME
-from travois.engine.hooks import notify
+from travois.engine.hooks import notify, remind
 from travois.engine.warmth import keep_warm
 from travois.host.process import LocalProcesses
 from travois.kernel.blocks import Shown, Text
@@ -293,6 +293,7 @@ class Talking:
             desk.stirred = anyio.Event()
             async with anyio.create_task_group() as group:
                 group.start_soon(keep_warm, crew.agent)
+                group.start_soon(remind, crew.agent)
                 group.start_soon(self._guide.lead, desk)
                 group.start_soon(self._wake, group.cancel_scope)
                 group.start_soon(self._heed, group.cancel_scope)
