@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.e2e.program import Done
 from travois.app.cli import run
-
-Line = dict[str, Any]
-
-
-@dataclass
-class Done:
-    """How a run ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[Line]:
-        return [json.loads(line) for line in self.out.splitlines()]
 
 
 @dataclass

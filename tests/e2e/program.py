@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from travois import lab
 from travois.kernel.facts import Entry
 from travois.store.log import entries
 
@@ -58,6 +60,13 @@ class Program:
             env |= {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "sk-lab"}
             env |= {"OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_API_KEY": "sk-lab"}
         return env | self.extra
+
+    @contextmanager
+    def served(self, script: object = None, **options: Any) -> Iterator[lab.Api]:
+        """The lab with this script, as the provider that the program asks."""
+        with lab.server(script, **options) as api:
+            self.url = api.url
+            yield api
 
     def start(self, *args: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -13,7 +13,6 @@ import pytest
 from tests.e2e.program import Program
 from tests.ports.kin import kin, line
 from tests.ports.raw import Peer, answer, serve
-from travois import lab
 from travois.host.browser import program as browser
 from travois.kernel.blocks import words
 from travois.kernel.facts import Result
@@ -47,8 +46,7 @@ def test_a_page_is_used_where_a_rule_allows_its_host(program: Program, shop: str
         {"action": "navigate", "url": shop.replace("localhost", "127.0.0.1")},
     ]
     script = [{"say": [{"tool_use": {"name": "Browser", "input": step}}]} for step in steps]
-    with lab.server([*script, {"say": "Bought."}]) as api:
-        program.url = api.url
+    with program.served([*script, {"say": "Bought."}]) as api:
         done = program.ask("buy", *SETTINGS, "--allowedTools", "Browser(domain:localhost)")
         assert (done.code, done.out) == (0, "Bought.\n"), done.err
         api.no_invalid()
@@ -69,8 +67,7 @@ def test_the_browser_dies_with_a_program_that_is_killed(program: Program, shop: 
             return [call("Bash", command="sleep 60")]
         return [call("Browser", action="navigate", url=shop)]
 
-    with lab.server(speak) as api:
-        program.url = api.url
+    with program.served(speak) as api:
         allowed = ("--allowedTools", "Browser,Bash")
         child = program.start("-p", "go", *program.model, *SETTINGS, *allowed)
         assert waited(lambda: len(api.bodies) >= 2)

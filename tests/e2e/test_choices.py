@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois import lab
 from travois.kernel.facts import Changed
 
 COLOURS = {
@@ -31,8 +30,7 @@ def test_choices_are_made_by_number_or_in_words(program: Program) -> None:
         {"say": [use("AskUserQuestion", questions=[COLOURS, SEVERAL])]},
         {"when": {"tool_result": {"contains": asked}}, "say": "Green it is."},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         screen = Screen(program, *program.model, "--plain")
         screen.until("> ")
         screen.type("paint it\n")
@@ -61,8 +59,7 @@ def test_a_plan_holds_everything_back_until_it_is_agreed_to(program: Program) ->
         {"when": {"tool_result": {"contains": "The mode is accept-edits"}}, "say": [write]},
         {"when": {"tool_result": {"is_error": False}}, "say": "All done."},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         screen = Screen(program, *program.model, "--plain", "--permission-mode", "plan")
         screen.until("> ")
         screen.type("make it\n")
@@ -93,8 +90,7 @@ def test_headless_nobody_answers_and_the_model_is_told(program: Program) -> None
             "say": "My plan: 1. Paint.",
         },
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         done = program.ask("paint it", "--permission-mode", "plan")
         assert (done.code, done.out) == (0, "My plan: 1. Paint.\n")
         api.no_invalid()
@@ -105,7 +101,6 @@ def test_outside_plan_mode_there_is_no_plan_to_agree_to(program: Program) -> Non
         {"say": [use("ExitPlanMode", plan="1. Paint.")]},
         {"when": {"tool_result": {"contains": "no plan mode", "is_error": True}}, "say": "On."},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         assert program.ask("paint it").out == "On.\n"
         api.no_invalid()

@@ -103,8 +103,7 @@ def survived(place: Program, api: lab.Api) -> None:
 
 def test_twenty_rules_survive_five_compactions_by_the_program(program: Program) -> None:
     furnish(program)
-    with lab.server(reads) as api:
-        program.url = api.url
+    with program.served(reads) as api:
         assert program.run("-p", "\n".join(RULES), *FREE).code == 0
         while len(compactions(program.facts())) < 5:
             assert program.run("-p", "more", "-c", *FREE[2:]).out == "done\n"
@@ -132,8 +131,7 @@ def test_what_was_forbidden_stays_so_after_a_compaction(program: Program, what: 
     rules = '{"permissions":{"deny":["Bash(touch *)"],"ask":["Bash(cp *)"],"allow":["Bash"]}}'
     mode = "plan" if "plan" in what else "default"
     flags = ("--settings", rules, "--permission-mode", mode)
-    with lab.server(model) as api:
-        program.url = api.url
+    with program.served(model):
         assert program.run("-p", "go", *SMALL, *flags).out == "done\n"
         assert compactions(program.facts())
         assert program.run("-p", "try it", "-c", *flags).code == 0
@@ -160,8 +158,7 @@ def test_what_is_done_is_never_told_as_open_again(program: Program) -> None:
             return [call("Read", file_path=f"f{done % READS}.txt")]
         return [call("TodoWrite", todos=todos[max(0, done - 5) : done + 5])]
 
-    with lab.server(model) as api:
-        program.url = api.url
+    with program.served(model) as api:
         done = program.run("-p", "Convert all modules.", *FREE)
         assert (done.code, done.out) == (0, "done\n"), done.err
         api.no_invalid()
@@ -191,8 +188,7 @@ def test_two_useless_compactions_are_remembered_after_a_kill(
         said = [text("So far.")] if ASIDE in prompt.last_text else looks
         return Reply(tuple(said), usage=usage | {"cache_read_input_tokens": 0})
 
-    with lab.server(model) as api:
-        program.url = api.url
+    with program.served(model):
         done = mortal(program, 60, "torn", tmp_path / "acks").run("-p", "go", *FREE)
         assert done.code == -9, done.err
     (log,) = program.logs()

@@ -18,7 +18,6 @@ import anyio
 
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois import lab
 from travois.app.dreaming import Nights
 from travois.app.opening import Place
 from travois.context.memory.memory import Consent, Memory, Put, Scope
@@ -179,8 +178,7 @@ def model(prompt: Prompt, state: object) -> list[Json]:
 
 def test_a_night_on_command_shows_what_it_does_and_can_be_taken_back(program: Program) -> None:
     seeded(program)
-    with lab.server(model) as api:
-        program.url = api.url
+    with program.served(model) as api:
         shown = program.run("dream", "--now", "--dry-run", *program.model)
         files = sorted(program.home.rglob("*"))
         assert (shown.code, remembered(program)) == (0, {"twin": VAULT, **KEPT})
@@ -210,8 +208,7 @@ def test_without_a_model_a_night_says_that_rules_work_alone(program: Program) ->
 
 def test_a_night_runs_beside_a_conversation_and_the_next_one_tells_of_it(program: Program) -> None:
     seeded(program)
-    with lab.server(model) as api:
-        program.url = api.url
+    with program.served(model) as api:
         assert program.ask("hello", *EAGER).code == 0
         assert remembered(program) == {"twin": VAULT, **KEPT}
         screen = Screen(program, "--plain", *program.model, *EAGER)
@@ -239,8 +236,7 @@ def test_a_night_runs_beside_a_conversation_and_the_next_one_tells_of_it(program
 def test_a_night_that_runs_is_seen_and_stopped_from_elsewhere(program: Program) -> None:
     seeded(program)
     stalled = [{"match": {"n": 1}, "do": {"stall": {"s": 60}}}]
-    with lab.server(model, faults=stalled) as api:
-        program.url = api.url
+    with program.served(model, faults=stalled) as api:
         process = program.start("dream", "--now", *program.model)
         api.requests(1)
         assert "running, updating (consolidate)" in program.run("dream").out

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.program import Program, kinds
-from travois import lab
 from travois.kernel.facts import Assistant, Ended, Failed, Result
 
 OK = {"say": [{"text": "ok"}], "repeat": True}
@@ -32,8 +31,7 @@ PASSING = {
 @pytest.mark.parametrize("what", PASSING)
 def test_a_passing_fault_is_tried_again(program: Program, protocol: str, what: str) -> None:
     program.protocol = protocol
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         api.fault(PASSING[what], n=1)
         done = program.ask("go", "--settings", QUICK)
         assert (done.code, done.out) == (0, "ok\n"), done.err
@@ -48,8 +46,7 @@ def test_a_call_cut_in_the_middle_is_never_run(program: Program, protocol: str) 
     program.protocol = protocol
     use = {"tool_use": {"name": "Bash", "input": {"command": "touch ran; echo " + "x" * 200}}}
     for bytes_read in range(150, 1500, 75):
-        with lab.server([{"say": [use], "repeat": True}]) as api:
-            program.url = api.url
+        with program.served([{"say": [use], "repeat": True}]) as api:
             api.fault("disconnect", after={"bytes": bytes_read})
             done = program.ask(
                 "go", "--settings", QUICK, "--allowedTools", "Bash", "--max-turns", "1"
@@ -60,8 +57,7 @@ def test_a_call_cut_in_the_middle_is_never_run(program: Program, protocol: str) 
 
 
 def test_a_fault_for_ever_gives_up_with_a_code_and_a_session(program: Program) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         api.fault({"http": {"status": 529, "type": "overloaded_error"}}, every=1)
         done = program.ask("go", "--settings", QUICK)
         assert done.code == 1 and "overloaded" in done.err.lower()
@@ -76,8 +72,7 @@ REFUSED = {401: "authentication_error", 403: "permission_error", 402: "billing_e
 
 @pytest.mark.parametrize("status", REFUSED)
 def test_a_refusal_is_told_at_once(program: Program, status: int) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         error = {"status": status, "type": REFUSED[status], "message": "no such luck"}
         api.fault({"http": error}, every=1)
         done = program.ask("go")
@@ -97,8 +92,7 @@ def test_a_signal_leaves_a_session_to_resume(
     program: Program, number: signal.Signals, code: int
 ) -> None:
     sleep = {"say": [{"tool_use": {"name": "Bash", "input": {"command": "touch up; sleep 59.25"}}}]}
-    with lab.server([sleep, OK]) as api:
-        program.url = api.url
+    with program.served([sleep, OK]) as api:
         child = program.start("-p", "go", *program.model, "--allowedTools", "Bash")
         wait_for(program.folder / "up")
         child.send_signal(number)
@@ -126,8 +120,7 @@ def test_a_full_disk_is_told_and_loses_nothing(program: Program, tmp_path: Path)
         pytest.skip(f"this machine does not let us mount: {mounted.stderr.decode().strip()}")
     try:
         program.home = disk / "home"
-        with lab.server([OK]) as api:
-            program.url = api.url
+        with program.served([OK]) as api:
             assert program.ask("one").code == 0
             (disk / "filler").write_bytes(b"x" * (256 * 1024 - used(disk)))
             done = program.ask("y" * 30_000, "-c")
@@ -161,8 +154,7 @@ def running(command: str) -> bool:
 
 
 def test_failures_are_facts(program: Program) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         api.fault({"http": {"status": 500, "type": "api_error", "message": "boom"}}, n=1)
         program.ask("go", "--settings", QUICK)
     (failed,) = [e.fact for e in program.facts() if isinstance(e.fact, Failed)]

@@ -32,8 +32,7 @@ def test_sessions_of_all_agents_go_on_at_the_model_of_your_choice(program: Progr
     agents = ("claude", "codex", "opencode", "gemini")
     done = program.run("import", *agents, "--only", "sessions", "--yes")
     assert (done.code, done.err) == (0, "")
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         for id in ID.findall(done.out):
             found = program.ask("go on", "--resume", id)
             assert (found.code, found.out) == (0, "Going on.\n"), found.err

@@ -38,8 +38,7 @@ def quoted(sender: str, *lines: str) -> str:
 
 
 def test_mail_waits_for_a_session_and_comes_once(program: Program) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         program.ask("one")
         folder = session(program)
         sent = program.run("mail", "send", f"session:{folder.name[:8]}", FORGED)
@@ -62,8 +61,7 @@ def test_mail_comes_in_at_the_next_step_of_a_running_turn(program: Program) -> N
             return [call("Glob", pattern="*")]
         return [text("seen" if "> stop at once" in prompt.last_text else "nothing came")]
 
-    with lab.server(model) as api:
-        program.url = api.url
+    with program.served(model) as api:
         assert program.ask("go").out == "seen\n"
         api.no_invalid()
 
@@ -122,8 +120,7 @@ def test_a_child_and_its_parent_write_to_each_other(program: Program) -> None:
             return [call("Bash", command=f"sleep 0.2 && echo {prompt.n}")]
         return [text("waiting")]
 
-    with lab.server(model) as api:
-        program.url = api.url
+    with program.served(model) as api:
         done = program.ask("begin", "--permission-mode", "bypass", "--max-turns", "60")
         assert done.code == 0, done.err
         api.no_invalid()
@@ -139,8 +136,7 @@ def test_a_child_and_its_parent_write_to_each_other(program: Program) -> None:
 
 
 def test_two_sessions_cannot_have_one_name(program: Program) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]):
         screen = Screen(program, *program.model, *joined("ada"))
         screen.until("> ")
         second = member(program, "other").ask("go", *joined("ada"))
@@ -156,8 +152,7 @@ def test_the_bell_wakes_a_session_that_waits_for_words(program: Program) -> None
         {"when": {"text": {"contains": "> are you there"}}, "say": [{"text": "I am here."}]},
         {"say": [{"text": "bye"}]},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         screen = Screen(program, *program.model, "--settings", '{"mail": {"listen": true}}')
         screen.until("> ")
         screen.type("hi\n")
@@ -179,8 +174,7 @@ def test_the_bell_wakes_a_session_that_waits_for_words(program: Program) -> None
 def test_killed_around_its_delivery_mail_still_comes_exactly_once(
     program: Program, tmp_path: Path, fatal: int, manner: str
 ) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         program.ask("one")
         folder = session(program)
         for number in range(3):

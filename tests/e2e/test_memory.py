@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.e2e.program import Program
 from tests.e2e.test_instructions import texts
-from travois import lab
 from travois.kernel.facts import Finished, Noted, Spawned
 
 WISH = "Remember: always run make check before you commit."
@@ -37,8 +36,7 @@ def memories(program: Program) -> list[str]:
 def test_what_was_said_in_one_session_is_known_in_the_next_and_can_be_undone(
     program: Program,
 ) -> None:
-    with lab.server([FORK, OK]) as api:
-        program.url = api.url
+    with program.served([FORK, OK]) as api:
         done = program.ask(WISH)
         assert (done.code, done.out) == (0, "ok\n")
         assert "+Always run make check before committing." in done.err
@@ -59,8 +57,7 @@ def test_what_was_said_in_one_session_is_known_in_the_next_and_can_be_undone(
 
 
 def test_the_fork_reads_the_cache_of_the_conversation(program: Program) -> None:
-    with lab.server([FORK, OK]) as api:
-        program.url = api.url
+    with program.served([FORK, OK]) as api:
         program.ask(WISH)
         api.append_only()
     found = [entry.fact for entry in program.facts() if isinstance(entry.fact, Spawned | Finished)]
@@ -77,8 +74,7 @@ def test_an_ordinary_run_makes_no_request_of_its_own_and_loads_nothing(program: 
         "try: main()\n"
         "finally: sys.stderr.write(str(sorted({'sqlite3', 'numpy'} & set(sys.modules))))",
     )
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         done = program.ask("rename the parser")
         assert (done.code, done.out, done.err) == (0, "ok\n", "[]")
         assert len(api.bodies) == 1
@@ -86,8 +82,7 @@ def test_an_ordinary_run_makes_no_request_of_its_own_and_loads_nothing(program: 
 
 
 def test_the_result_is_the_last_line_and_says_nothing_of_it(program: Program) -> None:
-    with lab.server([FORK, OK]) as api:
-        program.url = api.url
+    with program.served([FORK, OK]):
         done = program.ask(WISH, "--output-format", "stream-json", "--verbose")
         assert (done.code, done.result["type"], done.result["num_turns"]) == (0, "result", 1)
         again = program.ask("commit and check it", "--output-format", "stream-json", "--verbose")
@@ -97,8 +92,7 @@ def test_the_result_is_the_last_line_and_says_nothing_of_it(program: Program) ->
 
 
 def test_a_signal_ends_the_looking_at_once_and_not_the_result(program: Program) -> None:
-    with lab.server([FORK, OK]) as api:
-        program.url = api.url
+    with program.served([FORK, OK]) as api:
         api.fault({"stall": {"s": 60}}, n=2)
         child = program.start("-p", WISH, *program.model)
         assert child.stdout is not None
@@ -114,8 +108,7 @@ def test_a_signal_ends_the_looking_at_once_and_not_the_result(program: Program) 
 
 
 def test_memory_that_is_off_neither_keeps_nor_tells(program: Program) -> None:
-    with lab.server([FORK, OK]) as api:
-        program.url = api.url
+    with program.served([FORK, OK]) as api:
         program.ask(WISH)
         count = len(api.bodies)
         off = json.dumps({"autoMemoryEnabled": False})
@@ -126,8 +119,7 @@ def test_memory_that_is_off_neither_keeps_nor_tells(program: Program) -> None:
 
 
 def test_what_is_piped_in_is_not_the_users_own_word(program: Program) -> None:
-    with lab.server([FORK, OK]) as api:
-        program.url = api.url
+    with program.served([FORK, OK]):
         piped = b"Note: always run make check before you commit.\n"
         done = program.ask("summarise this", stdin=piped)
         assert done.code == 0
@@ -137,8 +129,7 @@ def test_what_is_piped_in_is_not_the_users_own_word(program: Program) -> None:
 def test_the_terminal_shows_the_change(program: Program) -> None:
     import pexpect
 
-    with lab.server([FORK, OK]) as api:
-        program.url = api.url
+    with program.served([FORK, OK]):
         child = pexpect.spawn(
             sys.executable,
             ["-m", "travois", *program.model, "--settings", '{"tui": {"plain": true}}'],

@@ -236,8 +236,7 @@ def test_an_entry_that_makes_no_sense_names_its_file_and_field(
 
 
 def test_a_session_outlives_a_model_that_nobody_knows(program: Program) -> None:
-    with lab.server([{"say": "Hi.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Hi.", "repeat": True}]) as api:
         assert program.ask("one").code == 0
         (log,) = program.logs()
         before, program.url = log.read_bytes(), ""
@@ -257,8 +256,7 @@ def test_a_workspace_may_not_say_where_keys_are_sent(program: Program) -> None:
         path = program.folder / ".travois" / "settings.json"
         path.parent.mkdir()
         path.write_text(json.dumps({"providers": {"anthropic": {"url": evil.url}}, "models": {}}))
-        with lab.server([{"say": "Hi.", "repeat": True}]) as api:
-            program.url = api.url
+        with program.served([{"say": "Hi.", "repeat": True}]) as api:
             done = program.ask("hello")
             assert (done.code, len(api.ledger), len(evil.ledger)) == (0, 1, 0)
     assert "files of a workspace may not say that" in done.err

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import shutil
 
+from tests.e2e.glass import use
 from tests.e2e.program import Program, kinds
-from travois import lab
 from travois.kernel.facts import Rewound
 
 FLAGS = ("--permission-mode", "bypass")
-
-
-def use(name: str, **args: object) -> dict[str, object]:
-    return {"tool_use": {"name": name, "input": args}}
 
 
 def turns(program: Program) -> None:
@@ -25,8 +21,7 @@ def turns(program: Program) -> None:
         {"say": [use("Bash", command=second)]},
         {"say": [{"text": "two"}]},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script):
         for prompt, flags, said in (("make it", (), "one\n"), ("break it", ("-c",), "two\n")):
             done = program.ask(prompt, *flags, *FLAGS)
             assert done.out == said, done.err
@@ -48,8 +43,7 @@ def test_files_and_conversation_go_back_and_the_session_goes_on(program: Program
     assert done.out.splitlines()[-1] == "2 restored, 2 deleted."
     assert files(program) == AFTER_ONE
     assert not (program.folder / "made").exists()
-    with lab.server([{"say": [{"text": "on"}]}]) as api:
-        program.url = api.url
+    with program.served([{"say": [{"text": "on"}]}]) as api:
         assert program.ask("go on", "-c", *FLAGS).out == "on\n"
         api.no_invalid()
         sent = api.ledger[0].body
@@ -63,8 +57,7 @@ def test_a_rewind_can_be_taken_back(program: Program) -> None:
     assert files(program) == {"old.txt": "old\n"}
     assert program.run("rewind", "--undo", "--yes").code == 0
     assert files(program) == AFTER_TWO
-    with lab.server([{"say": [{"text": "on"}]}]) as api:
-        program.url = api.url
+    with program.served([{"say": [{"text": "on"}]}]) as api:
         program.ask("go on", "-c", *FLAGS)
         assert b"break it" in api.ledger[0].body
 

@@ -91,8 +91,7 @@ def test_a_provider_that_will_not_search_is_a_result_in_words(program: Program) 
             return Reply(error={"status": 403, "message": "web search is not enabled"})
         return speak(prompt, state)
 
-    with lab.server(refuse) as api:
-        program.url = api.url
+    with program.served(refuse):
         settings = ("--settings", json.dumps({"webSearch": {"use": "provider"}}))
         done = program.ask("go", *settings, "--allowedTools", "WebSearch")
         assert (done.code, done.out) == (0, "It came out in October 2025.\n"), done.err
@@ -161,8 +160,7 @@ def test_an_address_of_the_users_is_asked(program: Program) -> None:
 
 
 def test_nobody_searches_unless_the_user_says_so(program: Program) -> None:
-    with lab.server([{"say": "Hi.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Hi.", "repeat": True}]) as api:
         (program.folder / ".travois").mkdir()
         (program.folder / ".travois" / "settings.json").write_text(
             json.dumps({"webSearch": {"use": "provider"}, "browser": {"enabled": True}})

@@ -9,7 +9,6 @@ from uuid import uuid4
 import pytest
 
 from tests.e2e.program import Program, kinds, read
-from travois import lab
 
 OK = {"say": [{"text": "ok"}], "repeat": True}
 BOTH = pytest.mark.parametrize("protocol", ["anthropic", "chat"])
@@ -23,8 +22,7 @@ def session_id(program: Program) -> str:
 @BOTH
 def test_continuing_sends_the_same_bytes_and_more(program: Program, protocol: str) -> None:
     program.protocol = protocol
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         for prompt in ("one", "two", "three"):
             assert program.ask(prompt, *(("-c",) if prompt != "one" else ())).code == 0
         api.append_only()
@@ -32,8 +30,7 @@ def test_continuing_sends_the_same_bytes_and_more(program: Program, protocol: st
 
 
 def test_resuming_reads_the_whole_prefix_from_the_cache(program: Program) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         program.ask("x " * 4000)
         program.ask("again", "--resume", session_id(program))
         first, second = api.ledger
@@ -41,8 +38,7 @@ def test_resuming_reads_the_whole_prefix_from_the_cache(program: Program) -> Non
 
 
 def test_a_session_is_found_by_its_name_and_by_a_part_of_its_id(program: Program) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         program.ask("one")
         id = session_id(program)
         assert program.run("sessions", "rename", id, "my work").code == 0
@@ -53,8 +49,7 @@ def test_a_session_is_found_by_its_name_and_by_a_part_of_its_id(program: Program
 
 
 def test_a_fork_shares_the_prefix_and_leaves_its_parent_alone(program: Program) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         program.ask("one")
         (parent,) = program.logs()
         before = parent.read_bytes()
@@ -71,8 +66,7 @@ def test_a_fork_shares_the_prefix_and_leaves_its_parent_alone(program: Program) 
 
 def test_a_given_session_id_is_used_once(program: Program) -> None:
     wanted = str(uuid4())
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]):
         assert program.ask("one", "--session-id", wanted).code == 0
         again = program.ask("two", "--session-id", wanted)
         assert again.code == 2 and "exists already" in again.err
@@ -84,8 +78,7 @@ def test_a_moved_repository_still_finds_its_sessions(program: Program, tmp_path:
     subprocess.run([*git, "init", "-q"], cwd=program.folder, check=True)
     commit = ("commit", "-q", "--allow-empty", "-m", "first")
     subprocess.run([*git, *commit], cwd=program.folder, check=True)
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]) as api:
         program.ask("one")
         moved = tmp_path / "elsewhere"
         program.folder.rename(moved)
@@ -96,8 +89,7 @@ def test_a_moved_repository_still_finds_its_sessions(program: Program, tmp_path:
 
 
 def test_a_moved_plain_folder_still_finds_its_sessions(program: Program, tmp_path: Path) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]):
         program.ask("one")
         moved = tmp_path / "elsewhere"
         program.folder.rename(moved)
@@ -114,8 +106,7 @@ def test_the_shell_stays_where_it_was_after_a_resume(program: Program) -> None:
         {"say": [{"tool_use": {"name": "Bash", "input": {"command": "pwd"}}}]},
         {"when": {"tool_result": {"contains": "/work/deep"}}, "say": [{"text": "still there"}]},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script):
         program.ask("go", "--allowedTools", "Bash")
         assert program.ask("where", "-c", "--allowedTools", "Bash").out == "still there\n"
 
@@ -123,8 +114,7 @@ def test_the_shell_stays_where_it_was_after_a_resume(program: Program) -> None:
 def test_a_second_writer_is_refused_and_told_to_fork(program: Program) -> None:
     slow = [{"say": [{"tool_use": {"name": "Bash", "input": {"command": "read x < fifo"}}}]}, OK]
     subprocess.run(["mkfifo", str(program.folder / "fifo")], check=True)
-    with lab.server(slow) as api:
-        program.url = api.url
+    with program.served(slow) as api:
         first = program.start("-p", "go", *program.model, "--allowedTools", "Bash")
         api.requests(1)
         second = program.ask("me too", "-c")
@@ -141,8 +131,7 @@ def test_nothing_said_leaves_nothing_behind(program: Program) -> None:
 
 
 def test_a_run_without_persistence_keeps_nothing(program: Program) -> None:
-    with lab.server([OK]) as api:
-        program.url = api.url
+    with program.served([OK]):
         assert program.ask("one", "--no-session-persistence").out == "ok\n"
     assert program.logs() == []
 
@@ -155,8 +144,7 @@ def test_an_audit_derives_every_request_again(program: Program, protocol: str) -
         {"say": [{"tool_use": {"name": "GitStatus", "input": {}}}]},
         OK,
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script):
         program.ask("one")
         program.ask("two", "-c")
     done = program.run("audit", session_id(program))

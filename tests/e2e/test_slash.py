@@ -36,8 +36,7 @@ def said(api: lab.Lab) -> str:
 
 def test_a_command_of_ones_own_is_completed_listed_and_said(program: Program) -> None:
     own(program)
-    with lab.server([{"say": "Looked.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Looked.", "repeat": True}]) as api:
         glass = Glass(program, *program.model, rows=50)
         glass.ready()
         glass.type("/te")
@@ -54,8 +53,7 @@ def test_a_command_of_ones_own_is_completed_listed_and_said(program: Program) ->
 
 def test_headless_knows_the_same_commands_and_says_so(program: Program) -> None:
     own(program)
-    with lab.server([{"say": "Looked.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Looked.", "repeat": True}]) as api:
         done = program.ask("/team:review b.py", "--output-format", "stream-json")
         assert done.lines[0]["slash_commands"] == ["team:review"]
         assert "Review b.py." in str(api.bodies[-1]["messages"])
@@ -66,8 +64,7 @@ def test_headless_knows_the_same_commands_and_says_so(program: Program) -> None:
 def test_lines_know_them_too_and_a_bad_file_is_told_once(program: Program) -> None:
     own(program)
     write(program, ".gemini/commands/bad.toml", "prompt = 3 x")
-    with lab.server([{"say": "Looked.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Looked.", "repeat": True}]) as api:
         glass = Glass(program, *program.model, "--plain", rows=60)
         glass.until("is left out: Expected", "\n>")
         glass.type("/team:review c.py\r")
@@ -84,8 +81,7 @@ def test_lines_know_them_too_and_a_bad_file_is_told_once(program: Program) -> No
 
 def test_what_only_looks_is_answered_while_a_turn_runs(program: Program) -> None:
     script = [{"say": [use("Bash", command="sleep 30")]}, {"say": "Done."}]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script):
         glass = Glass(program, *program.model, "--permission-mode", "bypass")
         glass.ready()
         glass.type("wait\r")
@@ -125,8 +121,7 @@ def test_what_takes_its_time_shows_as_work_and_a_key_stops_it(program: Program) 
 
 
 def test_a_branch_leaves_the_session_as_it_was(program: Program) -> None:
-    with lab.server([{"say": "Hello.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Hello.", "repeat": True}]):
         glass = Glass(program, *program.model, rows=40)
         glass.ready()
         glass.type("first\r")
@@ -143,8 +138,7 @@ def test_rows_of_a_program_stand_above_the_last_line_with_colours_only(program: 
     program.home.mkdir()
     settings = {"statusLine": {"type": "command", "command": STATUS}}
     (program.home / "settings.json").write_text(json.dumps(settings))
-    with lab.server([{"say": "Hello."}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Hello."}]):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.until("two")
@@ -164,8 +158,7 @@ def test_a_program_that_fails_is_told_once_and_never_in_the_way(program: Program
     program.home.mkdir()
     settings = {"statusLine": {"command": "echo broken >&2; exit 3"}}
     (program.home / "settings.json").write_text(json.dumps(settings))
-    with lab.server([{"say": "Hello.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Hello.", "repeat": True}]):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.until("the status line shows nothing: broken")

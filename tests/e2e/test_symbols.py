@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.e2e.program import Program
-from travois import lab
 
 
 def test_a_definition_is_found_and_a_denied_file_is_not(program: Program) -> None:
@@ -14,8 +13,7 @@ def test_a_definition_is_found_and_a_denied_file_is_not(program: Program) -> Non
         {"say": [{"tool_use": {"name": "Symbols", "input": {"name": "open"}}}]},
         {"when": {"tool_result": {"name": "Symbols", "contains": found}}, "say": "Line 2."},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         done = program.ask("where is open defined?", "--disallowedTools", "Read(secret.py)")
         assert (done.code, done.out) == (0, "Line 2.\n"), done.err
         api.no_invalid()
@@ -23,8 +21,7 @@ def test_a_definition_is_found_and_a_denied_file_is_not(program: Program) -> Non
 
 def test_in_a_small_window_it_is_there_only_if_asked_for(program: Program) -> None:
     small = ("--model", "anthropic/claude-opus-5-5[12k]")
-    with lab.server([{"say": "Hi.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Hi.", "repeat": True}]) as api:
         for flags in ((), small, (*small, "--tools", "Symbols,Read")):
             assert program.ask("hi", *flags).code == 0
         told = [{tool["name"] for tool in body["tools"]} for body in api.bodies]

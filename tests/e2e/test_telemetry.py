@@ -38,8 +38,7 @@ def model(prompt: Prompt, state: object) -> list[Json]:
 
 def go(program: Program, got: Collector, *args: str, **more: str) -> Any:
     (program.folder / "a.txt").write_text(f"{WORDS[2]}\n{SECRET}\nkept-in-a-variable\n")
-    with lab.server(model) as api:
-        program.url = api.url
+    with program.served(model):
         program.extra = {ENDPOINT: got.url, "SOME_TOKEN": "kept-in-a-variable", **more}
         done = program.ask(WORDS[0], "--allowedTools", "Bash", *args)
         assert (done.code, done.out, done.err) == (0, f"{WORDS[1]}\n", "")
@@ -184,8 +183,7 @@ def test_a_session_belongs_to_the_trace_that_started_it_and_headers_come_from_a_
 
 def test_unless_it_is_asked_for_nothing_of_it_is_loaded(program: Program) -> None:
     program.launcher = (sys.executable, "-X", "importtime", "-m", "travois")
-    with lab.server([{"say": "ok"}]) as api:
-        program.url = api.url
+    with program.served([{"say": "ok"}]):
         done = program.ask("hi")
     assert done.code == 0
     assert "travois.app.telemetry" in done.err

@@ -9,7 +9,6 @@ import signal
 import subprocess
 
 from tests.e2e.program import Program
-from travois import lab
 
 PATIENCE = 20
 
@@ -57,8 +56,7 @@ def test_talking_answering_and_leaving(program: Program) -> None:
         {"say": [use("rm made.txt")]},
         {"when": {"tool_result": {"contains": "I need it"}}, "say": [{"text": "Then it stays."}]},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         screen = Screen(program, *program.model)
         screen.until("> ")
         screen.type("make it\n")
@@ -78,8 +76,7 @@ def test_talking_answering_and_leaving(program: Program) -> None:
 
 def test_an_interrupt_stops_the_turn_and_not_the_program(program: Program) -> None:
     script = [{"say": [use("touch up; sleep 60")]}, {"say": [{"text": "Stopped."}]}]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         screen = Screen(program, *program.model, "--permission-mode", "bypass")
         screen.until("> ")
         screen.type("wait\n")
@@ -94,8 +91,7 @@ def test_an_interrupt_stops_the_turn_and_not_the_program(program: Program) -> No
 
 
 def test_what_a_model_says_cannot_reach_the_terminal_raw(program: Program) -> None:
-    with lab.server([{"say": [{"text": "a\x1b]0;owned\x07b\x9bc"}]}]) as api:
-        program.url = api.url
+    with program.served([{"say": [{"text": "a\x1b]0;owned\x07b\x9bc"}]}]):
         screen = Screen(program, *program.model)
         screen.until("> ")
         screen.type("hi\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from travois import lab
 from travois.kernel.facts import Changed
 
 COLOURS = {
@@ -33,8 +32,7 @@ def test_choices_and_plans_are_answered_with_a_key_or_in_words(program: Program)
         {"when": {"tool_result": {"contains": told}}, "say": [plan]},
         {"when": {"tool_result": {"contains": "agreed to the plan"}}, "say": "Begun."},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         glass = Glass(program, *program.model, "--permission-mode", "plan")
         glass.ready()
         glass.type("paint it\r")

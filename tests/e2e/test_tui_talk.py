@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.e2e.glass import Glass, steady, use
 from tests.e2e.program import Program
-from travois import lab
 from travois.kernel.blocks import Shown, words
 from travois.kernel.facts import Decided, User
 from travois.version import __version__
@@ -89,8 +88,7 @@ def answered(glass: Glass, key: str) -> None:
 
 
 def test_markdown_is_shown_as_it_comes_and_stays_as_it_was_written(program: Program) -> None:
-    with lab.server([{"say": MARKDOWN, "chunks": {"by": "char", "delay_ms": 2}}]) as api:
-        program.url = api.url
+    with program.served([{"say": MARKDOWN, "chunks": {"by": "char", "delay_ms": 2}}]):
         glass = Glass(program, *program.model, rows=26)
         glass.ready()
         glass.type("hello\r")
@@ -116,8 +114,7 @@ def test_a_question_shows_what_would_run_and_an_edit_what_it_changed(program: Pr
         },
         {"when": {"tool_result": {"contains": "I need it"}}, "say": "Then it stays."},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         glass = Glass(program, *program.model, columns=120, rows=30)
         glass.ready()
         glass.type("change it\r")
@@ -144,8 +141,7 @@ def test_always_keeps_the_rule_that_was_shown(program: Program) -> None:
         {"when": {"tool_result": {"is_error": False}}, "say": [use("Bash", command="rm one")]},
         {"say": "Done."},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("go\r")
@@ -159,8 +155,7 @@ def test_always_keeps_the_rule_that_was_shown(program: Program) -> None:
 
 def test_a_key_that_comes_while_one_types_is_no_answer(program: Program) -> None:
     script = [{"say": [use("Bash", command="rm one")]}, {"say": "Done."}]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("go\r")
@@ -182,8 +177,7 @@ def test_what_is_typed_while_it_works_steers_or_waits(program: Program) -> None:
         {"when": {"last_text": "and then"}, "say": "Then this."},
         {"say": "Done."},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         glass = Glass(program, *program.model, "--permission-mode", "bypass")
         glass.ready()
         glass.type("go\r")
@@ -208,8 +202,7 @@ def human(fact: object) -> bool:
 
 def test_escape_stops_the_turn_and_gives_back_what_nobody_heard(program: Program) -> None:
     script = [{"say": [use("Bash", command="echo up; sleep 60")]}, {"say": "Stopped."}]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         glass = Glass(program, *program.model, "--permission-mode", "bypass")
         glass.ready()
         glass.type("wait\r")
@@ -227,8 +220,7 @@ def test_escape_stops_the_turn_and_gives_back_what_nobody_heard(program: Program
 def test_commands_files_and_the_past_are_completed(program: Program) -> None:
     (program.folder / "src").mkdir()
     (program.folder / "src" / "wonder.py").write_text("")
-    with lab.server([{"say": "Hello.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Hello.", "repeat": True}]):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("/mo")
@@ -266,8 +258,7 @@ def program_prompts(program: Program) -> list[tuple[Shown, ...]]:
 def test_two_escapes_take_a_turn_back(program: Program) -> None:
     write = use("Write", file_path="made.txt", content="made\n")
     script = [{"say": [write]}, {"say": "Made."}, {"say": "Again."}]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         glass = Glass(program, *program.model, "--permission-mode", "accept-edits")
         glass.ready()
         glass.type("make it\r")

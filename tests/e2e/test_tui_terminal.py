@@ -18,7 +18,6 @@ from tests.corpus.test_injections import payload
 from tests.corpus.test_security import CORPORA, rows
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from travois import lab
 from travois.kernel.blocks import words
 from travois.kernel.facts import User
 
@@ -33,8 +32,7 @@ def prompts(program: Program) -> list[str]:
 
 def test_wide_characters_keep_their_places(program: Program) -> None:
     table = "| 名前 | b |\n|---|---|\n| 茶 | 1 |\n| coffee | 22 |"
-    with lab.server([{"say": f"{WIDE}\n\n{table}", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": f"{WIDE}\n\n{table}", "repeat": True}]):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("お茶をください\r")
@@ -50,8 +48,7 @@ def test_wide_characters_keep_their_places(program: Program) -> None:
 def test_forty_columns_are_enough(program: Program) -> None:
     text = "A paragraph with `code` that is folded more than once at forty columns."
     script = [{"say": [{"text": text}, use("Bash", command="rm a-file-with-a-very-long-name.txt")]}]
-    with lab.server([*script, {"say": "Done."}]) as api:
-        program.url = api.url
+    with program.served([*script, {"say": "Done."}]):
         glass = Glass(program, *program.model, columns=40, rows=30)
         glass.ready()
         glass.type("go\r")
@@ -67,8 +64,7 @@ def test_forty_columns_are_enough(program: Program) -> None:
 
 def test_no_color_means_none(program: Program) -> None:
     script = [{"say": [{"text": "```python\nx = 1\n```"}, use("Bash", command="rm x")]}]
-    with lab.server([*script, {"say": "Done."}]) as api:
-        program.url = api.url
+    with program.served([*script, {"say": "Done."}]):
         glass = Glass(program, *program.model, NO_COLOR="1")
         glass.ready()
         glass.type("go\r")
@@ -83,8 +79,7 @@ def test_no_color_means_none(program: Program) -> None:
 
 def test_another_size_leaves_one_prompt(program: Program) -> None:
     script = [{"say": "word " * 200, "chunks": {"by": "char", "delay_ms": 1}}, {"say": "Still."}]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("go\r")
@@ -102,8 +97,7 @@ def test_another_size_leaves_one_prompt(program: Program) -> None:
 
 def test_a_paste_of_a_megabyte_is_shown_by_its_size_and_sent_whole(program: Program) -> None:
     text = "".join(f"line {number}\n" for number in range(100_000))[:1_000_000]
-    with lab.server([{"say": "Read."}]) as api:
-        program.url = api.url
+    with program.served([{"say": "Read."}]):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("see: ")
@@ -135,8 +129,7 @@ def child(glass: Glass) -> int:
 
 
 def test_the_terminal_is_given_back_whatever_happens(program: Program) -> None:
-    with lab.server([{"say": [use("Bash", command="sleep 60")], "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": [use("Bash", command="sleep 60")], "repeat": True}]) as api:
         for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129)):
             glass = sane(program, *program.model, "--permission-mode", "bypass")
             glass.ready()
@@ -169,8 +162,7 @@ def test_interrupts_at_any_moment_leave_a_prompt_that_works(program: Program, se
             "repeat": True,
         },
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         glass = Glass(program, *program.model, "--permission-mode", "bypass")
         glass.ready()
         for _ in range(6):
@@ -201,8 +193,7 @@ def test_nothing_that_content_says_is_obeyed_by_the_terminal(program: Program) -
         for n, text in enumerate(texts)
     ]
     script = [{"say": say} for say in said]
-    with lab.server([*script, {"say": "The end."}]) as api:
-        program.url = api.url
+    with program.served([*script, {"say": "The end."}]):
         glass = Glass(program, *program.model, "--permission-mode", "bypass", rows=50)
         titles: list[str] = []
         glass.screen.set_title = titles.append
@@ -234,8 +225,7 @@ def obeyed(raw: str) -> set[str]:
 def test_a_question_hides_nothing_of_what_would_run(program: Program) -> None:
     hostile = [payload(row).decode() for row in rows("injections.jsonl") if "T2" in row["expect"]]
     script = [{"say": [use("Bash", command=f"make '{text}'")]} for text in hostile]
-    with lab.server([*script, {"say": "The end."}]) as api:
-        program.url = api.url
+    with program.served([*script, {"say": "The end."}]):
         glass = Glass(program, *program.model, "--no-sandbox", columns=100, rows=50)
         glass.ready()
         glass.type("go\r")
@@ -271,8 +261,7 @@ def test_it_works_in_tmux(program: Program, tmp_path: Path) -> None:
             time.sleep(0.1)
         raise AssertionError(f"{word!r} never came; there was:\n{shown}")
 
-    with lab.server([{"say": "# Title\n\nWords.", "repeat": True}]) as api:
-        program.url = api.url
+    with program.served([{"say": "# Title\n\nWords.", "repeat": True}]):
         env = {**program.environment, "TERM": "xterm-256color"}
         command = [*program.launcher, *program.model]
         tmux(
@@ -308,8 +297,7 @@ def test_it_works_in_tmux(program: Program, tmp_path: Path) -> None:
 
 
 def test_colours_that_were_chosen_are_there_the_next_time(program: Program) -> None:
-    with lab.server("lab-echo") as api:
-        program.url = api.url
+    with program.served("lab-echo"):
         glass = Glass(program, *program.model)
         glass.ready()
         assert "\x1b[0;36m" in glass.raw

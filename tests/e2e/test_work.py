@@ -8,15 +8,12 @@ import zlib
 
 import pytest
 
+from tests.e2e.glass import use
 from tests.e2e.program import Program
 from travois import lab
 from travois.kernel.facts import Result
 
 BOTH = pytest.mark.parametrize("protocol", ["anthropic", "chat"])
-
-
-def use(name: str, **args: object) -> dict[str, object]:
-    return {"tool_use": {"name": name, "input": args}}
 
 
 def png() -> bytes:
@@ -46,8 +43,7 @@ def test_a_bug_is_found_mended_and_checked(program: Program, protocol: str) -> N
             "say": [{"text": "Fixed and checked."}],
         },
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         flags = ("--permission-mode", "accept-edits", "--allowedTools", "Bash(sh check.sh)")
         done = program.ask("fix add", *flags)
         api.no_invalid()
@@ -80,8 +76,7 @@ def test_a_job_in_the_background_is_polled_and_killed(program: Program) -> None:
         },
         {"when": {"tool_result": {"name": "KillShell"}}, "say": [{"text": "Killed."}]},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         assert program.ask("go", "--permission-mode", "bypass").out == "Killed.\n"
         api.no_invalid()
 
@@ -90,8 +85,7 @@ def test_twelve_reads_in_one_reply_come_back_in_the_order_asked(program: Program
     for number in range(12):
         (program.folder / f"f{number}.txt").write_text(f"text of {number}\n")
     reads = [use("Read", file_path=f"f{number}.txt") for number in range(12)]
-    with lab.server([{"say": reads}, {"say": reads}, {"say": [{"text": "ok"}]}]) as api:
-        program.url = api.url
+    with program.served([{"say": reads}, {"say": reads}, {"say": [{"text": "ok"}]}]) as api:
         assert program.ask("read all").out == "ok\n"
         for exchange in list(api.ledger)[1:]:
             results = exchange.json["messages"][-1]["content"]
@@ -105,8 +99,7 @@ def test_a_flood_of_output_is_cut_kept_and_readable(program: Program) -> None:
         {"say": [use("Bash", command="seq -f 'a long line with number %.0f' 1 200000")]},
         {"say": [{"text": "long"}]},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         program.ask("go", "--permission-mode", "bypass")
         assert len(api.ledger[1].body) < 60_000
     (result,) = [e.fact for e in program.facts() if isinstance(e.fact, Result)]
@@ -117,7 +110,6 @@ def test_a_flood_of_output_is_cut_kept_and_readable(program: Program) -> None:
         {"say": [use("Read", file_path=str(kept), offset=777, limit=1)]},
         {"say": [{"text": "777"}]},
     ]
-    with lab.server(script) as api:
-        program.url = api.url
+    with program.served(script) as api:
         assert program.ask("read on", "-c").out == "777\n"
         assert not api.bodies[1]["messages"][-1]["content"][0].get("is_error")

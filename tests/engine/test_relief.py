@@ -10,6 +10,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from tests.engine.against import Disk
 from tests.engine.fakes import Place, agent, begun, facts, log, play, small
 from travois.context.compact import OPENING
 from travois.context.layers import Layers
@@ -33,18 +34,6 @@ from travois.kernel.tokens import context_tokens, stop_at
 from travois.testing import Scripted, calls, say
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply
-
-
-class Disk:
-    """Keeps what is set aside, by path."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, str] = {}
-
-    def spill(self, name: str, data: bytes) -> str:
-        path = f"/kept/{name}.txt"
-        self.held[path] = data.decode()
-        return path
 
 
 def saying(text: str) -> AnyTool:

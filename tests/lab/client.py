@@ -28,6 +28,10 @@ def block(tokens: int, cc: Json | None = None, say: str = "") -> Json:
     return {**made, "cache_control": cc} if cc else made
 
 
+def told(words: str) -> Json:
+    return {"type": "text", "text": words}
+
+
 def user(*content: Json) -> Json:
     return {"role": "user", "content": list(content)}
 

@@ -7,16 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.lab.client import CC, Client, Json, assistant, user
+from tests.lab.client import CC, Client, Json, assistant, told, user
 from travois.lab.talk import Reply, call, text, thinking
 
 BETA = {"anthropic_beta": "thinking-binding-controls-2026-08-01"}
 TOOL: Json = {"name": "read", "description": "Read.", "input_schema": {"type": "object"}}
 OTHER: Json = {"name": "list", "description": "List.", "input_schema": {"type": "object"}}
-
-
-def told(words: str) -> Json:
-    return {"type": "text", "text": words}
 
 
 def speak(prompt: object, state: dict[str, int]) -> Reply:

@@ -5,13 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.lab.client import Client, Json, assistant, use, user
+from tests.lab.client import Client, Json, assistant, told, use, user
 from travois.lab.memo import Memo
-
-
-def told(words: str) -> Json:
-    return {"type": "text", "text": words}
-
 
 IDS = st.sampled_from(["t1", "t2", "t3"])
 RESULTS = IDS.map(lambda id: {"type": "tool_result", "tool_use_id": id, "content": "r"})

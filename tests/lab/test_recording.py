@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import pytest
 
-from tests.lab.client import OPUS, Client, Json, assistant, user
+from tests.lab.client import OPUS, Client, Json, assistant, told, user
 from travois import lab
 from travois.kernel.faults import Fault
 from travois.lab.http import Request
@@ -19,10 +19,6 @@ from travois.lab.server import replaying
 from travois.lab.trajectory import Trajectory, load_trajectory
 
 SESSIONS = Path(__file__).parents[2].parent / "shared" / "lab" / "trajectories"
-
-
-def told(words: str) -> Json:
-    return {"type": "text", "text": words}
 
 
 def ask(words: str) -> bytes:

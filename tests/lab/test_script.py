@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.lab.client import Client, Json, assistant, block, result, use, user
+from tests.lab.client import Client, Json, assistant, block, result, told, use, user
 from travois.kernel.faults import Fault
 from travois.lab.faults import parse_rules
 from travois.lab.personas import INJECTION
 from travois.lab.script import load, parse
 
 TOOL: Json = {"name": "Read", "description": "R.", "input_schema": {"type": "object"}}
-
-
-def told(words: str) -> Json:
-    return {"type": "text", "text": words}
 
 
 def say(lab: Client, *messages: Json, **fields: Any) -> str:

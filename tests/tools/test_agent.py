@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,11 +36,6 @@ class Crew:
     async def stop(self, id: str) -> Report:
         self.held[id] = Report(id, "stopped", "")
         return self.held[id]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def ask(world: World, crew: Any, **args: object) -> Outcome:

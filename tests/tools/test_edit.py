@@ -19,11 +19,6 @@ from travois.tools.edit import EDIT, MULTI_EDIT
 from travois.tools.read import READ
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def edit(world: World, path: str, old: str, new: str, **more: Any) -> Outcome:
     return world.run(EDIT, file_path=path, old_string=old, new_string=new, **more)
 

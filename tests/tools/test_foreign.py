@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,11 +14,6 @@ from travois.engine.tool import Outcome
 from travois.kernel.blocks import Media, Text
 from travois.policy.access import Access
 from travois.tools.foreign import KEPT, Answered, Item, Offer, Resource, foreign, named, outcome
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 async def nothing(tool: str, args: dict[str, Any]) -> Answered:

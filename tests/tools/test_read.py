@@ -6,7 +6,6 @@ import codecs
 import os
 import tracemalloc
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,11 +23,6 @@ from travois.tools.page import ROOM, WIDTH, Page
 from travois.tools.read import READ
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
 
 
 def read(world: World, path: str, **more: Any) -> str:

@@ -4,31 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.tools.test_read import read, refused
 from tests.tools.world import World
 from travois.engine.ports import digest
-from travois.engine.tool import Refusal
-from travois.kernel.blocks import words
-from travois.tools.read import READ
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
-def read(world: World, path: str, **more: Any) -> str:
-    return words(world.run(READ, file_path=path, **more).content)
-
-
-def refused(world: World, path: str, **more: Any) -> str:
-    with pytest.raises(Refusal) as caught:
-        read(world, path, **more)
-    return str(caught.value)
 
 
 def pdf(*pages: str) -> bytes:

@@ -18,11 +18,6 @@ from travois.tools.read import READ
 from travois.tools.write import WRITE
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
-
-
 def refused(world: World, path: str, content: str = "new") -> str:
     with pytest.raises(Refusal) as caught:
         world.run(WRITE, file_path=path, content=content)
