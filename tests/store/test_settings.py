@@ -559,6 +559,9 @@ def test_a_wrong_variable_is_named(places: Places) -> None:
     with pytest.raises(Fault, match="TRAVOIS_MAX_TURNS: maxTurns is wrong: Expected `int`"):
         places.load(environ={"TRAVOIS_MAX_TURNS": "many"})
     assert places.load(environ={"TRAVOIS_MAX_TURNS": "3"}).settings == Settings(max_turns=3)
+    said = {"TRAVOIS_TELEMETRY": "1", "TRAVOIS_FALLBACK_MODELS": '["house/Big"]'}
+    found = places.load(environ=said).settings
+    assert found == Settings(telemetry=True, fallback_models=("house/Big",))
 
 
 def test_settings_for_one_run_that_cannot_be_read_are_a_fault(places: Places) -> None:

@@ -30,6 +30,8 @@ SWITCHES = {
     "DISABLE_MICROCOMPACT": "context.clear",
 }
 """Variables that other agents know, and what each of them switches off."""
+SPOKEN = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+"""How variables say yes and no."""
 ANSWERS = "your answers in this folder"
 KEPT: dict[trust.Kept, str] = {
     "allow": "permissions.allow",
@@ -158,7 +160,9 @@ def _variable(key: str) -> str:
 def _typed(text: str, *, key: str) -> object:
     if isinstance(DEFAULTS[key], str):
         return text
+    if isinstance(DEFAULTS[key], bool):
+        return SPOKEN.get(text.strip().lower(), text)
     try:
-        return msgspec.json.decode(text.lower())
+        return msgspec.json.decode(text)
     except ValueError:
         return text
