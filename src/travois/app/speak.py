@@ -21,9 +21,11 @@ from travois.kernel.facts import (
     Decided,
     Ended,
     Entry,
+    Failed,
     Hooked,
     Noted,
     Result,
+    Spawned,
     User,
 )
 from travois.kernel.models import Usage
@@ -122,8 +124,8 @@ class Speaker:
 
     def _entry(self, seq: int, fact: AnyFact) -> list[Object]:
         match fact:
-            case Compacted():
-                return [self._compacted(fact)]
+            case Spawned() | Compacted() | Failed():
+                return self._compaction(fact)
             case Decided(verdict="deny") if fact.by != "schema":
                 return [self._denied(fact)]
             case Hooked() if self._telling.hooks:
@@ -157,6 +159,21 @@ class Speaker:
             "duration_ms": round(fact.seconds * 1000),
         }
         return self._loose("system", {"subtype": "compact_boundary", "compact_metadata": told})
+
+    def _compaction(self, fact: Spawned | Compacted | Failed) -> list[Object]:
+        """That a compaction began, and what came of it."""
+        match fact:
+            case Spawned(kind="fork", what="summary"):
+                return [self._status("compacting")]
+            case Compacted():
+                return [self._compacted(fact), self._status(None, compact_result="success")]
+            case Failed(kind="compaction"):
+                return [self._status(None, compact_result="failed")]
+            case _:
+                return []
+
+    def _status(self, status: str | None, **more: str) -> Object:
+        return self._loose("system", {"subtype": "status", "status": status, **more})
 
     def _denied(self, fact: Decided) -> Object:
         told: Object = {"subtype": "permission_denied", "tool_use_id": fact.call}

@@ -15,8 +15,9 @@ from travois.engine.amend import Spec, Update, amend
 from travois.engine.briefing import skills
 from travois.host import catalog
 from travois.kernel.faults import Fault
-from travois.kernel.models import Effort
+from travois.kernel.models import Effort, Model
 from travois.policy.rules import Effect, Rule, parse
+from travois.wire.effort import LEVELS
 
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
 MODE = "permissions.defaultMode"
@@ -35,20 +36,22 @@ def reachable(driven: Driven) -> list[Json]:
     """Each model whose provider has a key here, and the one that answers."""
     _, loaded = prepare(driven.options)
     among, own = serving.known(loaded), driven.session.crew.model
-    found: dict[str, Json] = {own.name: _model(own.name, own.window)}
+    found: dict[str, Json] = {own.name: _model(own)}
     for name in among.models:
         model = catalog.resolve(name, os.environ, among=among)
         try:
             catalog.endpoint(model, os.environ, among=among)
         except Fault:
             continue
-        found.setdefault(name, _model(name, model.window))
+        found.setdefault(name, _model(model))
     return list(found.values())
 
 
-def _model(name: str, window: int) -> Json:
-    what = f"{window:,} tokens"
-    return {"value": name, "displayName": name.partition("/")[2] or name, "description": what}
+def _model(model: Model) -> Json:
+    """A model to choose; those that are too small to think take no effort."""
+    told: Object = {"value": model.name, "displayName": model.id or model.name}
+    told |= {"description": f"{model.window:,} tokens", "supportsEffort": not model.frail}
+    return told if model.frail else {**told, "supportedEffortLevels": list(LEVELS)}
 
 
 async def commands(driven: Driven, request: Request) -> Object:
