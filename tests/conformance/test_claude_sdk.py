@@ -690,3 +690,23 @@ def test_the_report_of_an_agent_in_the_background_has_a_turn_before_the_run_ends
         said("It works."),
     ]
     house.run(script, main)
+
+
+def test_a_tool_of_the_host_may_decide_in_its_place(house: House) -> None:
+    @tool("judge", "Decide", {"type": "object", "properties": {}})
+    async def judge(args: dict[str, Any]) -> dict[str, Any]:
+        allow = args["input"]["file_path"] == "a.txt"
+        verdict = {"behavior": "allow" if allow else "deny", "message": "not that one"}
+        return {"content": [{"type": "text", "text": json.dumps(verdict)}]}
+
+    async def main() -> None:
+        court = create_sdk_mcp_server("court", tools=[judge])
+        how: Any = {"permission_prompt_tool_name": "mcp__court__judge"}
+        async with house.client(mcp_servers={"court": court}, **how) as client:
+            await client.query("write")
+            denied = result(await response(client)).permission_denials or []
+        assert [one["tool_input"]["file_path"] for one in denied] == ["b.txt"]
+        assert (house.folder / "a.txt").read_text() == "x"
+
+    written = [use("Write", file_path=name, content="x") for name in ("a.txt", "b.txt")]
+    house.run([*written, said("Done.")], main)
