@@ -248,6 +248,18 @@ def test_one_that_forks_is_done_by_an_agent_of_its_own(program: Program, skills:
     assert "haiku" in child["model"] and child["output_config"] == {"effort": "low"}
 
 
+def test_the_model_uses_a_command_that_says_what_it_is_for(program: Program) -> None:
+    put(program.folder / ".claude/commands/tidy.md", "---\ndescription: Tidies.\n---\nTidy $1.")
+    put(program.folder / ".claude/commands/mine.md", "Mine.")
+    put(program.folder / ".opencode/command/look.md", "---\ndescription: Looks.\n---\nLook.")
+    with lab.server([use("tidy", "all"), DONE]) as api:
+        program.url = api.url
+        program.ask("work")
+        api.no_invalid()
+    assert texts(api.bodies[0])[1].splitlines()[2:-1] == ["- tidy: Tidies."]
+    assert "\nTidy all.\n" in results(api.bodies[1])[0]
+
+
 def test_a_command_for_an_agent_is_left_to_one_if_there_is_such_an_agent(program: Program) -> None:
     folder = program.folder / ".opencode/command"
     put(folder / "look.md", "---\nagent: explore\n---\nLook at $1.")
@@ -342,7 +354,7 @@ def test_another_style_begins_another_conversation(program: Program) -> None:
         glass = Glass(program, *program.model, "--plain", rows=40)
         glass.until("\n>")
         glass.type("/output-style none\r")
-        there = "There are: default, Explanatory, Learning, Pirate."
+        there = "There are: default, Pirate, Explanatory, Learning."
         glass.until("There is no output style none", there)
         glass.type("/output-style pirate\r")
         glass.wait(lambda: glass.text.count("Type what to do") == 2, "another conversation")

@@ -23,6 +23,7 @@ from travois.engine.tool import Refusal
 from travois.kernel.blocks import Shown, Text
 from travois.kernel.facts import Changed
 from travois.kernel.faults import Fault
+from travois.store.origins import levels
 from travois.store.skills import FILE
 
 DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me what came of it."
@@ -41,7 +42,13 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
     place, loaded = prepare(options)
     found, notices = dict[str, Custom](), tuple[str, ...]()
     if options.commands and not options.bare:
-        found, notices = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
+        found, notices = commands(
+            place.home,
+            place.project.root,
+            place.cwd,
+            plugins=loaded.plugins,
+            levels=levels(options.shelves),
+        )
     if loaded.settings.disable_skill_shell_execution:
         found = {name: replace(custom, runner="off") for name, custom in found.items()}
     for skill in skilled.skills(place, loaded, options).standing().skills:

@@ -53,9 +53,11 @@ def _commands(place: Place, loaded: Loaded) -> Found:
 
 def _skills(place: Place, loaded: Loaded) -> Found:
     from travois.app.skilled import skills
+    from travois.store.skills import FILE
 
     for skill in skills(place, loaded, Options()).standing().skills:
-        yield skill.name, Told(skill.description, skill.origin)
+        if skill.origin.endswith(FILE):
+            yield skill.name, Told(skill.description, skill.origin)
 
 
 def _styles(place: Place, loaded: Loaded) -> Found:

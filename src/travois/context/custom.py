@@ -33,7 +33,7 @@ PLACE = re.compile(
 ALL, FIRST_PARAGRAPH = "$ARGUMENTS", 100
 YES = ("true", "yes", "on", "1")
 NO = ("false", "no", "off", "0")
-Whose = Literal["claude", "opencode"]
+Whose = Literal["claude", "opencode", "codex"]
 """The agent that a file was written for."""
 
 
@@ -119,18 +119,20 @@ def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
 
 
 def parse(name: str, text: str, *, origin: str, whose: Whose = "claude") -> Custom:
-    """A command from its file; with opencode, to name an agent is to let it do the work."""
+    """A command from its file; the model may use those that say what they are for, as there."""
     told = read(text, origin=origin, whose=whose)
     about = told.description or " ".join(told.body.split())[:FIRST_PARAGRAPH]
     first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", told.body) else 1
-    return replace(told, name=name, description=about, first=first)
+    known = told.automatic and bool(told.description) and whose == "claude"
+    return replace(told, name=name, description=about, first=first, automatic=known)
 
 
 def parse_table(name: str, table: Mapping[str, object], *, origin: str) -> Custom:
     """A command from a table with `prompt` and `description`, whose places look different."""
     body = str(table.get("prompt") or "").strip().replace("{{args}}", ALL)
     body = re.sub(r"@\{([^{}\n]+)\}", r"@\1", re.sub(r"!\{([^{}\n]+)\}", r"!`\1`", body))
-    return Custom(name, body, str(table.get("description") or ""), origin=origin)
+    about = str(table.get("description") or "")
+    return Custom(name, body, about, origin=origin, automatic=False)
 
 
 def filled(custom: Custom, typed: str, variables: Mapping[str, str]) -> tuple[Part, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from travois.context.custom import Custom, parse, parse_table
+from travois.context.custom import Custom, Whose, parse, parse_table
 from travois.policy.paths import inside
 from travois.store import foreign
 from travois.store.home import Home
@@ -28,7 +28,10 @@ PROJECT = (
     ".gemini/commands",
     ".qwen/commands",
 )
-OPENCODES = re.compile(r"/\.?opencode/commands?/$")
+WHOSE: dict[Whose, re.Pattern[str]] = {
+    "opencode": re.compile(r"/\.?opencode/commands?/$"),
+    "codex": re.compile(r"/prompts/$"),
+}
 MOST, LONGEST = 300, 100_000
 """How many files of one folder are read, and how many characters of each."""
 
@@ -39,15 +42,19 @@ def commands(
     cwd: str,
     *,
     plugins: Sequence[Plugin] = (),
+    levels: Collection[str] = ("user", "project"),
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[dict[str, Custom], tuple[str, ...]]:
     """All commands by name, the nearest first, and what is wrong with the files of others."""
     found, notices = dict[str, Custom](), list[str]()
-    for folder, held in (*_project(root, cwd), *((path, "") for path in _user(home, environ))):
+    own = ((path, "") for path in _user(home, environ)) if "user" in levels else ()
+    for folder, held in (*(_project(root, cwd) if "project" in levels else ()), *own):
         for custom in _shelved(folder, held, notices):
             found.setdefault(custom.name, _bare(custom) if held else custom)
-    for custom in (c for place in (root, user(environ)) for c in _tabled(place, notices)):
-        found.setdefault(custom.name, custom)
+    tables = {"project": root, "user": user(environ)}
+    for level in (level for level in tables if level in levels):
+        for custom in _tabled(tables[level], notices):
+            found.setdefault(custom.name, custom)
     for plugin in plugins:
         for custom in (one for folder in plugin.commands for one in _shelved(folder, "", notices)):
             own = replace(custom, name=f"{plugin.name}:{custom.name}", plugin=plugin.folder)
@@ -129,8 +136,15 @@ def _read(place: str, text: str, path: str) -> Custom:
     """The command of a file; folders are part of its name."""
     name = ":".join(Path(place).with_suffix("").parts).replace(" ", "-")
     if not place.endswith(".toml"):
-        theirs = OPENCODES.search(path.removesuffix(place))
-        return parse(name, text, origin=path, whose="opencode" if theirs else "claude")
+        return parse(name, text, origin=path, whose=_whose(path.removesuffix(place)))
     from tomllib import loads
 
     return parse_table(name, loads(text), origin=path)
+
+
+def _whose(folder: str) -> Whose:
+    """The agent that the files of a folder were written for."""
+    for whose, place in WHOSE.items():
+        if place.search(folder):
+            return whose
+    return "claude"

@@ -93,10 +93,27 @@ class DiskSkills:
                 if name in found and shelf.nested:
                     name = f"{shelf.nested}:{name}"
                 found.setdefault(name, self._judged(replace(skill, name=name), shelf))
+        for custom in self._commands():
+            found.setdefault(custom.name, custom)
         only = self._places.only
         named = (one for one in found.values() if only is None or one.name in only)
         wanted = (one for skill in named if (one := self._overridden(skill)))
         return Known(tuple(wanted), tuple(notices), self._places.share)
+
+    def _commands(self) -> Iterator[Custom]:
+        """The commands that the model may use as if they were skills."""
+        from travois.store.commands import commands
+
+        here = self._places
+        found, _ = commands(
+            here.home,
+            here.root,
+            here.cwd,
+            plugins=here.plugins,
+            levels=here.levels,
+            environ=here.environ,
+        )
+        yield from (one for one in found.values() if one.automatic)
 
     def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
         """The folders below this one that have skills and hold some of these files."""

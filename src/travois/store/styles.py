@@ -28,7 +28,8 @@ def styles(places: Places) -> tuple[dict[str, Style], tuple[str, ...]]:
             except OSError as error:
                 notices.append(f"{path} is left out: {error.strerror or error}")
                 continue
-            style = parse(os.path.basename(path).removesuffix(".md"), text, origin=path)
+            origin = "built-in" if folder == str(BUILT_IN) else path
+            style = parse(os.path.basename(path).removesuffix(".md"), text, origin=origin)
             forced = style.forced and bool(prefix)
             style = replace(style, name=prefix + style.name, forced=forced)
             found.setdefault(style.name.casefold(), style)

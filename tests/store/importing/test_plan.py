@@ -132,7 +132,7 @@ def test_files_count_when_the_other_agents_are_gone(person: Path) -> None:
         "review": "Review $1",
     }
     skills = DiskSkills(Shelves(home, root, root, environ=environ, etc=person / "etc")).standing()
-    assert [one.name for one in skills.skills] == ["pdf"]
+    assert [one.name for one in skills.skills] == ["pdf", "lint"]
     assert (home.path / "skills/pdf/run.sh").stat().st_mode & 0o777 == 0o700
     places = Places(root, root, own=str(home.path), etc=person / "etc")
     texts = [one.text.strip() for one in Library(places, hidden=lambda _: False).standing().files]

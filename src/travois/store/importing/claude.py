@@ -18,7 +18,7 @@ from travois.store.styles import FOLDER
 
 UNTAKEN = {
     "keybindings.json": "keys are not configurable here",
-    "plugins": "plugins stay where they are; name their folders in the setting `plugins`",
+    "plugins": "plugins stay where they are; those that are enabled there count here, too",
     ".credentials.json": "logins are not copied; set a key of your own",
 }
 OWN = ("ANTHROPIC_", "CLAUDE_", "DISABLE_", "MAX_THINKING")

@@ -33,7 +33,7 @@ TAKEN = (
 )
 WHY = {
     "projects": "trust is given to what a folder says: `travois trust` there",
-    "agents": "write them as files: docs/agents.md",
+    "agents": "roles count where they lie",
     "notify": "a hook on Stop or Notification does this",
 }
 
