@@ -31,11 +31,13 @@ def chosen(loaded: Loaded, kinds: tuple[Kind, ...], session: Session) -> tuple[K
     kind = named(kinds, wanted) if wanted else None
     if kind is None:
         return None, _missing(loaded, wanted, kinds) if wanted else loaded
-    said = loaded.origin("model") == FLAGS
+    said, exerted = (loaded.origin(key) == FLAGS for key in ("model", "effortLevel"))
     settings = replace(
         asked,
         model=asked.model if said else kind.model or asked.model,
-        effort_level=EFFORTS.get(kind.effort, asked.effort_level),
+        effort_level=asked.effort_level
+        if exerted
+        else EFFORTS.get(kind.effort, asked.effort_level),
         max_turns=asked.max_turns or kind.max_turns,
     )
     return kind, replace(loaded, settings=settings)
