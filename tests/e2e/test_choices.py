@@ -60,7 +60,8 @@ def test_a_plan_holds_everything_back_until_it_is_agreed_to(program: Program) ->
         {"when": {"tool_result": {"is_error": False}}, "say": "All done."},
     ]
     with program.served(script) as api:
-        screen = Screen(program, *program.model, "--plain", "--permission-mode", "plan")
+        kept = ("--settings", '{"plansDirectory": "plans"}')
+        screen = Screen(program, *program.model, "--plain", "--permission-mode", "plan", *kept)
         screen.until("> ")
         screen.type("make it\n")
         assert "1. Make the file." in screen.until("Number, or your own words: ")
@@ -70,6 +71,9 @@ def test_a_plan_holds_everything_back_until_it_is_agreed_to(program: Program) ->
         screen.type("2\n")
         screen.until("All done.")
         assert (program.folder / "made.txt").read_text() == "made\n"
+        (plan,) = (program.folder / "plans").iterdir()
+        assert plan.name.startswith("1-make-the-file-2-test-it-")
+        assert plan.read_text() == "1. Make the file.\n2. Test it.\n"
         assert screen.leave() == 0
         changed = [e.fact for e in program.facts() if isinstance(e.fact, Changed)]
         assert Changed("mode", "accept-edits") in changed

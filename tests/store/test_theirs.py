@@ -88,6 +88,14 @@ def test_variables_of_the_user_reach_travois_itself_and_those_of_a_workspace_do_
     assert found.settings.env["SSL_CERT_FILE"] == "evil.pem"
 
 
+def test_their_variables_mean_settings_and_ours_win(places: Places) -> None:
+    theirs = {"ANTHROPIC_MODEL": "opus", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "9000"}
+    found = places.load(environ=theirs)
+    assert found.settings == Settings(model="opus", max_output_tokens=9_000)
+    ours = places.load(environ={"TRAVOIS_MODEL": "mine", **theirs})
+    assert (ours.settings.model, ours.origin("model")) == ("mine", "TRAVOIS_MODEL")
+
+
 def test_a_workspace_gives_no_key_agrees_to_no_server_and_throws_no_session_away(
     places: Places,
 ) -> None:

@@ -69,6 +69,7 @@ from travois.store.origins import levels
 from travois.store.prune import tidy
 from travois.store.settings import Loaded, Plugin, Settings
 from travois.store.snapshots import Snapshots
+from travois.tools import plan
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
 
@@ -354,7 +355,10 @@ def _tools(
     idle |= set[str]() if searching.offered(loaded, card) else {"WebSearch"}
     idle |= NAMED if options.restricted and chosen is None else set[str]()
     told = (tool for tool in (*own, *also) if not withheld(loaded.rules, tool.name))
-    return {tool.name: tool for tool in told if tool.name not in idle}
+    kept = {tool.name: tool for tool in told if tool.name not in idle}
+    if (folder := loaded.settings.plans_directory) and plan.PLAN.name in kept:
+        kept[plan.PLAN.name] = plan.kept_in(folder)
+    return kept
 
 
 def _world(

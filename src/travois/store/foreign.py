@@ -36,6 +36,7 @@ HONOURED = (
     *("language", "attribution.", "tui.", "worktree.", "companyAnnouncements", "plansDirectory"),
     *("cleanupPeriodDays", "fileCheckpointingEnabled", "disabledMcpjsonServers"),
     *("allowedMcpServers", "deniedMcpServers", "maxDepth", "maxEffortLevel"),
+    "maxOutputTokens",
 )
 CONSENT = frozenset(("enableAllProjectMcpServers", "enabledMcpjsonServers"))
 """What a user's own file may agree to; in a workspace, trust is asked for instead."""

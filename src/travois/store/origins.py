@@ -16,6 +16,8 @@ from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parse
 
 PREFIX = "TRAVOIS_"
 THEIRS = {
+    "ANTHROPIC_MODEL": "model",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "maxOutputTokens",
     "MAX_MCP_OUTPUT_TOKENS": "maxMcpOutputTokens",
     "CLAUDE_CODE_EFFORT_LEVEL": "effortLevel",
     "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "context.window",
@@ -141,7 +143,7 @@ def _given(path: Path, text: str) -> Layer:
 def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Layer]:
     """Variables such as TRAVOIS_TIMEOUTS_IDLE, one for each setting that is a single value."""
     names = {_variable(key): key for key in DEFAULTS if key not in UNITED} | THEIRS
-    for name, text in environ.items():
+    for name, text in sorted(environ.items(), key=lambda each: each[0].startswith(PREFIX)):
         if (switch := SWITCHES.get(name)) and text.lower() not in ("", "0", "false", "no"):
             yield Layer(name, {switch: False})
         elif key := names.get(name):

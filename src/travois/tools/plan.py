@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import msgspec
 
 from travois.engine.modes import MODE
 from travois.engine.person import Choice, Option
 from travois.engine.ports import Env, Unanswered
 from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed
 
 YES = Option("Yes", "begin; what changes anything is still asked about")
@@ -36,6 +40,24 @@ async def _present(args: PlanArgs, env: Env, call: str) -> Outcome:
         return said(f"The user wants to go on planning.{wish} Plan mode holds.")
     told = f"The user agreed to the plan. The mode is {mode}: carry it out."
     return said(told, changes=(Changed(MODE, mode),))
+
+
+def kept_in(folder: str) -> Tool[PlanArgs]:
+    """The same tool, which keeps each plan that was agreed to as a file."""
+
+    async def present(args: PlanArgs, env: Env, call: str) -> Outcome:
+        outcome = await _present(args, env, call)
+        if outcome.changes:
+            title = "-".join(re.findall(r"\w+", args.plan.lower()))[:40].strip("-") or "plan"
+            path = os.path.join(env.root, os.path.expanduser(folder), f"{title}-{call[-6:]}.md")
+            try:
+                await env.files.replace(path, f"{args.plan}\n".encode(), expect=None)
+            except OSError as error:
+                lost = Text(f"It could not be kept as {path}: {error.strerror}")
+                return msgspec.structs.replace(outcome, content=(*outcome.content, lost))
+        return outcome
+
+    return msgspec.structs.replace(PLAN, run=present)
 
 
 PLAN = Tool(
