@@ -9,7 +9,8 @@ import pytest
 
 from travois.store import trust
 from travois.store.home import Home
-from travois.store.mcp import SOCKET, Found, find, own, share, wanted
+from travois.store.mcp import Found, find, own, wanted
+from travois.store.mcp_words import SOCKET, share
 from travois.store.origins import Where
 from travois.tools.lenders import Server
 

@@ -81,10 +81,11 @@ async def opened(
         return Loan(waiting=left, notices=(*listed.notices, *fresh))
     from travois.host.mcp.link import links
     from travois.host.mcp.standing import stand
+    from travois.store.mcp_words import share
 
     around = surroundings(place, loaded, world)
     made = links(listed.servers, around)
-    heard = await stand(made, around, room=int(card.window * mcp.share(os.environ)))
+    heard = await stand(made, around, room=int(card.window * share(os.environ)))
     return Loan(_lending(made, loaded), made, left, (*listed.notices, *heard), around)
 
 

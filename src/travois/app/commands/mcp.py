@@ -18,6 +18,7 @@ from travois.app.opening import Place
 from travois.app.options import Options
 from travois.kernel.faults import Fault
 from travois.store import disk, mcp, trust
+from travois.store.mcp_words import SOCKET, SOCKETS
 from travois.store.settings import Json, Loaded
 from travois.tools.lenders import Server, lent
 
@@ -126,8 +127,8 @@ def run_add(args: Namespace) -> int:
     if not what:
         fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
         raise Fault("Say what the server is", fix=fix)
-    if what[0].startswith(mcp.SOCKETS):
-        raise Fault(f"{args.name} cannot be used", why=mcp.SOCKET)
+    if what[0].startswith(SOCKETS):
+        raise Fault(f"{args.name} cannot be used", why=SOCKET)
     entry: Json = {"command": what[0], "args": what[1:], "env": _pairs(how.env)}
     if what[0].startswith(("http://", "https://")):
         kind = "sse" if how.sse else "http"
