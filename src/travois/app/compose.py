@@ -211,13 +211,24 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         heard = (*hooks, *guests.listeners)
         hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
         notices += _served(agent, place, loaded=loaded, options=options, serve=serve, loan=loan)
-        shared = asked.worktree.symlink_directories
-        yard = crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded), shared)
+        yard = _yard(place, opened, kinds, loaded=loaded, serve=serve)
         await leading.begin(agent, lead, yard)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
         wish, style = telemetry.wished(asked, os.environ), asked.output_style or DEFAULT
         return replace(done, plugins=loaded.plugins, style=style, telemetry=wish)
+
+
+def _yard(
+    place: Place,
+    opened: Found,
+    kinds: tuple[Kind, ...],
+    *,
+    loaded: Loaded,
+    serve: Callable[[Card], Model],
+) -> crew.Yard:
+    shared = loaded.settings.worktree.symlink_directories
+    return crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded), shared)
 
 
 def _renew(agent: Agent, card: Card, options: Options, guests: Guests) -> None:
