@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from travois.app.speak import Speaker
 from travois.app.tally import Tally
+from travois.engine.ports import Retrying
 from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import (
     AnyFact,
@@ -80,6 +82,20 @@ def test_each_model_has_its_own_bill_and_all_are_summed_up() -> None:
         "cheap": 1.5,
     }
     assert found.usage.input == 2_000_000
+
+
+def test_a_provider_that_wants_fewer_requests_is_told_of() -> None:
+    speaker = Speaker("s", Tally(DEAR))
+    first, second = speaker.lines(Retrying("rate", "slow down", 429, 1, 10, 7.0))
+    info = first["rate_limit_info"]
+    assert isinstance(info, dict)
+    assert (first["type"], info["status"], second["subtype"]) == (
+        "rate_limit_event",
+        "rejected",
+        "api_retry",
+    )
+    (only,) = speaker.lines(Retrying("server", "oops", 500, 1, 10, 7.0))
+    assert only["subtype"] == "api_retry"
 
 
 @pytest.mark.parametrize(

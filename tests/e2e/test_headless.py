@@ -131,6 +131,8 @@ def test_partial_messages_rebuild_the_reply(program: Program, protocol: str) -> 
     deltas = [e["delta"] for e in events if e["type"] == "content_block_delta"]
     assert "".join(d.get("text", "") for d in deltas) == "Hello there, friend.Done."
     assert [e["type"] for e in events].count("message_stop") == 2
+    timed = [line["event"]["type"] for line in done.lines if "ttft_ms" in line]
+    assert timed == ["message_start", "message_start"]
 
 
 def test_a_denied_call_is_told_to_the_model_and_to_the_caller(program: Program) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from time import monotonic
+from time import monotonic, time
 from typing import assert_never
 
 import msgspec
@@ -25,6 +25,7 @@ from travois.kernel.facts import (
     Hooked,
     Noted,
     Result,
+    Sent,
     Spawned,
     User,
 )
@@ -67,6 +68,7 @@ class Speaker:
         self._telling = telling
         self._parent = parent
         self._count = 0
+        self._sent = monotonic()
         self._running: dict[str, tuple[str, float]] = {}
         self._shown: dict[str, float] = {}
         """The calls that were started and when, and how long each had run when that was told."""
@@ -76,12 +78,16 @@ class Speaker:
         match event:
             case Entry():
                 self.tally.add(event)
+                self._sent = monotonic() if isinstance(event.fact, Sent) else self._sent
                 return self._entry(event.seq, event.fact)
             case Began() | BlockBegan() | Grew() | BlockEnded():
                 raw = stream_json(event) if self._telling.partial else None
-                return [self._stream(raw)] if raw else []
+                first: Object = {}
+                if isinstance(event, Began):
+                    first["ttft_ms"] = round(1000 * (monotonic() - self._sent))
+                return [self._stream(raw) | first] if raw else []
             case Retrying():
-                return [self._retry(event)]
+                return [*self._limited(event), self._retry(event)]
             case Warned():
                 return [self._loose("system", {"subtype": "informational", "content": event.text})]
             case Running():
@@ -248,6 +254,12 @@ class Speaker:
 
     def _stream(self, event: Object) -> Object:
         return self._loose("stream_event", {"event": event, "parent_tool_use_id": self._parent})
+
+    def _limited(self, event: Retrying) -> list[Object]:
+        """That the provider wants less to be asked for, until when."""
+        info: Object = {"status": "rejected", "resetsAt": round(time() + event.wait)}
+        line = self._loose("rate_limit_event", {"rate_limit_info": info})
+        return [line] if event.kind == "rate" else []
 
     def _retry(self, event: Retrying) -> Object:
         body: Object = {
