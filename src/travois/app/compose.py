@@ -31,7 +31,7 @@ from travois.app import (
 )
 from travois.app.instructed import library
 from travois.app.lending import Loan
-from travois.app.opening import Place, around, damage, open_log, renewed, settle
+from travois.app.opening import Found, Place, around, damage, open_log, renewed, settle
 from travois.app.options import Options, settings
 from travois.app.posting import Office
 from travois.app.reloading import Reload
