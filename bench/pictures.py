@@ -9,15 +9,15 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from html import escape
 from itertools import groupby
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyte
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-
-from travois import lab
 
 OUT = Path(__file__).parent.parent / "docs" / "images"
 COLUMNS, ROWS = 92, 34
@@ -90,9 +90,28 @@ RISK = [
 ]
 
 
+class Scene(NamedTuple):
+    """What the model says, how high the picture is, and what is typed until what is seen."""
+
+    picture: str
+    script: list[dict[str, Any]]
+    rows: int
+    steps: tuple[tuple[str, str], ...]
+
+
+MEND = ("The total of an empty cart crashes. Mend it.\r", "yes, this once")
+NO_MOCKS = ("Remember: tests here never use mocks, real objects only.\r", "no mocks.")
+BUILD = ("Build it from scratch.\r", "yes, this once")
+SCENES = (
+    Scene("terminal.svg", WORK, ROWS, (MEND, ("y", "passes."))),
+    Scene("memory.svg", KEEP, 20, (NO_MOCKS,)),
+    Scene("question.svg", RISK, 22, (BUILD,)),
+)
+
+
 def main() -> None:
     OUT.mkdir(exist_ok=True)
-    for scene in (work, keep, ask, pick, tour):
+    for scene in (*(partial(talk, scene=one) for one in SCENES), pick, tour):
         with tempfile.TemporaryDirectory(prefix="ada-") as folder:
             scene(place(Path(folder)))
 
@@ -108,45 +127,16 @@ def place(folder: Path) -> Program:
     return Program(shop, folder / "state")
 
 
-def work(program: Program) -> None:
-    """A small task from the prompt to the answer."""
-    with lab.server(WORK) as api:
-        program.url = api.url
-        glass = Glass(program, *program.model, columns=COLUMNS, rows=ROWS)
+def talk(program: Program, scene: Scene) -> None:
+    """What was typed and waited for, and then the picture."""
+    with program.served(scene.script):
+        glass = Glass(program, *program.model, columns=COLUMNS, rows=scene.rows)
         glass.ready()
-        glass.type("The total of an empty cart crashes. Mend it.\r")
-        glass.until("yes, this once")
-        glass.still()
-        glass.type("y")
-        glass.until("passes.")
-        glass.still()
-        draw(glass, "terminal.svg")
-        glass.leave()
-
-
-def keep(program: Program) -> None:
-    """Something is remembered."""
-    with lab.server(KEEP) as api:
-        program.url = api.url
-        glass = Glass(program, *program.model, columns=COLUMNS, rows=20)
-        glass.ready()
-        glass.type("Remember: tests here never use mocks, real objects only.\r")
-        glass.until("no mocks.")
-        glass.still()
-        draw(glass, "memory.svg")
-        glass.leave()
-
-
-def ask(program: Program) -> None:
-    """A question before something that destroys."""
-    with lab.server(RISK) as api:
-        program.url = api.url
-        glass = Glass(program, *program.model, columns=COLUMNS, rows=22)
-        glass.ready()
-        glass.type("Build it from scratch.\r")
-        glass.until("yes, this once")
-        glass.still()
-        draw(glass, "question.svg")
+        for typed, shown in scene.steps:
+            glass.type(typed)
+            glass.until(shown)
+            glass.still()
+        draw(glass, scene.picture)
         glass.child.terminate(force=True)
 
 
@@ -158,8 +148,7 @@ def pick(program: Program) -> None:
         "The total of an empty cart crashes. Mend it.",
         "Write release notes for 0.3",
     )
-    with lab.server([{"say": "Done."}] * len(prompts)) as api:
-        program.url = api.url
+    with program.served([{"say": "Done."}] * len(prompts)):
         for prompt in prompts:
             program.ask(prompt)
         glass = Glass(program, *program.model, "--resume", columns=COLUMNS, rows=20)

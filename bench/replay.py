@@ -79,7 +79,7 @@ def script(messages: Sequence[dict[str, Any]]) -> list[Step]:
     waiting: list[User] = []
     used: dict[str, int] = {}
     for index, message in enumerate(messages):
-        _rename(message["content"], used)
+        rename(message["content"], used)
         if message["role"] == "assistant":
             content = tuple(_blocks(message["content"]))
             if steps and content and not waiting and not calls(steps[-1].content):
@@ -100,7 +100,7 @@ def script(messages: Sequence[dict[str, Any]]) -> list[Step]:
     return steps
 
 
-def _rename(blocks: list[dict[str, Any]], used: dict[str, int]) -> None:
+def rename(blocks: list[dict[str, Any]], used: dict[str, int]) -> None:
     """Some recorded agents used an id again for a later call; ours would have renamed it."""
     for block in blocks:
         if block["type"] == "tool_use":

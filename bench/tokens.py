@@ -7,8 +7,6 @@ are split in two by a digest of their id: one half is for fitting, the errors ar
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import sys
 import uuid
@@ -17,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import mean, median, quantiles
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import msgspec
 
 from travois.kernel.tokens import BYTES_PER_TOKEN, PER_CALL, PER_RESULT, WEIGHTS, estimate, shapes
+from travois.store.recorded import traj
 
 LEAST = 50
 """Smaller steps are mostly marks that the provider adds."""
@@ -111,10 +110,9 @@ def speed(text: str) -> None:
 
 def steps(path: Path) -> Iterator[Step]:
     """The steps of one session without thinking, whose size no text tells."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        head, *rows = map(json.loads, file)
+    head, *told = cast("list[dict[str, Any]]", traj.rows(path))
     since: list[dict[str, Any]] = []
-    for row in rows:
+    for row in told:
         if row["type"] != "message":
             since = []
             continue

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.replay import rename
 
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
 from travois.kernel.facts import AnyFact, Assistant, Epoch, Result, ToolSpec, User
@@ -35,18 +36,8 @@ def facts(name: str, protocol: Protocol) -> Iterator[AnyFact]:
     rows: list[dict[str, Any]] = traj.rows(FOLDER / name)
     for record in rows:
         if record["type"] == "message":
-            _rename(record["content"], used)
+            rename(record["content"], used)
             yield from _message(record)
-
-
-def _rename(blocks: list[dict[str, Any]], used: dict[str, int]) -> None:
-    """Some recorded agents used an id again for a later call; ours would have renamed it."""
-    for block in blocks:
-        if block["type"] == "tool_use":
-            used[block["id"]] = used.get(block["id"], -1) + 1
-        for key in ("id", "tool_use_id"):
-            if used.get(block.get(key, ""), 0):
-                block[key] += f"_{used[block[key]]}"
 
 
 def _message(record: dict[str, Any]) -> Iterator[AnyFact]:
