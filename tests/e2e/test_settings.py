@@ -32,6 +32,8 @@ def test_what_a_user_told_another_agent_of_keys_models_and_words_holds(program: 
             model="opus",
             availableModels=["opus"],
             modelPricing={"overrides": {"claude-opus-5-5": {"cacheWrite": 1000, "output": 0}}},
+            modelSettings={"claude-opus-5-5": {"effortLevel": "max"}},
+            maxEffortLevel="medium",
             language="German",
             attribution={"commit": "With Travois"},
             promptCacheTtl="1h",
@@ -39,11 +41,12 @@ def test_what_a_user_told_another_agent_of_keys_models_and_words_holds(program: 
         )
         done = program.run(*GO)
         closed = program.run("-p", "go", "--model", "claude-haiku-4-5")
+        other = program.run("-c", "-p", "go", "--settings", '{"deniedModels": ["opus"]}')
         (one,) = api.ledger
     assert one.headers["x-api-key"] == key
     assert asked.read_text() == "x\n"
     assert b"Answer in German" in one.body and b"With Travois" in one.body
-    assert b'"ttl":"1h"' in one.body
+    assert b'"ttl":"1h"' in one.body and b'"effort":"medium"' in one.body
     written = done.result["usage"]["cache_creation_input_tokens"]
     assert done.result["total_cost_usd"] == written / 1000
     notice = f"{path}: fileSuggestion (line 1) does nothing here: "
@@ -52,6 +55,11 @@ def test_what_a_user_told_another_agent_of_keys_models_and_words_holds(program: 
     assert (closed.code, closed.err.splitlines()[-2:]) == (
         2,
         [f"travois: {why}", "  Choose another --model."],
+    )
+
+    assert (other.code, other.err.splitlines()[-2]) == (
+        2,
+        "travois: anthropic/claude-opus-5-5 may not be used here: deniedModels has it",
     )
 
 

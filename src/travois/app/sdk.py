@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from travois.app import hooking, telemetry
-from travois.app.compose import Crew, Guests, gather
+from travois.app.compose import Crew, Guests, gather, prepare
 from travois.app.options import Options
 from travois.engine.extract import settled
 from travois.engine.hooked import Listener
@@ -201,6 +201,9 @@ class Session:
         levels: dict[str, Effort] = {"": "", **{level: level for level in LEVELS}}
         if effort not in levels:
             raise Fault(f"There is no effort {effort!r}", fix=f"Choose: {', '.join(LEVELS)}.")
+        most = prepare(self._options)[1].settings.max_effort_level
+        if effort and most and LEVELS.index(levels[effort]) > LEVELS.index(most):
+            raise Fault(f"The effort cannot become {effort}", why=f"maxEffortLevel is {most}")
         self.crew.exert(levels[effort])
 
     def enter(self, mode: str) -> None:

@@ -65,6 +65,9 @@ async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Car
     asked = loaded.origin("effortLevel") == "command line"
     effort = epoch.model.effort if epoch and not asked else None
     if epoch and (not chosen or loaded.origin("model") != "command line"):
+        terms = known(loaded).terms
+        if not terms.offer(epoch.model.name) and epoch.model.id not in terms.renamed.values():
+            raise terms.fault(epoch.model.name)
         wanted = _effort(loaded, epoch.model.id) if effort is None else effort
         return replace(epoch.model, effort=wanted), _hint(epoch.model)
     model, line = await found(chosen, loaded)

@@ -32,7 +32,8 @@ class Terms(msgspec.Struct, frozen=True):
     def fault(self, model: str) -> Fault:
         """Why it may not."""
         listed = ", ".join(self.available)
-        why = f"availableModels has {listed}" if listed else "deniedModels has it"
+        barred = any(_means(word, model) for word in self.denied)
+        why = "deniedModels has it" if barred else f"availableModels has {listed}"
         return Fault(f"{model} may not be used here", why=why, fix="Choose another --model.")
 
     def priced(self, id: str, price: Price) -> Price:

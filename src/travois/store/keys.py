@@ -48,7 +48,6 @@ WITHOUT = {
     "worktree.baseRef": "a worktree begins with the last commit",
     "bashOutputMaxChars": "10,000 characters are shown, and all of it is in a file",
     "subagentPromptCacheTtl": "promptCacheTtl is for agents, too",
-    "alwaysThinkingEnabled": "effortLevel says how much is thought",
 }
 """What people rely on elsewhere and cannot here, each with the reason."""
 
