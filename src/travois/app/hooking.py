@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
@@ -19,9 +19,11 @@ from travois.engine.hooked import Hook, Listener, called, parse
 from travois.engine.person import Choice, Inquiry, Option
 from travois.kernel.faults import Fault
 from travois.kernel.tokens import context_tokens
+from travois.store.blobs import Blobs
 from travois.store.settings import Loaded
 
 if TYPE_CHECKING:
+    from travois.app.transcript import Transcript
     from travois.engine.occasions import SessionStart
 
 Leaving = Literal["clear", "resume", "prompt_input_exit", "other"]
@@ -70,8 +72,30 @@ def equip(
             callbacks=callbacks,
         )
 
+    agent.written = _written(agent, place, found=found, stack=stack)
     agent.hooks = install(hooks) if hooks else None
     agent.hearing = None if loaded.settings.disable_all_hooks else install
+
+
+def _written(
+    agent: Agent, place: Place, *, found: Found, stack: AsyncExitStack
+) -> Callable[[], str]:
+    """Keeps the lines that other programs read, from when the first of them is told where."""
+    kept: list[Transcript] = []
+
+    def written() -> str:
+        if not kept:
+            from travois.app.transcript import Transcript, Writer
+
+            path = str(found.log.folder / f"{found.id}.jsonl")
+            events = stack.enter_context(agent.session.watch())
+            writer = Writer(found.id, Blobs(place.home.blobs).get)
+            kept.append(Transcript(path, writer, events=events))
+            kept[0].begin(agent.session.record())
+        kept[0].update()
+        return kept[0].path
+
+    return written
 
 
 async def begin(agent: Agent, options: Options) -> tuple[str, ...]:

@@ -166,6 +166,8 @@ class Agent(msgspec.Struct):
     hooks: Hooks | None = None
     hearing: Callable[[], Hooks] | None = None
     """Makes a place for hooks where nobody listens yet; none where nobody may."""
+    written: Callable[[], str] = lambda: ""
+    """Brings the file up to date that programs read of the session; gives its path."""
     began: int = 0
     """The entry after which its last turn began; nought before the first one."""
     halt: str = ""

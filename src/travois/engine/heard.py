@@ -34,6 +34,8 @@ class Around(msgspec.Struct, frozen=True):
     turn: str = ""
     """The turn that runs, or ran last; empty before the first one."""
     at: float = 0.0
+    transcript: str = ""
+    """Where the session can be read; empty for its log."""
 
 
 def told(
@@ -44,7 +46,7 @@ def told(
     turn = {"prompt_id": around.turn, "turn_id": around.turn} if around.turn else {}
     return {
         "session_id": session,
-        "transcript_path": transcript,
+        "transcript_path": around.transcript or transcript,
         "cwd": around.cwd,
         "permission_mode": around.mode,
         "model": around.model,

@@ -82,6 +82,7 @@ def _around(agent: Agent, call: str, use: Use | None) -> Around:
         model=epoch.model.id if epoch else "",
         turn=f"turn-{agent.began}" if agent.began else "",
         at=agent.clock(),
+        transcript=agent.written(),
     )
 
 

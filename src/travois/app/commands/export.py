@@ -1,4 +1,4 @@
-"""Sessions as documents: Markdown to read, HTML to pass on, JSON to compute with."""
+"""Sessions as documents: Markdown to read, HTML to pass on, JSON to compute with; and others'."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from travois.kernel.facts import Entry
 from travois.store.log import Skipped
 from travois.store.sessions import Summary
 
-Format = Literal["markdown", "json", "html"]
+Format = Literal["markdown", "json", "html", "claude"]
 Fetch = Callable[[str], bytes]
 TEMPLATE = Path(__file__).parent / "templates" / "session.html"
 LARGEST_IMAGE = 5_000_000
@@ -42,6 +42,11 @@ def export(document: Document, style: Format, *, fetch: Fetch) -> str:
             return markdown(document)
         case "html":
             return html(document, fetch=fetch)
+        case "claude":
+            from travois.app.transcript import Writer, encoded
+
+            writer = Writer(document.summary.id, fetch)
+            return b"".join(encoded(writer, document.entries)).decode()
         case "json":
             return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 

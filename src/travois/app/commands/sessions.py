@@ -60,7 +60,7 @@ def register(commands: Commands) -> None:
     _json(show, "every entry of the log, one per line")
     show.set_defaults(run=run_show)
     export = _on_one(below, "export", what="write a whole conversation as a document")
-    kinds = ("markdown", "json", "html")
+    kinds = ("markdown", "json", "html", "claude")
     export.add_argument("--format", choices=kinds, default="markdown", help="default: markdown")
     export.add_argument("-o", "--output", default="-", metavar="FILE", help="default: print it")
     export.set_defaults(run=run_export)

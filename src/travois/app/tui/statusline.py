@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from math import inf
@@ -23,7 +22,6 @@ from travois.kernel.blocks import Opaque
 from travois.kernel.facts import Assistant, Entry, Result, Sent
 from travois.kernel.models import Usage
 from travois.kernel.view import THINKING
-from travois.store.log import NAME
 from travois.store.settings import Json, StatusLine
 from travois.version import __version__
 
@@ -150,7 +148,7 @@ def standing(session: Session, work: Work, *, seconds: float, vim: str = "") -> 
         "session_id": session.id,
         **({"session_name": state["name"]} if "name" in state else {}),
         **({"prompt_id": f"turn-{agent.began}"} if agent.began else {}),
-        "transcript_path": os.path.join(os.path.dirname(agent.world.kept), NAME),
+        "transcript_path": agent.written(),
         "cwd": state.get("cwd", root),
         "version": __version__,
         "model": {"id": model.id, "display_name": model.id},
