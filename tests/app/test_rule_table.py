@@ -53,6 +53,10 @@ TABLE = {
         allow Bash(*)               :: frob                  :: allow
         allow Bash                  :: frob x; frob y        :: allow
         deny Bash(*)                :: ls                    :: deny
+        allow Bash(node -e "f\(1\)")   :: node -e "f(1)"      :: allow
+        allow Bash(frob "f\(1\)" *)    :: frob "f(1)" x       :: allow
+        deny Bash(grep "f\(1\)" *)     :: grep "f(1)" x       :: deny
+        allow Bash(frob \\\(x\\\))    :: frob \(x\)         :: allow
         allow Bash(gh pr create *)  :: gh pr create --title x --body y --draft :: allow
     """,
     "every part of a line must be allowed, and any part may be denied": r"""
@@ -153,6 +157,8 @@ TABLE = {
         deny Read(**/*.py)       :: Read src/a.py            :: deny
         deny Read(/src/*.py)     :: Read src/a.py            :: deny
         deny Read(/src/*.py)     :: Read src/deep/b.py       :: allow
+        deny Read(src/\(a\)/**) :: Read src/(a)/b           :: deny
+        allow Edit(src/\(a\)/**) :: Edit src/(a)/b          :: allow
         default                  :: Read /etc/hosts          :: ask
         allow Read(//etc/hosts)  :: Read /etc/hosts          :: allow
         allow Read(//etc/hosts)  :: Read /etc/passwd         :: ask

@@ -81,7 +81,7 @@ def _climbs(path: str) -> bool:
 
 def _anchor(pattern: str, *, root: str, home: str) -> tuple[str, str]:
     """The folder that a pattern counts from, and what it says below it."""
-    base = root
+    base, pattern = root, pattern.replace("\\(", "(").replace("\\)", ")")
     if pattern.startswith("//"):
         base, pattern = "", pattern[2:]
     elif pattern.startswith("~"):

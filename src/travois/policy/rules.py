@@ -180,11 +180,18 @@ def covers(rule: Rule, step: Step) -> bool:
     if rule.effect != "allow" or rule.tool != "Bash":
         return False
     if "*" not in rule.what:
-        return rule.what in step.texts
+        return any(what in step.texts for what in wordings(rule.what))
     if step.needs != "rule" and not step.edits:
         return False
-    fitting = (text for text in step.texts if fits(rule.what, text))
-    return any(_names_program(rule.what, text, step) for text in fitting)
+    fitting = ((what, t) for what in wordings(rule.what) for t in step.texts if fits(what, t))
+    return any(_names_program(what, text, step) for what, text in fitting)
+
+
+@lru_cache(maxsize=512)
+def wordings(what: str) -> tuple[str, ...]:
+    """A rule's words as they are, and without the backslashes that Claude Code stores in them."""
+    plain = what.replace("\\(", "(").replace("\\)", ")").replace("\\\\", "\\")
+    return (what,) if plain == what else (what, plain)
 
 
 def _names_program(what: str, text: str, step: Step) -> bool:
@@ -216,7 +223,7 @@ def _covers(rule: Rule, access: Access, use: Use) -> bool:
     what = rule.what
     match access.kind:
         case "exec":
-            return what == access.target.strip()
+            return access.target.strip() in wordings(what)
         case "net":
             return sites.allows(what, access.target)
         case "spawn" | "tell" | "call":
@@ -233,7 +240,7 @@ def _mentioned(rule: Rule, use: Use) -> bool:
     for access in use.accesses:
         match access.kind:
             case "exec":
-                found = loose.like(rule.what, access.target)
+                found = any(loose.like(what, access.target) for what in wordings(rule.what))
             case "net":
                 found = sites.mentions(rule.what, access.target)
             case "spawn" | "tell" | "call":
@@ -244,7 +251,7 @@ def _mentioned(rule: Rule, use: Use) -> bool:
                 found = _path(rule, access, use)
         if found:
             return True
-    return any(_runs(rule.what, plan) for plan in use.plans)
+    return any(_runs(what, plan) for what in wordings(rule.what) for plan in use.plans)
 
 
 def _runs(what: str, plan: Plan) -> bool:
