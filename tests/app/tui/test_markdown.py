@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,3 +86,14 @@ def test_what_is_cut_says_so() -> None:
     assert cut("お茶をください", 7) == "お茶を…"
     assert cut("short", 7) == "short"
     assert clean("a\tb\x00\r\nc") == "a   b\N{REPLACEMENT CHARACTER}\nc"
+
+
+@pytest.mark.parametrize(("before", "after"), [(14, 80), (80, 14), (14, 14)])
+def test_no_word_is_lost_when_the_window_changes_its_width(before: int, after: int) -> None:
+    stream, words = Stream(DARK), [f"w{number}" for number in range(200)]
+    stream.feed(" ".join(words[:120]))
+    done, _ = stream.lines(before, most=2)
+    stream.feed(" " + " ".join(words[120:]))
+    done += stream.end(after)
+    told = OURS.sub("", " ".join(done)).split()
+    assert list(dict.fromkeys(told)) == words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from io import StringIO
+from itertools import accumulate
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -39,6 +40,8 @@ class Stream:
         self._text = ""
         self._told = 0
         """How many lines of the block that is open are finished already."""
+        self._columns = 0
+        """How wide the screen was then."""
         self._first = True
 
     def feed(self, text: str) -> None:
@@ -48,6 +51,7 @@ class Stream:
     def lines(self, columns: int, *, most: int) -> tuple[list[str], list[str]]:
         """Lines that are finished from here on, and at most so many that are not."""
         done: list[str] = []
+        self._fit(columns)
         start = self._open()
         if start:
             done = self._shown(self._text[:start], columns)[self._told :]
@@ -59,9 +63,18 @@ class Stream:
 
     def end(self, columns: int) -> list[str]:
         """All lines that are not finished yet."""
+        self._fit(columns)
         rest = self._shown(self._text, columns)[self._told :]
         self._text, self._told = "", 0
         return rest
+
+    def _fit(self, columns: int) -> None:
+        """Know by their letters which lines are finished, if they were so at another width."""
+        if self._told and columns != self._columns:
+            before = sum(map(_letters, self._shown(self._text, self._columns)[: self._told]))
+            after = accumulate(map(_letters, self._shown(self._text, columns)))
+            self._told = sum(letters <= before for letters in after)
+        self._columns = columns
 
     def _open(self) -> int:
         """Where the block begins that may still change; all before it is whole."""
@@ -76,6 +89,10 @@ class Stream:
         """Blocks as lines, with an empty one before each but the very first."""
         lines = rendered(text, self._theme, columns)
         return lines if self._first or not lines else ["", *lines]
+
+
+def _letters(line: str) -> int:
+    return len("".join(OURS.sub("", line).split()))
 
 
 class Title(markdown.Heading):
