@@ -139,7 +139,7 @@ def test_what_it_denies_holds_for_one_turn_and_what_means_nothing_is_said_once(
         done = program.ask("work", "--allowedTools", "Bash(touch:*)")
         program.ask("work", "-c", "--allowedTools", "Bash(touch:*)")
         api.no_invalid()
-    assert done.err.count("calm/SKILL.md: model, effort counts only in a skill with") == 1
+    assert done.err.count("calm/SKILL.md: model, effort counts only with `context: fork`") == 1
     assert not (program.folder / "a").exists()
     assert (program.folder / "b").exists()
 
@@ -262,15 +262,25 @@ def test_the_model_uses_a_command_that_says_what_it_is_for(program: Program) -> 
 
 def test_a_command_for_an_agent_is_left_to_one_if_there_is_such_an_agent(program: Program) -> None:
     folder = program.folder / ".opencode/command"
-    put(folder / "look.md", "---\nagent: explore\n---\nLook at $1.")
+    put(folder / "look.md", "---\nagent: explore\nmodel: haiku\n---\nLook at $1.")
     put(folder / "ask.md", "---\nagent: nobody\n---\nAsk about $1.")
-    with lab.server([DONE, DONE]) as api:
+    with lab.server(
+        [
+            {"when": {"last_text": "Look at bees."}, "say": [{"text": "Bees hum."}]},
+            {"when": {"last_text": "/look bees"}, **use("look", "bees")},
+            DONE,
+            DONE,
+        ]
+    ) as api:
         program.url = api.url
-        program.ask("/look bees")
+        assert program.ask("/look bees").err == ""
         program.ask("/ask bees")
-    look, ask = (texts(body)[-2] for body in api.bodies)
-    assert look.startswith("Let an agent of type explore do this (Agent tool)")
-    assert (look.splitlines()[-1], ask) == ("Look at bees.", "Ask about bees.")
+        api.no_invalid()
+    child = next(body for body in api.bodies if "Look at bees." in texts(body)[-1])
+    assert "haiku" in child["model"]
+    assert "Bees hum." in results(api.bodies[2])[0]
+    assert texts(api.bodies[3])[-2] == "Ask about bees."
+    assert not any(text.startswith("<skills>") for text in texts(api.bodies[0]))
 
 
 def test_after_a_compaction_the_last_use_of_each_is_back(program: Program, skills: Path) -> None:

@@ -95,7 +95,9 @@ def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
         known = DiskSkills(replace(places, **changes)).standing()
         return {one.name: (one.allowed, one.trusted) for one in known.skills}
 
-    assert found() == {"mine": ("Bash", True), "a": ("", False)}
+    put(tmp_path / "repo/.claude/commands/go.md", "---\ndescription: d\n---\nGo.")
+    assert found() == {"mine": ("Bash", True), "a": ("", False), "go": ("", False)}
+    assert found(trusted=True)["go"] == ("", True)
     agreed = frozenset(map(trust.digest, asked))
     assert found(trusted=True, agreed=agreed)["a"] == ("Bash(make:*)", True)
     skill(tmp_path / "repo/.claude", "a", head="allowed-tools: Bash\n")

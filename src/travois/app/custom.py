@@ -28,7 +28,6 @@ from travois.store.skills import FILE
 
 DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me what came of it."
 
-APART = "Let an agent of type {kind} do this (Agent tool), then tell me what came of it:\n\n{text}"
 LENT = "mcp__"
 """How the commands begin that stand for prompts of servers."""
 Known = tuple[dict[str, Custom], tuple[str, ...]]
@@ -49,8 +48,8 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
             plugins=loaded.plugins,
             levels=levels(options.shelves),
         )
-    if loaded.settings.disable_skill_shell_execution:
-        found = {name: replace(custom, runner="off") for name, custom in found.items()}
+    runner = "off" if loaded.settings.disable_skill_shell_execution else ""
+    found = {n: replace(one, runner=runner or one.runner) for n, one in found.items() if one.typed}
     for skill in skilled.skills(place, loaded, options).standing().skills:
         if skill.typed:
             found.setdefault(skill.name, skill)
@@ -94,7 +93,7 @@ async def _announce(agent: Agent, name: str, typed: str, *, known: Custom | None
 async def expanded(session: Session, custom: Custom, typed: str) -> str:
     """The prompt that a command or a skill stands for; raises `Fault` if what it runs may not."""
     agent, skill = session.crew.agent, os.path.basename(custom.origin) == FILE
-    if custom.agent and skill:
+    if custom.agent and "Skill" in agent.tools and (skill or _hired(agent, custom)):
         agent.session.append(Changed(ASKED, custom.name))
         return DELEGATE.format(name=custom.name, args=msgspec.json.encode(typed).decode())
     try:
@@ -107,7 +106,7 @@ async def expanded(session: Session, custom: Custom, typed: str) -> str:
             code=1,
         ) from None
     if not skill:
-        return APART.format(kind=custom.agent, text=text) if _hired(agent, custom) else text
+        return text
     told = shown(custom, text)
     agent.session.append(Changed(f"{USED}{custom.name}", told))
     return told

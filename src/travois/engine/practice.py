@@ -28,7 +28,7 @@ from travois.policy.rules import Rule, parse, split
 
 EFFORT = "high"
 """How much a model thinks that nobody told."""
-INLINE = "counts only in a skill with `context: fork`: all would be read anew otherwise"
+INLINE = "counts only with `context: fork`: all would be read anew otherwise"
 PIPED = re.compile(r"[|;&]+")
 BENIGN = re.compile(r"(git (diff|grep)|[ef]?grep|rg|ag|diff|cmp|find|test|\[|pgrep|which)\b|\[")
 """Programs that end with 1 to say that there is nothing, or a difference."""
@@ -116,8 +116,7 @@ def grant(agent: Agent, custom: Custom) -> None:
     rules = [*_rules(agent, custom, "deny"), *_rules(agent, custom, "allow")]
     wanted = ", ".join(key for key in ("model", "effort") if getattr(custom, key))
     skill = custom.origin.endswith("SKILL.md")
-    apart = skill and (custom.agent or f"{USED}{custom.name}" in agent.session.state)
-    if wanted and not apart:
+    if wanted and not custom.agent and f"{USED}{custom.name}" not in agent.session.state:
         agent.session.emit(Warned(f"{custom.origin}: {wanted} {INLINE}"))
     hooks = msgspec.json.encode(custom.hooks).decode()
     for name, place in _places(custom).items():

@@ -101,7 +101,7 @@ class DiskSkills:
         return Known(tuple(wanted), tuple(notices), self._places.share)
 
     def _commands(self) -> Iterator[Custom]:
-        """The commands that the model may use as if they were skills."""
+        """The commands that the model may use like skills, unasked or if somebody types them."""
         from travois.store.commands import commands
 
         here = self._places
@@ -113,7 +113,10 @@ class DiskSkills:
             levels=here.levels,
             environ=here.environ,
         )
-        yield from (one for one in found.values() if one.automatic)
+        for one in found.values():
+            if one.automatic or one.agent:
+                ours = not inside(one.origin, here.root)
+                yield replace(one, trusted=ours or here.trusted)
 
     def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
         """The folders below this one that have skills and hold some of these files."""
