@@ -40,7 +40,7 @@ class Stream:
         self._text = ""
         self._told = 0
         """How many lines of the block that is open are finished already."""
-        self._columns = 0
+        self._columns: int = 0
         """How wide the screen was then."""
         self._first = True
 
