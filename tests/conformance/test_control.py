@@ -19,7 +19,7 @@ from travois import lab
 from travois.app.control.desk import Declined, Desk
 from travois.app.control.lines import Response
 from travois.app.control.mcp import met, names, tools
-from travois.kernel.facts import Ended
+from travois.kernel.facts import Changed, Ended
 
 Line = dict[str, Any]
 
@@ -162,7 +162,7 @@ def test_a_host_says_how_much_is_thought_in_tokens_or_in_a_word(program: Program
     with lab.server([{"say": "Fine.", "repeat": True}]) as api:
         program.url = api.url
         host = Host(program, "--effort", "low")
-        host.ask("r1", "initialize")
+        host.ask("r1", "initialize", title="Thoughts")
         for tokens, effort in ((31_999, "high"), (64_000, "max"), (None, None)):
             answer = ask(host, "set_max_thinking_tokens", max_thinking_tokens=tokens)
             assert answer == {"effort": effort}
@@ -175,6 +175,7 @@ def test_a_host_says_how_much_is_thought_in_tokens_or_in_a_word(program: Program
         assert host.leave() == 0
         found = [body.get("output_config", {}).get("effort") for body in api.bodies]
     assert found == ["high", "max", None, "xhigh"]
+    assert Changed("name", "Thoughts") in [entry.fact for entry in program.facts()]
 
 
 def ask(host: Host, subtype: str, **more: Any) -> Line:

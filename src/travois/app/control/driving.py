@@ -288,6 +288,7 @@ def _asked(options: Options, greeting: Request) -> Options:
         system=(system if isinstance(system, str) else "\n\n".join(system)) or options.system,
         append_system=greeting.append_system_prompt or options.append_system,
         skills=greeting.skills,
+        name=greeting.title or options.name,
     )
 
 
