@@ -15,6 +15,11 @@ from travois.context.instructions import Found, Kind
 from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
+from travois.engine.deltas import Progress as Progress
+from travois.engine.deltas import Retrying as Retrying
+from travois.engine.deltas import Running as Running
+from travois.engine.deltas import Signalled as Signalled
+from travois.engine.deltas import Warned as Warned
 from travois.engine.heard import Heard
 from travois.engine.mail import Outbox
 from travois.engine.memories import Recording
@@ -362,43 +367,6 @@ class Env(Protocol):
 
 
 # --- for the eye ----------------------------------------------------------------------------------
-
-
-class Retrying(msgspec.Struct, frozen=True):
-    """A request failed and will be tried again."""
-
-    kind: str
-    message: str
-    status: int
-    attempt: int
-    attempts: int
-    wait: float
-
-
-class Running(msgspec.Struct, frozen=True):
-    """A tool call started."""
-
-    call: str
-    name: str
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """A running tool call has something to show."""
-
-    call: str
-    text: str
-
-
-class Warned(msgspec.Struct, frozen=True):
-    """Something the user should know that stops nothing."""
-
-    text: str
-
-
-class Signalled(msgspec.Struct, frozen=True):
-    """Something for the terminal to obey: a bell, a title, a message beside it."""
-
-    text: str
 
 
 Delta = StreamDelta | Retrying | Running | Progress | Warned | Signalled
