@@ -124,3 +124,36 @@ def test_a_worktree_has_what_the_repository_wants_in_it(program: Program) -> Non
     assert (tree / "lib").readlink() == program.folder / "lib"
     found = {path.name for path in tree.iterdir()}
     assert found == {".git", ".gitignore", ".worktreeinclude", ".env", "lib", "made"}
+
+
+CODEX = """
+model = "lab-model"
+model_provider = "house"
+profile = "plain"
+[profiles.plain]
+model_reasoning_effort = "low"
+[model_providers.house]
+base_url = "{url}/v1"
+wire_api = "chat"
+env_key = "HOUSE_KEY"
+http_headers = {{ X-Team = "red" }}
+env_http_headers = {{ X-Who = "WHO" }}
+query_params = {{ api-version = "2026" }}
+"""
+
+
+def test_a_provider_of_codex_is_reached_with_its_headers_and_its_query(program: Program) -> None:
+    program.extra = {"HOUSE_KEY": "sk-house", "WHO": "ada"}
+    path = program.home.parent / ".codex" / "config.toml"
+    path.parent.mkdir()
+    with lab.server(HELLO, keys=("sk-house", "in the query")) as api:
+        path.write_text(CODEX.format(url=api.url))
+        done = program.run("-p", "go")
+        entry = {"protocol": "gemini", "url": api.url, "query": {"key": "in the query"}}
+        own = json.dumps({"providers": {"own": entry}})
+        assert program.run("-p", "go", "--model", "own/lab-model", "--settings", own).code == 0
+        one = api.ledger[0]
+    assert (done.code, done.out) == (0, "Hallo.\n"), done.err
+    sent = [one.headers[name] for name in ("authorization", "x-team", "x-who")]
+    assert sent == ["Bearer sk-house", "red", "ada"]
+    assert b'"reasoning_effort":"low"' in one.body

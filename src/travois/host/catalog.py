@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.host.sigv4 import Credentials, credentials
-from travois.host.terms import Terms
+from travois.host.terms import Terms, asked, sent
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model, Price, Protocol, Quirk
 from travois.wire.surfaces import Surface
@@ -54,6 +54,10 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whose envelope the requests travel in, where it is not the protocol's own."""
     url_env: str = ""
     key_env: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    """That go with every request; the value of one that begins with `$` is in a variable."""
+    query: dict[str, str] = {}
+    """What stands behind every address."""
     prefixes: tuple[str, ...] = ()
     """How the ids of its models begin, so that nobody need write the provider before them."""
     aliases: dict[str, str] = {}
@@ -160,14 +164,15 @@ def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = No
             why=f"no provider is called {model.provider!r}",
             fix="Describe it in your settings under providers, or choose another --model.",
         )
-    url = _address(served, env, protocol=model.protocol)
+    url = _address(served, env, protocol=model.protocol) + asked(served.query)
+    more = sent(served.headers, env)
     for name in served.key_env:
         if key := env.get(name, "").strip():
-            return Endpoint(url, _auth(served, name, key), name, served.surface)
+            return Endpoint(url, (*_auth(served, name, key), *more), name, served.surface)
     if among and (helper := among.terms.key(model.provider)):
-        return Endpoint(url, (), "apiKeyHelper", helper=helper)
+        return Endpoint(url, more, "apiKeyHelper", helper=helper)
     if served.surface == "bedrock" and (signer := credentials(env)):
-        return Endpoint(url, (), "AWS_ACCESS_KEY_ID", served.surface, signer)
+        return Endpoint(url, more, "AWS_ACCESS_KEY_ID", served.surface, signer)
     if served.key_env and not is_local(url):
         names = " or ".join(served.key_env)
         empty = any(name in env for name in served.key_env)
@@ -177,7 +182,7 @@ def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = No
             why=f"{names} is {'empty' if empty else 'not set'}",
             fix=f"Set {names}{also} in your environment, or choose another model with --model.",
         )
-    return Endpoint(url, (), "none", served.surface)
+    return Endpoint(url, more, "none", served.surface)
 
 
 def configured(env: Mapping[str, str], *, among: Catalog | None = None) -> bool:

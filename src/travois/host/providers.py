@@ -53,7 +53,9 @@ class HttpModel:
         """Send the request; the last thing yielded is the reply. Raises `Problem`."""
         there = self._endpoint
         request = dressed(request, self._model, there.surface)
-        url, size = there.url + request.path, len(request.body)
+        base, mark, query = there.url.partition("?")
+        mark = "&" if mark and "?" in request.path else mark
+        url, size = f"{base}{request.path}{mark}{query}", len(request.body)
         key = await self._keys.headers() if self._keys else ()
         headers = (*HEADERS, *key, *self._authorized(request, url))
         async with self._transport.post(url, headers=headers, body=request.body) as response:

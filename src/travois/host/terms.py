@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec.structs import replace
 
@@ -43,6 +45,19 @@ class Terms(msgspec.Struct, frozen=True):
     def key(self, provider: str) -> str:
         """The command that prints the key for a provider; empty if there is none."""
         return self.helper if provider == "anthropic" else ""
+
+
+def sent(headers: Mapping[str, str], env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Headers of a provider, those in variables with what is in them; without any that is empty."""
+    told = ((name, env.get(v[1:], "") if v[:1] == "$" else v) for name, v in headers.items())
+    return tuple((name.lower(), value) for name, value in told if value)
+
+
+def asked(query: Mapping[str, str]) -> str:
+    """What stands behind an address."""
+    from urllib.parse import urlencode
+
+    return f"?{urlencode(query)}" if query else ""
 
 
 def _means(word: str, model: str) -> bool:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.store.reading import is_tree
 from travois.store.settings import Json
@@ -16,7 +17,7 @@ from travois.store.settings import Json
 RESERVED = ("openai", "ollama", "lmstudio")
 """Names that Codex itself gives a meaning."""
 WIRES = {"": "responses", "responses": "responses", "chat": "chat"}
-MORE = ("http_headers", "env_http_headers", "query_params")
+MORE = {"headers": "http_headers", "variables": "env_http_headers", "query": "query_params"}
 PACKAGES = {"@ai-sdk/openai-compatible": "chat", "@ai-sdk/openai": "responses"}
 """How opencode speaks to a provider, and which protocol that is."""
 ENV = re.compile(r"\{env:(\w+)\}")
@@ -37,8 +38,11 @@ def codex(tree: Json) -> Iterator[Described]:
         if name in RESERVED or not url or wire is None:
             yield Described(name, why="it has no address, or no protocol that is known here")
             continue
-        more = ", ".join(word for word in MORE if word in told)
-        yield _described(name, wire, url, _text(told, "env_key"), why=more and f"without {more}")
+        found, inner = _described(name, wire, url, _text(told, "env_key")), dict(_tables(told, ""))
+        kept = {key: _texts(inner.get(word, {})) for key, word in MORE.items()}
+        named = {name: f"${variable}" for name, variable in kept.pop("variables").items()}
+        kept["headers"] |= named
+        yield replace(found, entry=found.entry | {key: each for key, each in kept.items() if each})
 
 
 def opencode(tree: Json) -> Iterator[Described]:
@@ -55,7 +59,7 @@ def opencode(tree: Json) -> Iterator[Described]:
         yield _described(name, wire, url, found[1] if found else "", why=why)
 
 
-def _described(name: str, protocol: str, url: str, key: str, *, why: str) -> Described:
+def _described(name: str, protocol: str, url: str, key: str, *, why: str = "") -> Described:
     entry: Json = {"protocol": protocol, "url": url}
     return Described(name, entry | ({"key_env": [key]} if key else {}), why)
 
@@ -66,6 +70,10 @@ def _tables(tree: Json, key: str) -> Iterator[tuple[str, Json]]:
     for name, inner in outer.items() if is_tree(outer) else ():
         if is_tree(inner):
             yield name, inner
+
+
+def _texts(tree: Json) -> dict[str, str]:
+    return {key: str(value) for key, value in tree.items()}
 
 
 def _text(tree: Json, key: str) -> str:
