@@ -206,8 +206,9 @@ def test_the_person_talks_to_an_agent_of_their_own_and_goes_on_with_it(
     with lab.server([{"say": [lab.call("Read", file_path="a")]}, DONE, DONE]) as api:
         program.url = api.url
         told = program.run("-p", "hum", "--output-format", "stream-json").lines[0]
-        program.run("-p", "more", "-c")
+        more = program.run("-p", "more", "-c", "--agent", "plan")
         api.no_invalid()
+    assert "--agent: a session goes on with whom it began" in more.err
     assert (told["tools"], told["permissionMode"]) == (["Read", "Agent"], "plan")
     first, last = api.bodies[0], api.bodies[-1]
     assert "haiku" in first["model"] and first["output_config"] == {"effort": "low"}
@@ -336,10 +337,12 @@ def test_a_style_and_a_plugin_are_chosen_by_the_user(program: Program) -> None:
     assert (listed["name"], listed["version"], listed["folder"]) == ("kit", "2", str(kit))
 
 
-def test_a_plugin_may_force_its_style_and_bring_programs(program: Program) -> None:
+def test_a_plugin_may_force_its_style_and_its_agent_and_bring_programs(program: Program) -> None:
     kit = program.home.parent / "kit"
     put(kit / "plugin.json", '{"name": "kit"}')
     put(kit / "output-styles/p.md", "---\nforce-for-plugin: true\n---\nSpeak like a pirate.")
+    put(kit / "agents/mate.md", "---\nname: mate\ndescription: d\n---\nYou are the mate.")
+    put(kit / "settings.json", '{"agent": "mate"}')
     put(kit / "bin/ahoy", "#!/bin/sh\necho aye aye")
     (kit / "bin/ahoy").chmod(0o755)
     put(program.folder / ".claude/commands/none.md", "None: !`grep x /dev/null`.")
@@ -352,7 +355,8 @@ def test_a_plugin_may_force_its_style_and_bring_programs(program: Program) -> No
         done = program.ask("/none", *allowed, "--plugin-dir", str(kit))
         api.no_invalid()
     assert (done.code, texts(api.bodies[0])[-2]) == (0, "None: .")
-    assert "Speak like a pirate." in json.dumps(api.bodies[0]["system"])
+    system = json.dumps(api.bodies[0]["system"])
+    assert "Speak like a pirate." in system and "You are the mate." in system
     assert results(api.bodies[2]) == ["aye aye", "own"]
 
 

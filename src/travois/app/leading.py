@@ -26,18 +26,20 @@ LEAD = "agent"
 
 def chosen(loaded: Loaded, kinds: tuple[Kind, ...], session: Session) -> tuple[Kind | None, Loaded]:
     """The kind that was asked for, or that the session began with; and settings as it has them."""
-    begun, asked = session.view.epoch is not None, loaded.settings
-    wanted = session.state.get(LEAD, "") if begun else asked.agent
+    asked, begun = loaded.settings, session.view.epoch is not None
+    usual = next((plugin.lead for plugin in loaded.plugins if plugin.lead), "")
+    wanted = session.state.get(LEAD, "") if begun else asked.agent or usual
+    if begun and loaded.origin("agent") == FLAGS and asked.agent.casefold() != wanted.casefold():
+        loaded = _told(loaded, "--agent", "a session goes on with whom it began")
     kind = named(kinds, wanted) if wanted else None
     if kind is None:
         return None, _missing(loaded, wanted, kinds) if wanted else loaded
-    said, exerted = (loaded.origin(key) == FLAGS for key in ("model", "effortLevel"))
+    flagged = {key for key in ("model", "effortLevel") if loaded.origin(key) == FLAGS}
+    effort = EFFORTS.get(kind.effort, asked.effort_level)
     settings = replace(
         asked,
-        model=asked.model if said else kind.model or asked.model,
-        effort_level=asked.effort_level
-        if exerted
-        else EFFORTS.get(kind.effort, asked.effort_level),
+        model=asked.model if "model" in flagged else kind.model or asked.model,
+        effort_level=asked.effort_level if "effortLevel" in flagged else effort,
         max_turns=asked.max_turns or kind.max_turns,
     )
     return kind, replace(loaded, settings=settings)
@@ -47,8 +49,11 @@ def _missing(loaded: Loaded, wanted: str, kinds: tuple[Kind, ...]) -> Loaded:
     what, there = f"there is no agent {wanted!r}", ", ".join(kind.name for kind in kinds)
     if loaded.origin("agent") == FLAGS:
         raise Fault(f"--agent: {what}", fix=f"There are: {there}.")
-    line = f"{loaded.origin('agent')}: {what}; there are: {there}"
-    return replace(loaded, notices=(*loaded.notices, line))
+    return _told(loaded, loaded.origin("agent"), f"{what}; there are: {there}")
+
+
+def _told(loaded: Loaded, where: str, what: str) -> Loaded:
+    return replace(loaded, notices=(*loaded.notices, f"{where}: {what}"))
 
 
 def given(tools: dict[str, AnyTool], lead: Kind | None) -> dict[str, AnyTool]:

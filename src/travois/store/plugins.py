@@ -23,7 +23,6 @@ IDLE = {
     "workflows": "workflows",
     "channels": "",
     "monitors": "monitors",
-    "settings": "settings.json",
 }
 """What plugins of other agents bring that means nothing here, by key, and where it usually is."""
 
@@ -134,7 +133,15 @@ def _read(offer: Offer, wishes: Wishes, notices: list[str]) -> Plugin | None:
         hooks=_trees(folder, tree, filled, key="hooks", usual="hooks/hooks.json"),
         servers=_trees(folder, tree, filled, key="mcpServers", usual=".mcp.json"),
         keeps=keeps,
+        lead=_lead(folder, name),
     )
+
+
+def _lead(folder: str, name: str) -> str:
+    """The agent that a plugin wants the person to talk to."""
+    path = os.path.join(folder, "settings.json")
+    agent = table(path).get("agent") if os.path.isfile(path) else None
+    return f"{name}:{agent}" if isinstance(agent, str) and agent else ""
 
 
 def _idle(folder: str, tree: Json, key: str, usual: str) -> bool:

@@ -335,6 +335,8 @@ class Plugin(msgspec.Struct, frozen=True):
     """Each file that names servers of tools, with its `mcpServers`."""
     keeps: str = ""
     """The folder for what it keeps."""
+    lead: str = ""
+    """The kind of agent that a person talks to where nothing else is asked for."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
