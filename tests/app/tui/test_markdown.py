@@ -65,6 +65,12 @@ def test_nothing_but_colours_is_sent_along_with_words() -> None:
     assert "\x9b" not in rest and "\u202e" not in rest
 
 
+def test_html_is_shown_as_it_is_written() -> None:
+    text = "<div>one</div>\n\nuse <b>bold</b> for ~~it~~\n\n<!-- a remark -->"
+    told = squeezed(rendered(text, DARK, 60))
+    assert told == ["  <div>one</div>", "  use <b>bold</b> for it", "  <!-- a remark -->"]
+
+
 def test_themes_without_colours_have_none() -> None:
     plain = rendered(TEXT, theme("auto", {"NO_COLOR": "1"}), 60)
     codes = {code for line in plain for code in OURS.findall(line)}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anyio
 
 from travois.app.tui import calls
-from travois.app.tui.cells import clean, folded
+from travois.app.tui.cells import clean, folded, worded
 from travois.app.tui.menu import Pick
 from travois.app.tui.screen import Screen
 from travois.app.tui.transcript import Transcript
@@ -68,7 +68,7 @@ class Dialogs:
 
     async def _answer(self, choice: Choice) -> str | None:
         theme = self._screen.theme
-        asked = folded(clean(choice.question), self._screen.columns - 5)
+        asked = worded(clean(choice.question), self._screen.columns - 5)
         marked = [f"  {theme.mark(line, 'strong')}" for line in asked]
         self._screen.show("", f"  {theme.mark('?', 'accent')} {marked[0].lstrip()}", *marked[1:])
         options = [

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich import markdown
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.syntax import Syntax
@@ -80,7 +81,7 @@ class Stream:
         """Where the block begins that may still change; all before it is whole."""
         if "\n" not in self._text:
             return 0
-        tokens = MarkdownIt().enable("table").parse(self._text)
+        tokens = _parsed(self._text)
         starts = [token.map[0] for token in tokens if token.level == 0 and token.map]
         last = max(starts, default=0)
         return sum(len(line) for line in self._text.splitlines(keepends=True)[:last])
@@ -128,11 +129,19 @@ class Page(markdown.Markdown):
     }
 
 
+def _parsed(text: str) -> list[Token]:
+    """Markdown in which HTML is text like any other, for people to read."""
+    plain = MarkdownIt("commonmark", {"html": False})
+    return plain.enable(["strikethrough", "table"]).parse(text)
+
+
 def rendered(text: str, theme: Theme, columns: int) -> list[str]:
     """Markdown as lines with colours."""
     room = max(10, min(columns - INDENT - 1, WIDEST))
     out = StringIO()
-    _console(out, theme, room).print(Page(clean(text), code_theme=theme.code, hyperlinks=False))
+    page = Page("", code_theme=theme.code, hyperlinks=False)
+    page.parsed = _parsed(clean(text))
+    _console(out, theme, room).print(page)
     lines = list(_tidy(out.getvalue().split("\n")))
     while lines and not lines[0]:
         del lines[0]
