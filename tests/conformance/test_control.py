@@ -150,6 +150,8 @@ def test_what_there_is_can_be_asked_for(program: Program) -> None:
         assert providers == {"anthropic", "openai"}
         assert ask(host, "supported_commands") == {"commands": hello["commands"]}
         assert ask(host, "supported_agents") == {"agents": hello["agents"]}
+        styles = hello["available_output_styles"]
+        assert ask(host, "reload_output_styles") == {"available_output_styles": styles}
         assert ask(host, "reload_skills") == {"skills": []}
         denied = {"behavior": "deny", "rule": "Read(x)", "source": "--settings"}
         assert denied in ask(host, "list_permission_rules")["rules"]
@@ -172,9 +174,17 @@ def test_a_host_says_how_much_is_thought_in_tokens_or_in_a_word(program: Program
         assert "huge" in ask(host, "update_settings", settings={"effortLevel": "huge"})["error"]
         host.say("hello")
         host.until(of("result"))
+        assert ask(host, "apply_flag_settings", settings={"effortLevel": None, "model": None}) == {}
+        kept = {"source": "userSettings", "settings": {"effortLevel": "medium"}}
+        assert ask(host, "update_settings", **kept) == {}
+        other = ask(host, "update_settings", **kept | {"source": "localSettings"})
+        assert "nothing in files but effortLevel" in other["error"]
+        host.say("hello")
+        host.until(of("result"))
         assert host.leave() == 0
         found = [body.get("output_config", {}).get("effort") for body in api.bodies]
-    assert found == ["high", "max", None, "xhigh"]
+    assert found == ["high", "max", None, "xhigh", None]
+    assert json.loads((program.home / "settings.json").read_text()) == {"effortLevel": "medium"}
     assert Changed("name", "Thoughts") in [entry.fact for entry in program.facts()]
 
 

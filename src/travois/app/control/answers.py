@@ -32,12 +32,11 @@ from travois.wire.effort import worth
 async def hello(driven: Driven, request: Request) -> Object:
     """What there is to know of a session that begins."""
     crew = driven.session.crew
-    known, _ = styles(skilled.places(*prepare(driven.options), driven.options))
     return {
         "commands": listing.named(driven),
         "agents": listing.kinds(driven),
         "output_style": crew.style,
-        "available_output_styles": [DEFAULT, *(style.name for style in known.values())],
+        **await _styles(driven, request),
         "models": listing.reachable(driven),
         "account": {"apiKeySource": crew.key_source},
         "pid": os.getpid(),
@@ -45,6 +44,11 @@ async def hello(driven: Driven, request: Request) -> Object:
         "hook_on_failure_supported": True,
         "version": __version__,
     }
+
+
+async def _styles(driven: Driven, request: Request) -> Object:
+    known, _ = styles(skilled.places(*prepare(driven.options), driven.options))
+    return {"available_output_styles": [DEFAULT, *(style.name for style in known.values())]}
 
 
 async def _interrupt(driven: Driven, request: Request) -> Object:
@@ -179,6 +183,7 @@ ANSWERS: dict[str, Callable[[Driven, Request], Awaitable[Object]]] = {
     "supported_agents": listing.agents,
     "reload_skills": listing.practised,
     "reload_plugins": _plugins,
+    "reload_output_styles": _styles,
     "read_file": files.read,
     "seed_read_state": files.seed,
     "list_permission_rules": listing.rules,

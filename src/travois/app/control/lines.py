@@ -39,6 +39,8 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     title: str = ""
     servers: dict[str, Any] | None = None
     settings: dict[str, Any] | None = None
+    source: str = ""
+    """The file that settings are to be kept in; empty if they hold for the session."""
     speaker: str = msgspec.field(default="", name="server_name")
     message: dict[str, Any] | None = None
     """What a server that lives in the host has to say, and which one it is."""

@@ -17,6 +17,8 @@ from travois.host import catalog
 from travois.kernel.faults import Fault
 from travois.kernel.models import Effort, Model
 from travois.policy.rules import Effect, Rule, parse
+from travois.store import home as homes
+from travois.store.chosen import keep
 from travois.wire.effort import LEVELS
 
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
@@ -108,10 +110,12 @@ async def hooks(driven: Driven, request: Request) -> Object:
 async def settings(driven: Driven, request: Request) -> Object:
     """Take over settings in the middle of a session: all of them, or none."""
     asked = dict(_flat(request.settings or {}))
+    if request.source:
+        return _kept(request.source, asked)
     if strange := sorted(asked.keys() - CHANGING):
         why = f"a session that goes on takes over only {', '.join(sorted(CHANGING))}"
         raise Fault(f"{', '.join(strange)} cannot be changed here", why=why)
-    effort = msgspec.convert(asked.get("effortLevel", ""), Effort)
+    effort = msgspec.convert(asked.get("effortLevel") or "", Effort)
     agent, guard = driven.session.crew.agent, driven.session.crew.agent.guard
     for effect in EFFECTS:
         texts = msgspec.convert(asked.get(f"permissions.{effect}", ()), tuple[str, ...])
@@ -121,9 +125,18 @@ async def settings(driven: Driven, request: Request) -> Object:
     if MODE in asked:
         driven.session.enter(str(asked[MODE]))
     if "model" in asked:
-        driven.go_on_with(str(asked["model"]))
+        driven.go_on_with(str(asked["model"] or driven.model))
     if "effortLevel" in asked:
         driven.exert(effort)
+    return {}
+
+
+def _kept(source: str, asked: Object) -> Object:
+    """Keep a choice for the sessions to come, in the user's own file."""
+    if source != "userSettings" or asked.keys() != {"effortLevel"}:
+        raise Fault("A host may keep nothing in files but effortLevel in userSettings")
+    effort = msgspec.convert(asked["effortLevel"], Effort)
+    keep(homes.locate(os.environ), "effortLevel", effort)
     return {}
 
 
