@@ -12,7 +12,7 @@ from travois.kernel.view import Item
 from travois.wire.edits import BETAS, ON_DEMAND
 from travois.wire.effort import further
 from travois.wire.jsontext import joined, members, object_text, quote, utf8
-from travois.wire.media import IMAGES, base64, note
+from travois.wire.media import IMAGES, PDF, note, shown
 from travois.wire.names import (
     FOREIGN,
     GO_ON,
@@ -70,12 +70,10 @@ class Anthropic:
         return _text(block.text) if isinstance(block, Text) else self._media(block)
 
     def _media(self, media: Media) -> bytes:
-        takes_it = _document(media) if media.kind == "document" else media.mime in IMAGES
-        if not takes_it or not self._images:
-            return _text(note(media, "this model cannot be shown it"))
-        data = base64(media, self._fetch)
-        if data is None:
-            return _text(note(media, "its bytes are lost"))
+        known = media.mime == PDF if media.kind == "document" else media.mime in IMAGES
+        data = shown(media, self._fetch, taken=self._images and known)
+        if isinstance(data, str):
+            return _text(data)
         source = b'{"type":"base64","media_type":' + quote(media.mime) + b',"data":"' + data + b'"}'
         return b'{"type":"' + media.kind.encode() + b'","source":' + source + b"}"
 
@@ -203,10 +201,6 @@ def _text(text: str) -> bytes:
 
 def _blank(text: Text) -> bool:
     return not text.text.strip()
-
-
-def _document(media: Media) -> bool:
-    return media.mime == "application/pdf"
 
 
 def _told(block: Shown) -> Text:

@@ -11,7 +11,7 @@ from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
 from travois.kernel.view import Item
 from travois.wire.effort import effort
 from travois.wire.jsontext import Members, members, object_text, quote, utf8
-from travois.wire.media import IMAGES, base64, note
+from travois.wire.media import IMAGES, PDF, note, shown
 from travois.wire.names import GO_ON, NO_OUTPUT, NO_WORDS, STARTED_BEFORE, spoken, tool_name
 from travois.wire.pieces import Head, Piece, asked
 
@@ -61,11 +61,10 @@ class Gemini:
     def _part(self, block: Shown) -> bytes:
         if isinstance(block, Text):
             return _text(block.text)
-        if not self._images or block.mime not in (*IMAGES, "application/pdf"):
-            return _text(note(block, "this model cannot be shown it"))
-        data = base64(block, self._fetch)
-        if data is None:
-            return _text(note(block, "its bytes are lost"))
+        taken = self._images and block.mime in (*IMAGES, PDF)
+        data = shown(block, self._fetch, taken=taken)
+        if isinstance(data, str):
+            return _text(data)
         return b'{"inlineData":{"mimeType":%s,"data":"%s"}}' % (quote(block.mime), data)
 
     def _attached(self, items: Sequence[Item], last: int) -> Iterator[Piece]:

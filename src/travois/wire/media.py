@@ -8,6 +8,8 @@ from collections.abc import Callable
 from travois.kernel.blocks import Media
 
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+PDF = "application/pdf"
+HIDDEN = "this model cannot be shown it"
 
 
 def base64(media: Media, fetch: Callable[[str], bytes]) -> bytes | None:
@@ -16,6 +18,13 @@ def base64(media: Media, fetch: Callable[[str], bytes]) -> bytes | None:
         return b2a_base64(fetch(media.blob), newline=False) or None
     except KeyError:
         return None
+
+
+def shown(media: Media, fetch: Callable[[str], bytes], *, taken: bool = True) -> bytes | str:
+    """The bytes of it in base64 if they are taken, and there; else the line in its place."""
+    if not taken:
+        return note(media, HIDDEN)
+    return base64(media, fetch) or note(media, "its bytes are lost")
 
 
 def note(media: Media, why: str) -> str:

@@ -13,7 +13,7 @@ from travois.kernel.models import Model, Quirk
 from travois.kernel.view import Item
 from travois.wire.effort import further
 from travois.wire.jsontext import Members, joined, members, quote, raw, utf8
-from travois.wire.media import IMAGES, base64, note
+from travois.wire.media import HIDDEN, IMAGES, note, shown
 from travois.wire.names import (
     ECHOED,
     GO_ON,
@@ -26,7 +26,6 @@ from travois.wire.names import (
 )
 from travois.wire.pieces import Head, Piece, asked
 
-HIDDEN = "this model cannot be shown it"
 BETWEEN = "(noted)"
 ATTACHED = "Shown by the tools above:"
 
@@ -85,9 +84,9 @@ class Chat:
     def _part(self, block: Shown) -> bytes:
         if isinstance(block, Text):
             return b'{"type":"text","text":' + quote(block.text) + b"}"
-        data = base64(block, self._fetch)
-        if data is None:
-            return self._part(Text(note(block, "its bytes are lost")))
+        data = shown(block, self._fetch)
+        if isinstance(data, str):
+            return self._part(Text(data))
         url = b'"data:' + utf8(block.mime) + b";base64," + data + b'"'
         return b'{"type":"image_url","image_url":{"url":' + url + b"}}"
 

@@ -12,7 +12,7 @@ from travois.kernel.models import Model
 from travois.kernel.view import Item
 from travois.wire.effort import further
 from travois.wire.jsontext import joined, members, quote, utf8
-from travois.wire.media import IMAGES, base64, note
+from travois.wire.media import IMAGES, PDF, shown
 from travois.wire.names import (
     GO_ON,
     NO_OUTPUT,
@@ -75,14 +75,12 @@ class Responses:
     def _part(self, block: Shown) -> bytes:
         if isinstance(block, Text):
             return b'{"type":"input_text","text":' + quote(block.text) + b"}"
-        document = block.mime == "application/pdf"
-        if not self._images or not (document or block.mime in IMAGES):
-            return self._part(Text(note(block, "this model cannot be shown it")))
-        data = base64(block, self._fetch)
-        if data is None:
-            return self._part(Text(note(block, "its bytes are lost")))
+        taken = self._images and block.mime in (*IMAGES, PDF)
+        data = shown(block, self._fetch, taken=taken)
+        if isinstance(data, str):
+            return self._part(Text(data))
         url = b'"data:' + utf8(block.mime) + b";base64," + data + b'"'
-        if document:
+        if block.mime == PDF:
             name = quote(block.name or "document.pdf")
             return b'{"type":"input_file","filename":%s,"file_data":%s}' % (name, url)
         return b'{"type":"input_image","detail":"auto","image_url":' + url + b"}"
