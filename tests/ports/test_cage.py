@@ -6,8 +6,13 @@ import errno
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -338,6 +343,42 @@ def test_a_cage_that_cannot_be_built_is_an_error_and_nothing_ran():
         with pytest.raises(OSError, match=r"could not be built, so nothing ran: .*/no/such/folder"):
             run("full", command)
         assert os.listdir(place.work) == []
+
+
+def test_sockets_that_come_and_go_while_walls_are_built_stop_no_command():
+    with scene() as place, coming_and_going(place.outside):
+
+        async def act(processes: LocalProcesses) -> None:
+            for _ in range(10):
+                done = await processes.run(place.sh("echo hi"), timeout=SECONDS)
+                assert (done.status, done.output.joined()) == (0, b"hi\n")
+
+        play("full", act)
+
+
+@contextmanager
+def coming_and_going(folder: Path) -> Iterator[None]:
+    """Somebody who makes sockets in folders of their own, each for a few milliseconds."""
+    over = threading.Event()
+
+    def churn(number: int) -> None:
+        while not over.wait(0):
+            home = folder / f"{number}-{time.monotonic_ns()}"
+            home.mkdir()
+            with socket.socket(socket.AF_UNIX) as made:
+                made.bind(str(home / "s"))
+                over.wait(0.004)
+            shutil.rmtree(home)
+
+    threads = [threading.Thread(target=churn, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_a_bwrap_that_a_program_could_have_written_is_not_used():

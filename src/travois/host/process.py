@@ -107,7 +107,7 @@ class LocalProcesses:
 
         `on_output` sees output as it comes; of a flood it sees only the newest part.
         """
-        return await self._run(partial(self._begin, command, watch=on_output), timeout=timeout)
+        return await self._run(partial(self._begin, watch=on_output), command, timeout=timeout)
 
     async def attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
@@ -119,18 +119,24 @@ class LocalProcesses:
         copy = await anyio.to_thread.run_sync(layers.prepare, command.cage)
         try:
             inside = replace(command, cage=overlay.inner(command.cage, copy))
-            begin = partial(self._begin, inside, around=copy.around())
-            completed = await self._run(begin, timeout=timeout)
+            begin = partial(self._begin, around=copy.around())
+            completed = await self._run(begin, inside, timeout=timeout)
             return await anyio.to_thread.run_sync(overlay.Overlay, completed, command.cage, copy)
         except BaseException:
             copy.remove()
             raise
 
-    async def _run(self, begin: Callable[[], Child], *, timeout: float) -> Completed:
-        try:
-            return await self._ended(begin(), timeout=timeout)
-        except Unfenced:  # what was to be covered, such as another's socket, may just have gone
-            return await self._ended(begin(), timeout=timeout)
+    async def _run(
+        self, begin: Callable[[Command], Child], command: Command, *, timeout: float
+    ) -> Completed:
+        """Run to the end, with walls around what stays: sockets of others come and go meanwhile."""
+        while True:
+            try:
+                return await self._ended(begin(command), timeout=timeout)
+            except Unfenced:
+                if (fewer := _settled(command)) is None:
+                    raise
+                command = fewer
 
     async def _ended(self, child: Child, *, timeout: float) -> Completed:
         ended = False
@@ -268,6 +274,18 @@ class LocalProcesses:
         return (running & {only.pid}) | {
             pid for pid, session in orphans.items() if session == only.pid or bears(pid, only.mark)
         }
+
+
+def _settled(command: Command) -> Command | None:
+    """The same, to be tried once more without what has gone since; None if nothing has."""
+    from travois.host.cage.bwrap import sockets
+
+    assert command.cage is not None, "only walls can fail to be built"
+    before = command.cage.sockets
+    there = sockets() if before is None else tuple(filter(os.path.exists, before))
+    if there == before:
+        return None
+    return replace(command, cage=replace(command.cage, sockets=there))
 
 
 def _unbuilt(child: Child) -> Unfenced:

@@ -27,6 +27,8 @@ class Cage(msgspec.Struct, frozen=True):
     """Paths that are not to be read: secrets, our own state, what a rule denies."""
     shown: tuple[str, ...] = ()
     """Folders that can be read although what holds them is hidden."""
+    sockets: tuple[str, ...] | None = None
+    """Sockets of others that are covered; all that there are when the walls are built if None."""
     writable: tuple[str, ...] = ()
     """More paths that the user lets programs write to."""
     network: Literal["off", "listed", "on"] = "off"

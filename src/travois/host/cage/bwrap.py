@@ -120,7 +120,7 @@ def _ways(cage: Cage) -> dict[str, Way]:
         between = (one for one in _parents(path) if one not in ways and _within(one, roots))
         ways |= dict.fromkeys(between, "hold")
     ways |= dict.fromkeys(cage.pinned, "pin")
-    ways |= dict.fromkeys((*_sockets(roots), *_real(cage.hidden)), "hide")
+    ways |= dict.fromkeys((*_covered(cage, roots), *_real(cage.hidden)), "hide")
     ways |= dict.fromkeys(_real(cage.shown), "show")
     return {path: way for path, way in ways.items() if os.path.exists(path) or way == "temp"}
 
@@ -149,13 +149,20 @@ def _emptied(path: str) -> tuple[str, ...]:
     return ("--perms", "0555", "--tmpfs", path)
 
 
-def _sockets(roots: list[str]) -> Iterator[str]:
-    """Sockets of others: on a read-only mount they could still be talked to."""
+def sockets() -> tuple[str, ...]:
+    """The sockets that have a place on this disk."""
     with suppress(OSError), open("/proc/net/unix", "rb") as table:
         rows = (line.split(None, 7) for line in table.read().splitlines())
         named = {os.fsdecode(row[7]) for row in rows if len(row) == 8 and row[7].startswith(b"/")}
-        found = sorted(path for path in named if not _within(path, roots))
-        yield from (path for path in found if all(map(_open, _parents(path))))
+        return tuple(sorted(named))
+    return ()
+
+
+def _covered(cage: Cage, roots: list[str]) -> Iterator[str]:
+    """Sockets of others: on a read-only mount they could still be talked to."""
+    found = sockets() if cage.sockets is None else cage.sockets
+    outside = (path for path in found if not _within(path, roots))
+    yield from (path for path in outside if all(map(_open, _parents(path))))
 
 
 def _open(folder: str) -> bool:

@@ -142,7 +142,8 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
         return check, ()
     why = ""
     for options in (bwrap.OPTIONAL, ()):
-        words = bwrap.arguments(Cage("look", (), temp="/tmp"), cwd="/", known=options)  # noqa: S108
+        cage = Cage("look", (), temp="/tmp", sockets=())  # noqa: S108
+        words = bwrap.arguments(cage, cwd="/", known=options)
         why = _refusal(program, words)
         if not why:
             return Check("namespaces", works=True, why="user, pid, net, ipc and mount"), options
