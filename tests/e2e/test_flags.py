@@ -97,6 +97,11 @@ def test_a_restricted_session_has_no_shell_and_stays_in_its_folders(program: Pro
     done, (first, _) = asked(program, script, *flags)
     assert [one["tool_name"] for one in done.result["permission_denials"]] == ["Read"]
     assert {"Bash", "WebFetch"}.isdisjoint(tool["name"] for tool in first["tools"])
+    command = program.folder / ".claude" / "commands" / "go.md"
+    command.parent.mkdir(parents=True)
+    command.write_text("Look: !`ls`")
+    typed = program.ask("/go", "--restricted")
+    assert (typed.code, "/go was not run" in typed.err) == (1, True)
     bypass, none = asked(program, FINE, "--restricted", "--dangerously-skip-permissions")
     assert (bypass.code, none) == (2, [])
     _, (named,) = asked(program, FINE, "--restricted", "--tools", "Bash,Read")

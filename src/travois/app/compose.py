@@ -77,10 +77,6 @@ if TYPE_CHECKING:
     from travois.app.dreaming import Nights
 
 
-NAMED = frozenset(("Bash", "BashOutput", "KillShell", "WebFetch", "WebSearch"))
-"""Tools that run commands or reach the web: a restricted session has them only by name."""
-
-
 class Crew(msgspec.Struct):
     """A running agent and everything that must be closed after it."""
 
@@ -364,7 +360,6 @@ def _tools(
     )
     idle = set[str]() if loaded.settings.memory.enabled else {"Remember"}
     idle |= set[str]() if searching.offered(loaded, card) else {"WebSearch"}
-    idle |= NAMED if options.restricted and chosen is None else set[str]()
     told = (tool for tool in (*own, *also) if not withheld(loaded.rules, tool.name))
     kept = {tool.name: tool for tool in told if tool.name not in idle}
     if (folder := loaded.settings.plans_directory) and plan.PLAN.name in kept:

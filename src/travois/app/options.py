@@ -9,6 +9,8 @@ import msgspec
 if TYPE_CHECKING:
     from travois.store.layers import Value
 
+NAMED = ("Bash", "BashOutput", "KillShell", "WebFetch", "WebSearch")
+"""Tools that run commands or reach the web: a restricted session has them only by name."""
 PICK = "?"
 """In place of a session: let the person choose one."""
 
@@ -82,6 +84,12 @@ class Options(msgspec.Struct, frozen=True):
         return "none" if self.bare else self.sources
 
 
+def _barred(options: Options) -> tuple[str, ...]:
+    """What a restricted session may not do, whoever asks for it."""
+    named = options.tools or ()
+    return tuple(one for one in NAMED if one not in named) if options.restricted else ()
+
+
 def settings(options: Options) -> dict[str, Value]:
     """What the command line chose, by settings key; what it left open is not there."""
     from travois.context.styles import DEFAULT
@@ -92,7 +100,7 @@ def settings(options: Options) -> dict[str, Value]:
         "effortLevel": options.effort,
         "permissions.defaultMode": options.mode,
         "permissions.allow": options.allowed,
-        "permissions.deny": options.disallowed,
+        "permissions.deny": (*options.disallowed, *_barred(options)),
         "permissions.additionalDirectories": options.folders,
         "plugins": options.plugins,
         "outputStyle": options.style or (DEFAULT if options.bare else ""),
