@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
 import signal
 import subprocess
+import time
 
 from tests.e2e.program import Program
 
@@ -88,6 +90,27 @@ def test_an_interrupt_stops_the_turn_and_not_the_program(program: Program) -> No
         screen.until("Stopped.")
         assert screen.leave() == 0
         api.no_orphans()
+
+
+def test_a_command_of_ones_own_runs_and_an_interrupt_stops_it(program: Program) -> None:
+    with program.served([{"say": [{"text": "I see."}]}]) as api:
+        screen = Screen(program, *program.model)
+        screen.until("> ")
+        screen.type("!touch up; sleep 30\n")
+        while not (program.folder / "up").exists():
+            time.sleep(0.02)
+        screen.child.send_signal(signal.SIGINT)
+        screen.until("> ")
+        screen.type("!echo $((40 + 2))\n")
+        screen.until("42")
+        screen.until("> ")
+        screen.type("# Tests run with pytest\n")
+        assert "\x1b" not in screen.until("Undo: /memory undo")
+        screen.type("and?\n")
+        screen.until("I see.")
+        assert screen.leave() == 0
+        said = json.dumps(api.bodies[0]["messages"])
+    assert ("$ echo" in said, "sleep 30" in said) == (True, False)
 
 
 def test_what_a_model_says_cannot_reach_the_terminal_raw(program: Program) -> None:

@@ -21,6 +21,7 @@ from travois.app.slash.command import Prompt, obey
 from travois.app.slash.plain import Lines, browse
 from travois.app.slash.sessions import pick_up
 from travois.app.slash.talking import left
+from travois.app.tui import shell
 from travois.engine.extract import settled, told
 from travois.engine.hooks import notify
 from travois.engine.person import Answer, Choice, Inquiry, Question
@@ -71,7 +72,7 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
         terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")
         terminal.notice(*crew.notices, *desk.notices)
         async with anyio.create_task_group() as group:
-            group.start_soon(_watch_interrupts, session, terminal)
+            group.start_soon(_watch_interrupts, desk, terminal)
             await _converse(desk, terminal, first=first)
             group.cancel_scope.cancel()
         session.leaving = left(desk.next)
@@ -83,16 +84,36 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
 
 async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
     text: str | None = first
-    session = desk.session
     while text is not None and not desk.left:
-        office, answer = session.crew.office, await obey(desk, text)
-        if isinstance(answer, Prompt):
-            await _turn(session, terminal, said=answer.content)
-        elif answer is not None:
-            terminal.line(answer)
-        elif text.strip() or session.crew.agent.inbox or (office is not None and office.called):
-            await _turn(session, terminal, said=(Text(text),) if text.strip() else ())
-        text = None if desk.left else await _typed(session, terminal)
+        if text.startswith("!") and (line := text[1:].strip()):
+            await _run(desk, terminal, line)
+        else:
+            await _do(desk, terminal, text)
+        text = None if desk.left else await _typed(desk.session, terminal)
+
+
+async def _do(desk: Lines, terminal: Terminal, text: str) -> None:
+    office, inbox = desk.session.crew.office, desk.session.crew.agent.inbox
+    answer = await obey(desk, text)
+    if isinstance(answer, Prompt):
+        await _turn(desk, terminal, said=answer.content)
+    elif answer is not None:
+        terminal.line(answer)
+    elif text.strip() or inbox or (office is not None and office.called):
+        await _turn(desk, terminal, said=(Text(text),) if text.strip() else ())
+
+
+async def _run(desk: Lines, terminal: Terminal, line: str) -> None:
+    """A command of their own."""
+    with anyio.CancelScope() as desk.errand:
+        try:
+            told, note = await shell.run(desk.session.crew.agent, line)
+        except OSError as error:
+            told = str(error)
+        else:
+            desk.notes.append(note)
+        terminal.line(told)
+    desk.errand = None
 
 
 async def _typed(session: Session, terminal: Terminal) -> str | None:
@@ -130,16 +151,21 @@ async def _remember(session: Session, terminal: Terminal) -> None:
         terminal.line("> ")
 
 
-async def _watch_interrupts(session: Session, terminal: Terminal) -> None:
+async def _watch_interrupts(desk: Lines, terminal: Terminal) -> None:
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
         async for _ in signals:
-            if session.running:
-                session.stop()
+            if desk.errand is not None:
+                desk.errand.cancel()
+            elif desk.session.running:
+                desk.session.stop()
             else:
                 terminal.interrupt()
 
 
-async def _turn(session: Session, terminal: Terminal, *, said: tuple[Shown, ...]) -> None:
+async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[Shown, ...]) -> None:
+    session = desk.session
+    session.crew.agent.inbox.extend(desk.notes)
+    desk.notes.clear()
     try:
         async with aclosing(session.run(said)) as events:
             async for event in events:

@@ -6,7 +6,7 @@ from functools import partial
 from shlex import split
 
 from travois.app import lending
-from travois.app.commands.plain import clean, overheard, table
+from travois.app.commands.plain import clean, table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.engine.agent import Agent
@@ -29,8 +29,7 @@ async def _agents(desk: Desk, typed: str) -> str:
     assert agents is not None
     match word:
         case "":
-            with overheard(desk.columns):
-                return f"{_running(desk.session.crew.agent, agents)}\n\n{_kinds(agents)}"
+            return f"{_running(desk.session.crew.agent, agents)}\n\n{_kinds(agents)}"
         case "show":
             from travois.app.commands.agents import show_one
 
@@ -79,9 +78,8 @@ def _listed(desk: Desk, agent: Agent) -> str:
     helpers = [
         (id, "running", clean(one.what, lines="show")) for id, one in agent.session.running.items()
     ]
-    with overheard(desk.columns):
-        rows = [*programs, *helpers]
-        return table([("TASK", "STATE", "WHAT"), *rows]) if rows else "Nothing runs beside."
+    rows = [*programs, *helpers]
+    return table([("TASK", "STATE", "WHAT"), *rows]) if rows else "Nothing runs beside."
 
 
 def _line(job: Job) -> str:
@@ -109,8 +107,7 @@ async def _mcp(desk: Desk, _: str) -> str:
     rows = [tuple(clean(cell, lines="show") for cell in row) for row in lending.rows(loan)]
     if not rows:
         return "No servers lend tools here; `travois mcp add` names one."
-    with overheard(desk.columns):
-        said = table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
+    said = table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
     prompts = sorted(f"/{name}" for name in lending.prompts(loan))
     return f"{said}\n\nPrompts: {', '.join(prompts)}" if prompts else said
 
@@ -119,8 +116,7 @@ async def _skills(desk: Desk, _: str) -> str:
     skills = desk.session.crew.agent.skills
     found = skills.standing().skills if skills is not None else ()
     rows = [(one.name, clean(one.description, lines="show")) for one in found]
-    with overheard(desk.columns):
-        return table([("SKILL", "FOR"), *rows]) if rows else "No skills: none lie here or at home."
+    return table([("SKILL", "FOR"), *rows]) if rows else "No skills: none lie here or at home."
 
 
 COMMANDS = {

@@ -105,8 +105,11 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
         near = nearest(found[1], desk.commands)
         meant = f"did you mean /{near}?" if near else "/help lists those that there are."
         return f"There is no command /{found[1]}; {meant}"
+    from travois.app.commands.plain import overheard
+
     try:
-        return await known.run(desk, (found[2] or "").strip())
+        with overheard(desk.columns):
+            return await known.run(desk, (found[2] or "").strip())
     except Fault as fault:
         return str(fault)
 

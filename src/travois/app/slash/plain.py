@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+import anyio
+
 from travois.app import custom
 from travois.app.commands.plain import ago, clean
 from travois.app.options import Options
@@ -14,6 +16,7 @@ from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command
 from travois.app.trusting import Reader
+from travois.kernel.facts import User
 from travois.kernel.faults import Fault
 from travois.store.sessions import Summary
 
@@ -54,6 +57,10 @@ class Lines:
         """Whether the person wants to leave."""
         self.next: Options | None = None
         """The conversation to turn to when this one is left."""
+        self.errand: anyio.CancelScope | None = None
+        """A command of theirs that runs."""
+        self.notes: list[User] = []
+        """What the model is to know with the next prompt."""
         self._reader = reader
         known, self.notices = custom.known(options, taken=COMMANDS)
         self._own = own.commands(known)

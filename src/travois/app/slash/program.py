@@ -37,8 +37,7 @@ async def _config(desk: Desk, key: str) -> str:
         found = config.found(loaded, "" if key == "all" else key.removeprefix("explain").strip())
         if not key:
             found = {k: v for k, v in found.items() if config.origin(k, loaded) != "default"}
-        with overheard(desk.columns):
-            return config.listing(found, loaded)
+        return config.listing(found, loaded)
 
     more = "" if key else "\n\nThe rest is as it comes: /config all, or /config KEY."
     return await anyio.to_thread.run_sync(explain) + more

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from travois.app.commands.plain import overheard, table
+from travois.app.commands.plain import table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.kernel.faults import Fault
@@ -23,9 +23,7 @@ async def _permissions(desk: Desk, typed: str) -> str:
     guard, rest = desk.session.crew.agent.guard, rest.strip()
     match word:
         case "":
-            with overheard(desk.columns):
-                rules = permissions.listing(guard.rules)
-            return f"Mode {guard.mode}.\n\n{rules}"
+            return f"Mode {guard.mode}.\n\n{permissions.listing(guard.rules)}"
         case "why":
             args = Namespace(
                 text=rest, mode=guard.mode, tool="Bash", settings=desk.options.settings
@@ -61,9 +59,7 @@ async def _hooks(desk: Desk, _: str) -> str:
     if not hooks and not notices:
         return "No hooks: nothing runs by itself here."
     rows = [(one.event, one.matcher or "*", one.origin, one.name) for one in hooks]
-    with overheard(desk.columns):
-        listed = table([("EVENT", "FOR", "SAID BY", "RUNS"), *rows])
-    return "\n".join((listed, *notices))
+    return "\n".join((table([("EVENT", "FOR", "SAID BY", "RUNS"), *rows]), *notices))
 
 
 COMMANDS = {

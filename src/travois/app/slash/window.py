@@ -22,10 +22,8 @@ async def _context(desk: Desk, _: str) -> str:
 
 async def _cost(desk: Desk, _: str) -> str:
     from travois.app.commands.cost import bill, told
-    from travois.app.commands.plain import overheard
 
-    with overheard(desk.columns):
-        return told(bill(desk.session.crew.agent.session.record()), time.time())
+    return told(bill(desk.session.crew.agent.session.record()), time.time())
 
 
 COMMANDS = {
