@@ -59,6 +59,20 @@ TABLE = {
         allow Bash(frob \\\(x\\\))    :: frob \(x\)         :: allow
         allow Bash(gh pr create *)  :: gh pr create --title x --body y --draft :: allow
     """,
+    "what makes a program another one has to stand in the rule itself": r"""
+        allow Bash(python:*)           :: python a.py                  :: allow
+        allow Bash(python:*)           :: python -c "print(1)"         :: ask
+        allow Bash(python -c:*)        :: python -c "print(1)"         :: allow
+        allow Bash(python -c:*)        :: python -c "$X"               :: ask
+        allow Bash(python -c:*)        :: python -c x --config y       :: ask
+        allow Bash(* -c *)             :: python -c "print(1)"         :: ask
+        allow Bash(python:*)           :: PYTHONPATH=. python a.py     :: ask
+        allow Bash(PYTHONPATH=. python:*) :: PYTHONPATH=. python a.py  :: allow
+        allow Bash(PYTHONPATH=. python:*) :: PYTHONPATH=/x python a.py :: ask
+        allow Bash(PYTHONPATH=. python:*) :: PYTHONPATH=. python -c x  :: ask
+        allow Bash(A=1 frob:*)         :: A=1 LD_PRELOAD=x frob        :: ask
+        allow Bash(A=1 frob:*)         :: A=1 frob "$X"                :: ask
+    """,
     "every part of a line must be allowed, and any part may be denied": r"""
         allow Bash(npm test:*)      :: npm test && npm test  :: allow
         allow Bash(npm test:*)      :: npm test | head -3    :: allow

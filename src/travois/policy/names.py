@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from travois.policy.plan import Word
+from msgspec.structs import replace
+
+from travois.policy.plan import Step, Word
 
 HARMLESS = re.compile(
     r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLUMNS|LINES|TERM"
@@ -41,6 +43,18 @@ def passable(name: str, value: Word, *, program: str) -> bool:
     zone = name == "TZ" and "/" in value.text and not value.text.startswith(("/", ":"))
     text = value.text.replace("/", "") if zone and ".." not in value.text else value.text
     return bool(TAME.fullmatch(text))
+
+
+def under(step: Step, given: list[tuple[str, Word]]) -> Step:
+    """A step with variables set for it; what changes the program must be in a rule itself."""
+    risky = [pair for pair in given if not passable(*pair, program=step.name)]
+    if not risky:
+        return step
+    clear = step.needs != "exact" or step.named
+    words = [f"{name}={value.value}" for name, value in risky if value.value is not None]
+    named = (*step.named, *words) if clear and len(words) == len(risky) else ()
+    why = f"it runs with {risky[0][0]} set"
+    return replace(step, needs="exact", why=why, texts=step.texts[-1:], named=named)
 
 
 def assignable(name: str) -> bool:

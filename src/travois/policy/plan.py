@@ -43,6 +43,8 @@ class Step(msgspec.Struct, frozen=True):
     """Whether the program runs nothing that its words only mention."""
     edits: bool = False
     """Whether changing the files that it names is all that the program is for."""
+    named: tuple[str, ...] = ()
+    """Options and variables that a rule with a star covers only if it names them itself."""
 
     @property
     def name(self) -> str:

@@ -24,6 +24,7 @@ PATHLIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
 LOCAL = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 RUNNING = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
+HAZARD = "the option {} may name another program, folder or file"
 NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
 
 Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
@@ -188,6 +189,8 @@ def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
         if argv[0].text in STUDIES or (looks and "asked" not in looks.marks):
             raise Refused(why)
         accesses = tuple(_mentioned(argv[1:], place, careful=True))
+        if named := tuple(_hazards(argv[1:])):
+            return Step(argv, "exact", HAZARD.format(named[0]), accesses, named=named)
     except Refused as refused:
         return Step(argv, "exact", str(refused), tuple(_noticed(argv[1:], place)))
     return Step(argv, "rule", why, accesses)
@@ -198,6 +201,8 @@ def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[A
     values = [word.value for word in words]
     if "passes" in wanted.marks and "--" in values:
         at = values.index("--")
+        for name in _hazards(words[at + 1 :]):
+            raise Refused(HAZARD.format(name))
         yield from _mentioned(words[at + 1 :], place, careful=True)
         words = words[:at]
     if "dashed" in wanted.marks and not (words and words[0].text.startswith("-")):
@@ -243,8 +248,6 @@ def _mentioned(words: tuple[Word, ...], place: Place, *, careful: bool = False) 
             raise Refused("an argument only shows when it runs")
         name, _, value = word.text.partition("=")
         dashed = name.startswith("-")
-        if careful and dashed and _hazard(name):
-            raise Refused(f"the option {name} may name another program, folder or file")
         if careful and word.kind == "glob" and word.text[0] in "*?[":
             raise Refused("a name that begins with a dash would be taken for an option")
         path = Word(value, word.kind) if dashed or value else word
@@ -261,6 +264,12 @@ def _noticed(words: tuple[Word, ...], place: Place) -> Iterator[Access]:
         known = path.kind != "open" and not path.text.startswith("-") and "\n" not in path.text
         if known and PATHLIKE.match(path.text):
             yield from reading(path, place)
+
+
+def _hazards(words: tuple[Word, ...]) -> Iterator[str]:
+    """The options among words that may name another program, folder or file."""
+    names = (word.text.partition("=")[0] for word in words)
+    yield from (name for name in names if name.startswith("-") and _hazard(name))
 
 
 def _hazard(name: str) -> bool:

@@ -181,10 +181,17 @@ def covers(rule: Rule, step: Step) -> bool:
         return False
     if "*" not in rule.what:
         return any(what in step.texts for what in wordings(rule.what))
-    if step.needs != "rule" and not step.edits:
+    if step.needs != "rule" and not step.edits and not _names_all(rule.what, step.named):
         return False
     fitting = ((what, t) for what in wordings(rule.what) for t in step.texts if fits(what, t))
     return any(_names_program(what, text, step) for what, text in fitting)
+
+
+def _names_all(what: str, wanted: tuple[str, ...]) -> bool:
+    """Whether a rule has these words itself, before a star that is its end."""
+    words = what.removesuffix(":*").removesuffix("*").split()
+    options = (word.partition("=")[0] for word in words if word.startswith("-"))
+    return bool(wanted) and not any("*" in w for w in words) and {*words, *options} >= {*wanted}
 
 
 @lru_cache(maxsize=512)

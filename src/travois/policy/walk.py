@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from travois.policy import brackets, heredoc, tree
 from travois.policy.access import Access
-from travois.policy.names import assignable, passable
+from travois.policy.names import assignable, under
 from travois.policy.place import Place, Start
 from travois.policy.plan import Step, Word
 from travois.policy.program import study
@@ -174,11 +174,7 @@ class Walker:
         texts = (*step.texts, raw(node, self.source))
         edits = step.edits and not any(access.kind == "write" for access in accesses)
         step = replace(step, texts=texts, accesses=(*step.accesses, *accesses), edits=edits)
-        for name, value in given:
-            if not passable(name, value, program=step.name):
-                why = f"it runs with {name} set"
-                return replace(step, needs="exact", why=why, texts=texts[-1:])
-        return step
+        return under(step, given)
 
     def after(self, step: Step, state: State) -> Ends:
         """How things are when a builtin that changes them has run."""
