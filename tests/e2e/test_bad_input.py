@@ -100,6 +100,7 @@ def test_what_a_tool_cannot_do_goes_back_to_the_model(program: Program, tmp_path
         {"name": "Read", "input": {"path": "a.txt"}},
         {"name": "GitStatus", "input": {}},
         {"name": "Unheard", "input": {}},
+        {"name": "Grep", "input": {"pattern": "x", "output_mode": "lines"}},
     )
     script = [{"say": [{"tool_use": use} for use in wanted]}, OK]
     with lab.server(script) as api:
@@ -108,12 +109,13 @@ def test_what_a_tool_cannot_do_goes_back_to_the_model(program: Program, tmp_path
         results = api.bodies[1]["messages"][-1]["content"]
         api.no_invalid()
     texts = [result["content"] for result in results]
-    assert [result.get("is_error") for result in results] == [True] * 5
+    assert [result.get("is_error") for result in results] == [True] * 6
     assert "missing.txt" in texts[0]
     assert "binary" in texts[1]
     assert "file_path" in texts[2]
     assert "git" in texts[3].lower()
     assert "Unheard" in texts[4] and "Read" in texts[4]
+    assert "output_mode (content | count | files_with_matches)" in texts[5]
 
 
 def test_a_reader_that_leaves_early_is_no_crash(program: Program) -> None:

@@ -181,7 +181,9 @@ def _reject(agent: Agent, unfit: Unfit) -> None:
 
 def _schema_error(tool: AnyTool, error: Exception) -> str:
     if isinstance(error, msgspec.ValidationError) and not tool.schema:
-        names = [field.encode_name for field in msgspec.structs.fields(tool.args)]
+        shape = msgspec.json.schema(tool.args)["$defs"][tool.args.__name__]["properties"]
+        chosen = {name: " | ".join(map(str, one.get("enum", ()))) for name, one in shape.items()}
+        names = (f"{name} ({some})" if some else name for name, some in chosen.items())
         return f"{error}. Its fields are: {', '.join(names)}."
     return f"the arguments are not valid JSON ({error}). Send one JSON object."
 
