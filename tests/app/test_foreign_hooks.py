@@ -113,7 +113,7 @@ def test_hooks_of_gemini_hear_and_speak_as_they_are_used_to(home: Home) -> None:
         ("Bash", {"command": "echo secret"}),
     )
     assert (home.folder / "b.txt").read_text() == "changed"
-    assert results(facts)[1] == "hidden"
+    assert "hidden" in results(facts)
     assert "<hook>\nhi\n</hook>" in [words(f.content) for f in facts if isinstance(f, User)]
     told = home.told("before")
     assert (told["hook_event_name"], told["tool_name"]) == ("BeforeTool", "write_file")

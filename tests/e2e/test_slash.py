@@ -178,11 +178,12 @@ def test_a_program_hears_what_keys_mean_and_a_hook_may_have_the_terminal_show_so
         {"type": "command", "command": f"cat <<'E'\n{json.dumps({'terminalSequence': one})}\nE"}
         for one in (message, wild + message)
     ]
+    slow = {"type": "command", "command": "sleep 0.6", "statusMessage": "Checking the tests"}
     line = """grep -o '"mode":"[A-Z]*"'; date +%N | cut -c1-4 | tee -a ticks"""
     settings = {
         "tui": {"vim": True},
         "statusLine": {"type": "command", "command": line, "refreshInterval": 0.1},
-        "hooks": {"Stop": [{"hooks": hooks}]},
+        "hooks": {"Stop": [{"hooks": [*hooks, slow]}]},
     }
     (program.home / "settings.json").write_text(json.dumps(settings))
     with lab.server([{"say": "Hello."}]) as api:
@@ -191,6 +192,7 @@ def test_a_program_hears_what_keys_mean_and_a_hook_may_have_the_terminal_show_so
         glass.ready()
         glass.until('"mode":"INSERT"')
         glass.type("hello\r")
+        glass.until("Checking the tests")
         glass.until("Hello.", "cache")
         glass.wait(lambda: message in glass.raw, "a message beside the screen")
         glass.type("\x1b")

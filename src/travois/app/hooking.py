@@ -14,7 +14,7 @@ from travois.app.leading import LEAD
 from travois.app.opening import Found, Place
 from travois.app.options import Options
 from travois.engine.agent import Agent
-from travois.engine.heard import SILENCE, Heard, Hooks
+from travois.engine.heard import SILENCE, Heard, Hooks, Said
 from travois.engine.hooked import Hook, Listener, called, parse
 from travois.engine.person import Choice, Inquiry, Option
 from travois.kernel.faults import Fault
@@ -72,9 +72,16 @@ def equip(
             callbacks=callbacks,
         )
 
+    agent.within = _within
     agent.written = _written(agent, place, found=found, stack=stack)
     agent.hooks = install(hooks) if hooks else None
     agent.hearing = None if loaded.settings.disable_all_hooks else install
+
+
+async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:
+    from travois.engine.within import answered
+
+    return await answered(agent, hook, event)
 
 
 def _written(

@@ -13,7 +13,8 @@ import msgspec
 from travois.context.layers import Layers
 from travois.context.sources import Surroundings
 from travois.engine.amend import Update
-from travois.engine.heard import Hooks
+from travois.engine.heard import Hooks, Said
+from travois.engine.hooked import Hook
 from travois.engine.mail import Courier
 from travois.engine.memories import Memories
 from travois.engine.ports import (
@@ -166,6 +167,8 @@ class Agent(msgspec.Struct):
     hooks: Hooks | None = None
     hearing: Callable[[], Hooks] | None = None
     """Makes a place for hooks where nobody listens yet; none where nobody may."""
+    within: Callable[[Agent, Hook, bytes], Awaitable[Said]] | None = None
+    """Answers for hooks that are no programs."""
     written: Callable[[], str] = lambda: ""
     """Brings the file up to date that programs read of the session; gives its path."""
     began: int = 0

@@ -36,6 +36,12 @@ class Warned(msgspec.Struct, frozen=True):
     text: str
 
 
+class Doing(msgspec.Struct, frozen=True):
+    """What goes on, in a word or two: a hook runs."""
+
+    text: str
+
+
 class Signalled(msgspec.Struct, frozen=True):
     """Something for the terminal to obey: a bell, a title, a message beside it."""
 

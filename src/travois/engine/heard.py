@@ -67,10 +67,12 @@ class Hooks(Protocol):
         *,
         record: Callable[[Hooked], object],
         within: Within | None = None,
+        show: Callable[[str], object] = lambda text: None,
     ) -> Heard:
         """Let all who listen hear of this, side by side; each run is recorded as it ends.
 
-        `within` answers for hooks that are no programs; without it they cannot run.
+        `within` answers for hooks that are no programs; without it they cannot run. `show` lets the
+        person read what goes on.
         """
         ...
 

@@ -71,6 +71,8 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
     condition: str = msgspec.field(default="", name="if")
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     on_failure: Literal["continue", "block"] = "continue"
+    status_message: str = ""
+    """What the person reads while it runs."""
     once: bool = False
     aside: bool = msgspec.field(default=False, name="async")
     rewake: bool = msgspec.field(default=False, name="asyncRewake")
@@ -223,7 +225,7 @@ def listening(
 
 
 def _bare(hook: Hook) -> Hook:
-    return msgspec.structs.replace(hook, matcher="", origin="", dialect="")
+    return msgspec.structs.replace(hook, matcher="", origin="", dialect="", status_message="")
 
 
 def matching(hook: Hook, subject: str) -> bool:

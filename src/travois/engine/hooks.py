@@ -14,9 +14,9 @@ import msgspec
 from travois.engine import occasions as told
 from travois.engine.agent import Agent
 from travois.engine.amend import KEPT, Update, amend
-from travois.engine.heard import SILENCE, Around, Heard, Said
-from travois.engine.hooked import Hook, parse
-from travois.engine.ports import Signalled, Warned
+from travois.engine.heard import SILENCE, Around, Heard
+from travois.engine.hooked import parse
+from travois.engine.ports import Doing, Signalled, Warned
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Call, Text, calls, words
 from travois.kernel.facts import Assistant, Changed, Failed, Noted, Result, User
@@ -51,7 +51,11 @@ async def fire(
         return SILENCE
     around = _around(agent, call, use)
     heard = await agent.hooks.fire(
-        occasion, around, record=agent.session.append, within=partial(_within, agent)
+        occasion,
+        around,
+        record=agent.session.append,
+        within=partial(agent.within, agent) if agent.within is not None else None,
+        show=lambda text: agent.session.emit(Doing(text)),
     )
     for message in heard.messages:
         agent.session.emit(Warned(message))
@@ -95,12 +99,6 @@ def join(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = 
         agent.session.emit(Warned(notice))
     agent.hooks = agent.hooks or agent.hearing()
     agent.hooks.join(parsed.hooks)
-
-
-async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:
-    from travois.engine.within import answered
-
-    return await answered(agent, hook, event)
 
 
 def _cwd(agent: Agent) -> str:

@@ -15,6 +15,7 @@ from travois.context.instructions import Found, Kind
 from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
+from travois.engine.deltas import Doing as Doing
 from travois.engine.deltas import Progress as Progress
 from travois.engine.deltas import Retrying as Retrying
 from travois.engine.deltas import Running as Running
@@ -369,6 +370,6 @@ class Env(Protocol):
 # --- for the eye ----------------------------------------------------------------------------------
 
 
-Delta = StreamDelta | Retrying | Running | Progress | Warned | Signalled
+Delta = StreamDelta | Retrying | Running | Progress | Warned | Doing | Signalled
 Event = Entry | Delta
 """What a front end sees: what happened, and what is only for the eye."""

@@ -90,6 +90,7 @@ class LocalHooks:
         *,
         record: Record,
         within: Within | None = None,
+        show: Callable[[str], object] = lambda text: None,
     ) -> Heard:
         """Let all who listen hear of this, side by side; each run is recorded as it ends."""
         answers = [await self._gathered(late, record) for late in self._over()]
@@ -97,6 +98,8 @@ class LocalHooks:
         chosen = [hook for hook in heard_by if self._due(hook)]
         if not chosen:
             return merge(answers)
+        for doing in filter(None, (hook.status_message for hook in chosen)):
+            show(doing)
         event = self._told(occasion, around)
         heard: dict[int, Heard] = {}
         async with anyio.create_task_group() as group:

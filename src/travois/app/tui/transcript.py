@@ -13,7 +13,7 @@ from travois.app.tui import calls, diffs, spinner, todos
 from travois.app.tui.cells import clean, cut, folded, worded
 from travois.app.tui.screen import Screen
 from travois.app.tui.spinner import Work
-from travois.engine.ports import Event, Progress, Retrying, Running, Signalled, Warned
+from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call, Shown, Text, words
 from travois.kernel.blocks import calls as called
@@ -111,14 +111,21 @@ class Transcript:
                 self.note(f"{event.message}; trying again in {event.wait:.1f} s", tone="warn")
             case Warned(text=text):
                 self.note(text)
-            case Signalled(text=text):
-                self._screen.signal(text)
+            case Doing() | Signalled():
+                self._hooked(event)
             case Entry():
                 self._entry(event)
             case _:
                 return
         if not isinstance(event, Grew):
             self._screen.refresh()
+
+    def _hooked(self, event: Doing | Signalled) -> None:
+        """What a hook has to show beside the conversation."""
+        if isinstance(event, Doing):
+            self._doing = clean(event.text)
+        else:
+            self._screen.signal(event.text)
 
     def _entry(self, entry: Entry) -> None:
         match entry.fact:
