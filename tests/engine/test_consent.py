@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.engine.fakes import RecordingPerson, agent, facts, play, small
 from travois.engine.agent import Agent
@@ -122,6 +123,12 @@ def test_in_mode_auto_what_walls_hold_runs_unasked_and_what_they_do_not_asks(
     run, person = Shell(), RecordingPerson()
     play(asking(tmp_path, line, run, person=person, mode="auto"))
     assert (run.profiles, len(person.asked)) == (profiles, questions)
+    (tmp_path / "walled").mkdir()
+    walled, person = Shell(), RecordingPerson()
+    play(
+        asking(tmp_path / "walled", line, walled, person=person, bounds=replace(BOUNDS, free=True))
+    )
+    assert (walled.profiles, len(person.asked)) == (profiles, questions)
 
 
 def test_without_a_sandbox_it_is_asked_about(tmp_path: Path) -> None:

@@ -366,12 +366,10 @@ def test_keys_of_other_agents_are_no_mistakes_and_what_they_allow_may_be_unknown
         permissions=Permissions(
             allow=("Task", "MultiEdit"), deny=("Agent(x)",), disable_auto_mode="disable"
         ),
-        sandbox=Sandbox(required=True),
+        sandbox=Sandbox(required=True, auto_allow_bash_if_sandboxed=True),
         tui=Tui(theme="dark"),
     )
     assert loaded.notices == (
-        f"{path}: sandbox.autoAllowBashIfSandboxed (line 1) does nothing here: "
-        "mode auto lets commands run in the sandbox",
         f"{path}: permissions.defaultMode (line 1) is ignored: there is no mode 'delegate' here",
         f"{path}: permissions.allow (line 1) has a rule that cannot be understood: "
         "'Bash(x' has no closing parenthesis; it is left out",

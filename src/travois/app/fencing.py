@@ -85,6 +85,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         excluded=wanted.excluded_commands,
         look_first=wanted.look_first,
         leaving=wanted.allow_unsandboxed_commands,
+        free=wanted.auto_allow_bash_if_sandboxed,
     )
 
 

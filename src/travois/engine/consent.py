@@ -22,12 +22,13 @@ from travois.policy import narrow
 from travois.policy.access import Access
 from travois.policy.bounds import cage, contained, harmless, leaves
 from travois.policy.cage import Cage
-from travois.policy.judge import Verdict, judge
+from travois.policy.judge import Guard, Verdict, judge
 from travois.policy.plan import Plan
 from travois.policy.rules import Use, parse
 
 INSIDE = "the settings let no command run outside the sandbox"
 AUTO = "mode auto: what stays in the workspace, offline and behind walls, runs unasked"
+ASKING = ("default", "accept-edits")
 Word = Literal["rules", "person"]
 TRYING = "not all that it does is known, so it runs read-only and without network first"
 
@@ -96,22 +97,28 @@ def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
 
 def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
     """What rules and mode say; a hook may ask all the same, or grant what only the mode asks."""
-    verdict = judge(agent.guard, wanted)
+    guard = _guard(agent, wanted)
+    verdict = judge(guard, wanted)
     because = f"hook: {heard.reason or 'no reason given'}"
     if heard.decision in ("ask", "defer") and verdict.effect == "allow":
         return Verdict("ask", because, "hook")
     if heard.decision == "allow" and verdict.effect == "ask":
         granted = judge(replace(agent.guard, mode="bypass"), wanted)
         return Verdict("allow", because, "hook") if granted.effect == "allow" else verdict
-    if verdict.effect == "ask" and verdict.doubt and _autonomous(agent, wanted):
+    if verdict.effect == "ask" and verdict.doubt and _autonomous(agent, guard, wanted):
         return Verdict("allow", AUTO)
     return verdict
 
 
-def _autonomous(agent: Agent, wanted: Use) -> bool:
+def _guard(agent: Agent, wanted: Use) -> Guard:
+    """What the session may do; where walls are enough for the user, commands as in mode auto."""
+    free = agent.bounds is not None and agent.bounds.free and wanted.tool == "Bash"
+    return replace(agent.guard, mode="auto") if free and agent.guard.mode in ASKING else agent.guard
+
+
+def _autonomous(agent: Agent, guard: Guard, wanted: Use) -> bool:
     """Whether nobody need be asked: walls hold it, and what it changes can be brought back."""
-    walled = agent.guard.mode == "auto" and agent.bounds is not None
-    return walled and contained(agent.guard, wanted)
+    return guard.mode == "auto" and agent.bounds is not None and contained(guard, wanted)
 
 
 async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:

@@ -74,6 +74,8 @@ class Bounds(msgspec.Struct, frozen=True):
     look_first: bool = True
     leaving: bool = True
     """Whether a person may be asked to let a command run outside."""
+    free: bool = False
+    """Whether commands are judged as in mode auto, since there are walls."""
 
 
 def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = None) -> Cage | None:

@@ -77,6 +77,8 @@ class Sandbox(Part, frozen=True):
     """Whether an unproven command is first run where it can change nothing."""
     allow_unsandboxed_commands: bool = True
     """Whether the model may ask for a command to run outside."""
+    auto_allow_bash_if_sandboxed: bool = False
+    """Whether commands run in it without a question, as in mode auto."""
     excluded_commands: tuple[str, ...] = ()
     network: Network = Network()
     filesystem: Filesystem = Filesystem()

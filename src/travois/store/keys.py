@@ -37,7 +37,6 @@ WITHOUT = {
     "awsAuthRefresh": "credentials come from variables",
     "allowManagedHooksOnly": "hooks of others are left out by disableAllHooks",
     "allowManagedPermissionRulesOnly": "rules of all places count, and a deny is final",
-    "sandbox.autoAllowBashIfSandboxed": "mode auto lets commands run in the sandbox",
     "sandbox.filesystem.disabled": "walls stand or fall together: sandbox.enabled",
     "sandbox.network.httpProxyPort": "the sandbox has a proxy of its own",
     "sandbox.network.socksProxyPort": "the sandbox has a proxy of its own",
