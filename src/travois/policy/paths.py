@@ -7,6 +7,8 @@ from functools import lru_cache
 from posixpath import dirname, normpath
 
 BELOW = "(?:/.*)?"
+BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+CHOICES = 200
 ALIKE = str.maketrans({"ı": "i", "ſ": "s", "İ": "i"})
 """Letters that some disks or eyes take for others, which folding leaves apart."""
 
@@ -46,7 +48,20 @@ def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
 
 def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Whether the pattern may mean this path: at any depth, however it is spelt."""
-    return bool(_meant(pattern, root, home).fullmatch(folded(plain(path))))
+    found = folded(plain(path))
+    return any(_meant(one, root, home).fullmatch(found) for one in _choices(pattern))
+
+
+@lru_cache(maxsize=512)
+def _choices(pattern: str) -> tuple[str, ...]:
+    """A pattern, and what its braces would stand for in a shell."""
+    done, waiting = [pattern], [pattern]
+    while waiting and len(done) < CHOICES:
+        one = waiting.pop()
+        if found := BRACES.search(one):
+            made = [f"{one[: found.start()]}{c}{one[found.end() :]}" for c in found[1].split(",")]
+            done, waiting = [*done, *made], [*waiting, *made]
+    return tuple(done)
 
 
 @lru_cache(maxsize=512)
@@ -63,7 +78,7 @@ def reaches(pattern: str, folder: str, *, root: str, home: str) -> bool:
     base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
     if not pattern.startswith(("/", "./", "~")):
         return inside(folder, root) or inside(root, folder)
-    fixed = re.split(r"[*?\[]", f"{base}/{wanted}", maxsplit=1)[0]
+    fixed = re.split(r"[*?\[{]", f"{base}/{wanted}", maxsplit=1)[0]
     below = fixed if fixed == f"{base}/{wanted}" else dirname(fixed)
     found = folded(plain(folder))
     return inside(plain(below), found) or inside(found, plain(below))
