@@ -172,7 +172,7 @@ TABLE = {
         deny Read(**/*.{pem,key}) :: Read src/a.key           :: deny
         deny Read({a,b}/{c,d})   :: Read b/c                 :: deny
         deny Read({a,b}/{c,d})   :: Read b/e                 :: allow
-        deny Read(./{src,b}/**)  :: grep -rn x src           :: ask
+        deny Read(./{src/c,b}/**) :: grep -rn x src          :: ask
         allow Edit({a,b}/**)     :: Edit a/c                 :: ask
         deny Read(/src/*.py)     :: Read src/a.py            :: deny
         deny Read(/src/*.py)     :: Read src/deep/b.py       :: allow
