@@ -37,6 +37,7 @@ def test_what_a_user_told_another_agent_of_keys_models_and_words_holds(program: 
             language="German",
             attribution={"commit": "With Travois"},
             promptCacheTtl="1h",
+            cleanupPeriodDays=30,
             fileSuggestion={"type": "command", "command": "fd"},
         )
         done = program.run(*GO)
@@ -45,6 +46,7 @@ def test_what_a_user_told_another_agent_of_keys_models_and_words_holds(program: 
         (one,) = api.ledger
     assert one.headers["x-api-key"] == key
     assert asked.read_text() == "x\n"
+    assert (program.home / "tidied").exists()
     assert b"Answer in German" in one.body and b"With Travois" in one.body
     assert b'"ttl":"1h"' in one.body and b'"effort":"medium"' in one.body
     written = done.result["usage"]["cache_creation_input_tokens"]
@@ -79,6 +81,12 @@ def test_a_key_that_is_refused_is_asked_for_again_once_it_had_been_good(program:
         done = program.run("-p", "go")
     assert (done.code, done.out) == (0, "Ok.\n"), done.err
     assert asked.read_text() == "x\nx\n"
+    theirs(program, apiKeyHelper="echo the vault is sealed >&2; exit 3")
+    sealed = program.run("-p", "go")
+    assert (sealed.code, sealed.err) == (
+        1,
+        "travois: auth: apiKeyHelper failed with 3: the vault is sealed\n",
+    )
 
 
 def test_rules_and_hooks_that_change_hold_from_the_next_step_on(program: Program) -> None:

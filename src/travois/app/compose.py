@@ -66,7 +66,6 @@ from travois.store import project as projects
 from travois.store.blobs import Blobs
 from travois.store.layers import load
 from travois.store.origins import levels
-from travois.store.prune import tidy
 from travois.store.settings import Loaded, Plugin, Settings
 from travois.store.snapshots import Snapshots
 from travois.tools import plan
@@ -274,7 +273,10 @@ def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> N
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = partial(trust.keep, place.home, loaded.root)
     agent.keeper = _keeper(place, options, agent) if asked.file_checkpointing_enabled else None
-    tidy(place.home, days=asked.cleanup_period_days, now=time())
+    if days := asked.cleanup_period_days:
+        from travois.store.prune import tidy
+
+        tidy(place.home, days=days, now=time())
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
     agent.around = lambda: replace(
         around(place, options, cwd=agent.session.state.get("cwd", "")),

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from travois.kernel.faults import Fault
 from travois.policy.judge import Guard
 from travois.store.layers import FLAGS
-from travois.store.prune import DAY
 from travois.store.settings import Loaded
 
 FOLDERS = "permissions.additionalDirectories"
+DAY = 24 * 3_600
 
 
 def guard(loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ()) -> Guard:

@@ -47,9 +47,9 @@ class PrintedKey:
             with anyio.fail_after(PATIENCE):
                 done = await anyio.run_process(("/bin/sh", "-c", self._command), check=False)
         except TimeoutError:
-            raise Problem("auth", f"apiPrintedKey said nothing for {PATIENCE:g} s") from None
+            raise Problem("auth", f"apiKeyHelper said nothing for {PATIENCE:g} s") from None
         key = done.stdout.decode(errors="replace").strip()
         if done.returncode or not key.isascii() or len(key.split()) != 1:
             why = done.stderr.decode(errors="replace").strip()[-200:] or "it printed no key"
-            raise Problem("auth", f"apiPrintedKey failed with {done.returncode}: {why}")
+            raise Problem("auth", f"apiKeyHelper failed with {done.returncode}: {why}")
         return key
