@@ -115,14 +115,24 @@ def test_the_words_of_codex(place: Place) -> None:
 def test_the_words_of_gemini_and_opencode(place: Place) -> None:
     gemini = {
         "old": {"url": "http://a.example/sse", "timeout": 5000, "excludeTools": ["b"]},
-        "later": {"httpUrl": "http://a.example/mcp"},
+        "later": {"httpUrl": "http://a.example/mcp", "headers": {"A": "$KEY", "B": "${KEY}"}},
     }
     place.write(place.person / ".gemini/settings.json", {"mcpServers": gemini})
     opencode = {"near": LOCAL, "off": {**LOCAL, "enabled": False}}
     place.write(place.person / ".config/opencode/opencode.json", {"mcp": opencode})
     later, near, old = place.find().servers
     assert (later.kind, old.kind, old.limit, old.without) == ("http", "sse", 5.0, ("b",))
+    assert later.headers == {"A": "k1", "B": "k1"}
     assert (near.argv, near.env) == (("run", "it"), {"A": "k1"})
+
+
+def test_the_words_of_cursor(place: Place) -> None:
+    env = {"A": "${env:KEY}", "B": "${workspaceFolder}/x", "C": "${userHome}", "D": "$KEY"}
+    place.write(place.person / ".cursor/mcp.json", program(env=env))
+    found = place.find()
+    b, c = f"{place.work}/x", str(place.person)
+    assert [one.env for one in found.servers] == [{"A": "k1", "B": b, "C": c, "D": "$KEY"}]
+    assert found.notices == ()
 
 
 def test_what_an_agent_lets_run_counts_in_the_users_own_files_only(place: Place) -> None:

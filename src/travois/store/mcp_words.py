@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 SEARCHED, SHARE = "ENABLE_TOOL_SEARCH", 0.1
 SOCKETS = ("ws://", "wss://")
 SOCKET = "WebSockets are no part of MCP, and its SDK does not speak them; most servers speak http"
-VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\{env:(\w+)\}|\{file:([^}]+)\}")
+VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$?\{env:(\w+)\}|\{file:([^}]+)\}")
+BARE = re.compile(r"\$(\w+)")
+"""A variable as Gemini may write it, too."""
 Filler = Callable[[object], str]
 
 
@@ -44,8 +46,12 @@ def server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list
 
     tree = entry.tree
 
+    place = {"CLAUDE_PROJECT_DIR": where.root, "workspaceFolder": where.root}
+    known = {**place, "userHome": environ.get("HOME", ""), **environ}
+
     def text(value: object) -> str:
-        return _filled(str(value), environ, entry, notices)
+        said = BARE.sub(r"${\1}", str(value)) if _gemini(entry.origin) else str(value)
+        return _filled(said, known, entry, notices)
 
     argv = tuple(text(word) for word in _argv(tree))
     url = text(tree.get("httpUrl") or tree.get("url") or "")
@@ -102,9 +108,13 @@ def _argv(tree: Json) -> tuple[object, ...]:
 
 def _kind(tree: Json, origin: str) -> Literal["http", "sse"]:
     """How an address is spoken to; Gemini and its kin mean events by a plain one."""
-    gemini = ".gemini" in origin or ".qwen" in origin
-    old = tree.get("type") == "sse" or (gemini and "httpUrl" not in tree and "type" not in tree)
+    events = _gemini(origin) and "httpUrl" not in tree and "type" not in tree
+    old = tree.get("type") == "sse" or events
     return "sse" if old else "http"
+
+
+def _gemini(origin: str) -> bool:
+    return ".gemini" in origin or ".qwen" in origin
 
 
 def _headers(tree: Json, environ: Mapping[str, str], text: Filler) -> Iterator[tuple[str, str]]:
