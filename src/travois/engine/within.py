@@ -98,8 +98,10 @@ async def _looked(agent: Agent, hook: Hook, asked: str) -> str:
         raise Refusal("no agent can be started here")
     if model(agent).frail and not hook.model:
         raise Refusal(FRAIL)
+    small = agent.small()
+    name = hook.model or (small.card.name if small else "")
     told = f"{VERDICT.read_text('utf-8').strip()}\n\n{asked}"
-    order = Order(told, HOOK, "explore", call=HOOK, model=hook.model, turns=TURNS)
+    order = Order(told, HOOK, "explore", call=HOOK, model=name, turns=TURNS)
     return (await agent.agents.start(order)).text
 
 
