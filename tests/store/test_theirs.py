@@ -194,6 +194,7 @@ def test_servers_are_let_through_by_name_command_or_address(
 def test_a_server_that_the_user_agreed_to_by_name_is_not_asked_about(places: Places) -> None:
     (places.root / ".mcp.json").write_text('{"mcpServers": {"go": {"command": "go"}}}')
     assert places.load().wanted == ('mcp server go: {"command":"go"}',)
+    assert places.load(given='{"enabledMcpjsonServers": ["go"]}').wanted == ()
     places.write("their user", {"enabledMcpjsonServers": ["go"]})
     assert places.load().wanted == ()
 

@@ -68,8 +68,6 @@ def load(
             stack.lay(layer)
         if level == "user":
             stack.settle()
-        if level == "project":
-            stack.wanted += mcp.wanted(where, environ, admission=admission(stack.settings))
     for layer in run(where, given, {**environ, **stack.environ}, notices=stack.notices):
         stack.lay(layer)
     for key, value in (chosen or {}).items():
@@ -78,6 +76,8 @@ def load(
         own = path.parent.name == "travois"
         for layer in read(path, level="managed", own=own):
             stack.lay(layer)
+    if "project" in levels(sources):
+        stack.wanted += mcp.wanted(where, environ, admission=admission(stack.settings))
     return stack.loaded()
 
 
