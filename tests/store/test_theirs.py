@@ -168,8 +168,6 @@ def test_what_is_blocked_outside_is_denied_whatever_allows_it_and_silence_denies
     ("said", "server", "why"),
     [
         (Admission(), GO, ""),
-        (Admission(unwanted=("go",)), GO, "disabledMcpjsonServers has it"),
-        (Admission(unwanted=("far",)), FAR, ""),
         (Admission(denied=('{"serverCommand":["go","run"]}',)), GO, "deniedMcpServers has it"),
         (
             Admission(denied=('{"serverUrl":"https://*.far.example/*"}',)),
@@ -189,6 +187,13 @@ def test_servers_are_let_through_by_name_command_or_address(
     said: Admission, server: Server, why: str
 ) -> None:
     assert said.refusal(server) == why
+
+
+def test_a_server_of_a_workspace_that_is_not_wanted_is_off_without_a_word() -> None:
+    said = Admission(unwanted=("go", "far"))
+    for server, off in ((GO, True), (FAR, False)):
+        found = said.off(server.name, server.origin), said.settled(server.name, server.origin)
+        assert found == (off, off)
 
 
 def test_a_server_that_the_user_agreed_to_by_name_is_not_asked_about(places: Places) -> None:

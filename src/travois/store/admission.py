@@ -27,12 +27,15 @@ class Admission(msgspec.Struct, frozen=True):
 
     def settled(self, name: str, origin: str) -> bool:
         """Whether nobody need be asked about a server of a workspace."""
-        return _listed(origin) and (self.everything or name in (*self.agreed, *self.unwanted))
+        agreed = self.everything or name in self.agreed
+        return self.off(name, origin) or (_listed(origin) and agreed)
+
+    def off(self, name: str, origin: str) -> bool:
+        """Whether the user does not want a server of a workspace."""
+        return _listed(origin) and name in self.unwanted
 
     def refusal(self, server: Server) -> str:
         """Why a server may not be used; empty if it may."""
-        if _listed(server.origin) and server.name in self.unwanted:
-            return "disabledMcpjsonServers has it"
         if any(_means(text, server) for text in self.denied):
             return "deniedMcpServers has it"
         if self.allowed and not any(_means(text, server) for text in self._fitting(server)):

@@ -79,7 +79,8 @@ def find(
     waiting = [entry for entry in asked if not admission.settled(entry.name, entry.origin)]
     servers: dict[str, Server] = {}
     for entry in entries:
-        if entry.name in servers or entry in waiting or not _enabled(entry.tree):
+        off = not _enabled(entry.tree) or admission.off(entry.name, entry.origin)
+        if entry.name in servers or entry in waiting or off:
             continue
         try:
             made = server(entry, where, environ, notices)
