@@ -14,9 +14,13 @@ from msgspec.structs import replace
 
 from tests.app.test_lending import LENDER, Asked
 from travois import Options, Session
-from travois.app import custom, hooking
+from travois.app import codex, custom, hooking
+from travois.app.acp import telling
+from travois.app.speak import Speaker
+from travois.app.tally import Tally
 from travois.context.custom import parse
 from travois.engine.hooks import remind
+from travois.engine.ports import Doing, Signalled
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Result, User
 from travois.kernel.faults import Fault
@@ -249,6 +253,17 @@ def test_what_goes_on_in_the_background_is_told_at_the_end(
     assert (task["type"], task["status"]) == ("shell", "running")
     assert "sleep 60" in task["description"]
     assert Path(options.cwd, "otel").read_text() == "[]\n"
+
+
+def test_what_a_hook_shows_in_a_terminal_is_nothing_to_clients(ground: Ground) -> None:
+    async def main(session: Session) -> None:
+        choices: Any = None
+        for shown in (Doing("checking"), Signalled("\x07")):
+            assert list(codex.Teller().lines(shown)) == []
+            assert list(telling.Teller(session.crew.agent, choices).updates(shown)) == []
+            assert Speaker(session.id, Tally(session.crew.model)).lines(shown) == []
+
+    play(ground.options, main, say(""))
 
 
 def test_what_a_hook_says_at_the_start_comes_before_the_first_prompt(ground: Ground) -> None:

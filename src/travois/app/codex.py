@@ -14,7 +14,7 @@ import msgspec
 from travois.app.shaped import NAME as ANSWER
 from travois.app.shapes import Json, Object, arguments
 from travois.app.tally import Tally
-from travois.engine.ports import Event, Progress, Retrying, Running, Warned
+from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Shown, Text, calls, words
 from travois.kernel.facts import Assistant, Changed, Entry, Result
 from travois.kernel.models import Usage
@@ -62,6 +62,8 @@ class Teller:
             case Warned():
                 yield self._trouble(event.text)
             case Entry() | Running() | Progress() | Began() | BlockBegan() | Grew() | BlockEnded():
+                pass
+            case Doing() | Signalled():
                 pass
             case _:
                 assert_never(event)

@@ -15,7 +15,7 @@ from travois.engine.agent import Agent
 from travois.engine.compaction import receipt
 from travois.engine.extract import told
 from travois.engine.modes import MODE
-from travois.engine.ports import Event, Progress, Retrying, Running, Warned
+from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
 from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, words
 from travois.kernel.blocks import calls as called
 from travois.kernel.facts import (
@@ -74,7 +74,15 @@ class Teller:
                 yield notice(f"{event.message}; trying again in {event.wait:.1f} s")
             case Warned(text=text):
                 yield notice(text)
-            case Grew() | BlockBegan() | BlockEnded() | Running() | Progress():
+            case (
+                Grew()
+                | BlockBegan()
+                | BlockEnded()
+                | Running()
+                | Progress()
+                | Doing()
+                | Signalled()
+            ):
                 pass
             case _:
                 assert_never(event)
