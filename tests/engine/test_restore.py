@@ -259,7 +259,7 @@ class Ears:
     def __init__(self) -> None:
         self.heard: list[InstructionsLoaded] = []
 
-    async def fire(self, occasion: AnyOccasion, around: Around, *, record: Any) -> Heard:
+    async def fire(self, occasion: AnyOccasion, around: Around, **ignored: Any) -> Heard:
         if isinstance(occasion, InstructionsLoaded):
             self.heard.append(occasion)
         return SILENCE
