@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
-
-import pytest
 
 from tests.e2e.program import Done, Program, read
 from travois import lab
 from travois.kernel.facts import Epoch, Sent
 
 FINE = [{"say": "Fine."}]
-LEVELS = {
-    "anthropic": ("output_config", {"effort": "max"}),
-    "chat": ("reasoning_effort", "high"),
-}
 
 
 def asked(program: Program, script: Any, *flags: str) -> tuple[Done, list[dict[str, Any]]]:
@@ -33,14 +26,6 @@ def asked(program: Program, script: Any, *flags: str) -> tuple[Done, list[dict[s
 
 def use(name: str, **given: str) -> dict[str, Any]:
     return {"say": [{"tool_use": {"name": name, "input": given}}]}
-
-
-@pytest.mark.parametrize("protocol", LEVELS)
-def test_each_protocol_is_told_the_effort_in_its_own_words(program: Program, protocol: str) -> None:
-    program.protocol = protocol
-    done, (body,) = asked(program, FINE, "--effort", "max")
-    name, value = LEVELS[protocol]
-    assert (done.code, done.err, body[name]) == (0, "", value)
 
 
 def test_a_session_keeps_its_effort_until_it_is_asked_for_another(program: Program) -> None:
@@ -64,18 +49,6 @@ def test_a_model_that_knows_no_effort_answers_without_and_says_so(program: Progr
     assert "answers without the effort that was asked for" in done.err
     assert [body.get("output_config") for body in api.bodies] == [{"effort": "high"}, None]
     assert sum(isinstance(entry.fact, Sent) for entry in program.facts()) == 2
-
-
-def test_the_system_text_may_lie_in_files(program: Program, tmp_path: Path) -> None:
-    cat, dog = tmp_path / "cat.md", tmp_path / "dog.md"
-    cat.write_text("You are a cat.")
-    dog.write_text("And a dog.")
-    flags = ("--system-prompt-file", str(cat), "--append-system-prompt-file", str(dog))
-    _, (body,) = asked(program, FINE, *flags)
-    assert body["system"][0]["text"] == "You are a cat.\n\nAnd a dog."
-    both, none = asked(program, FINE, *flags, "--system-prompt", "x")
-    assert (both.code, none) == (2, [])
-    assert "exclude each other" in both.err
 
 
 def test_bare_leaves_out_all_that_lies_about(program: Program) -> None:
@@ -102,10 +75,6 @@ def test_a_restricted_session_has_no_shell_and_stays_in_its_folders(program: Pro
     command.write_text("Look: !`ls`")
     typed = program.ask("/go", "--restricted")
     assert (typed.code, "/go was not run" in typed.err) == (1, True)
-    bypass, none = asked(program, FINE, "--restricted", "--dangerously-skip-permissions")
-    assert (bypass.code, none) == (2, [])
-    _, (named,) = asked(program, FINE, "--restricted", "--tools", "Bash,Read")
-    assert [tool["name"] for tool in named["tools"]] == ["Bash", "Read"]
 
 
 def test_what_means_nothing_here_is_said_to_be_ignored(program: Program) -> None:
@@ -115,7 +84,6 @@ def test_what_means_nothing_here_is_said_to_be_ignored(program: Program) -> None
         "travois: --betas means nothing here and is ignored",
         "travois: --ide means nothing here and is ignored",
     ]
-    assert "is no number of tokens" in asked(program, FINE, "--autocompact", "lots")[0].err
 
 
 def test_a_session_may_have_a_worktree_of_its_own(program: Program) -> None:
@@ -154,7 +122,6 @@ def test_a_task_in_the_background_can_be_gone_on_with(program: Program) -> None:
     (log,) = program.logs()
     assert log.parent.name == id
     assert sum(isinstance(entry.fact, Sent) for entry in read(log)) == 2
-    assert program.run("--bg", "-p", "hello").code == 2
 
 
 JUDGE = """
