@@ -26,6 +26,7 @@ class Scratch:
 
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.endswith(("_API_KEY", "_BASE_URL"))}
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its bytecode
         own = {"TRAVOIS_HOME": str(self.home), "ANTHROPIC_BASE_URL": self.url}
         return {**kept, **own, "ANTHROPIC_API_KEY": "bench"}
 

@@ -6,6 +6,9 @@ import os
 import sys
 from io import TextIOWrapper
 
+YOUNG = 20_000
+"""How many objects come up before garbage is looked for: what a start loads is none of it."""
+
 
 def main() -> int:
     """Start; `--version` imports nothing."""
@@ -22,6 +25,9 @@ def _start() -> int:
 
         sys.stdout.write(f"{__version__} (Travois)\n")
         return 0
+    import gc
+
+    gc.set_threshold(YOUNG)
     from travois.app.tui import start
 
     if start.early(sys.argv[1:], os.environ):

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 HEAVY = ("httpx2", "rich", "prompt_toolkit", "mcp", "tree_sitter", "sqlite3", "pypdf", "bs4")
 HEAVY += ("opentelemetry",)
+LATER = (
+    *("json", "shlex", "shutil", "tempfile", "tomllib"),
+    *("travois.engine.dispatch", "travois.engine.compaction", "travois.policy.words"),
+    *("travois.wire.protocol", "travois.wire.errors", "travois.wire.openai_chat"),
+    *("travois.wire.openai_responses", "travois.wire.gemini", "travois.wire.ollama"),
+    *("travois.tools.mcp", "travois.tools.lenders", "travois.tools.output", "travois.tools.html"),
+    *("travois.host.talk", "travois.host.child", "travois.host.doorbell", "travois.host.mcp"),
+)
+"""What a session can do without until its first request is out: it comes with its first use."""
+MODULES = 490
+"""How many modules there may be by then, those of Python and of libraries among them."""
+UNTIL_THE_FIRST_REQUEST = """
+import os, sys, h11
+def send(*_):
+    print(*sys.modules, flush=True)
+    os._exit(0)
+h11.Connection.send = send
+sys.argv = ["travois", "-p", "go", "--model", "anthropic/claude-opus-5-5"]
+from travois.__main__ import main
+main()
+"""
 
 
 def loaded(code: str) -> set[str]:
@@ -35,3 +59,23 @@ def test_the_version_imports_nothing() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[1] == "['__future__']"
+
+
+def test_a_first_request_waits_for_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        url = f"http://127.0.0.1:{there.getsockname()[1]}"
+        own = {"HOME": str(tmp_path), "TRAVOIS_HOME": str(tmp_path / "home")}
+        own |= {"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": url}
+        for _ in range(2):  # the first one ever also tries what the machine can do
+            done = subprocess.run(
+                [sys.executable, "-c", UNTIL_THE_FIRST_REQUEST],
+                cwd=tmp_path,
+                env=os.environ | own,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+    modules = {*done.stdout.split()}
+    assert "h11" in modules and modules & {*LATER} == set()
+    assert len(modules) <= MODULES

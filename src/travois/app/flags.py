@@ -9,6 +9,7 @@ from argparse import (
     SUPPRESS,
     ArgumentParser,
     ArgumentTypeError,
+    HelpFormatter,
     Namespace,
     RawDescriptionHelpFormatter,
 )
@@ -92,7 +93,7 @@ def parser() -> ArgumentParser:
         usage="travois [flags] [prompt]   |   travois COMMAND --help",
         description=ABOUT,
         epilog=ENDING.format(commands=listing),
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=_formatter,
     )
     top.add_argument("prompt", nargs="?", help="what to do")
     top.add_argument("-p", "--print", action="store_true", help="run one task and exit")
@@ -100,6 +101,15 @@ def parser() -> ArgumentParser:
     top.add_argument("-v", "--version", action="version", version=version)
     shared(top)
     return top
+
+
+def _formatter(prog: str) -> HelpFormatter:
+    """Help as wide as the terminal; the parser asks for one with every flag, so it is cheap."""
+    try:
+        columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
+    except (OSError, ValueError):
+        columns = 80
+    return RawDescriptionHelpFormatter(prog, width=max(columns, 20) - 2)
 
 
 def shared(top: ArgumentParser) -> None:

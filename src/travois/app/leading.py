@@ -15,7 +15,6 @@ from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed, User
 from travois.kernel.faults import Fault
-from travois.store.agent_memory import granted, memory
 from travois.store.agents import narrowed
 from travois.store.layers import FLAGS
 from travois.store.settings import Loaded
@@ -75,6 +74,8 @@ async def begin(agent: Agent, lead: Kind | None, yard: Yard) -> None:
     if lead is None:
         yard.enlist(agent)
         return
+    from travois.store.agent_memory import granted, memory
+
     yard.enlist(agent, tuple(filter(None, (named(yard.kinds, name) for name in lead.spawns))))
     agent.guard = replace(agent.guard, mode=narrowed(lead, agent.guard.mode))
     agent.library = agent.library if lead.instructions else None

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import cache
 from pathlib import Path
 from time import localtime, strftime
 
@@ -40,6 +41,7 @@ from travois.version import __version__
 from travois.wire.schema import schema
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "system.md"
+SCHEMAS = Path(__file__).parent.parent / "tools" / "schemas.json"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -234,7 +236,18 @@ def specs(tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
 
 
 def _schema(tool: AnyTool) -> str:
-    return tool.schema or schema(tool.args)
+    return tool.schema or _known().get(named(tool.args)) or schema(tool.args)
+
+
+def named(args: type) -> str:
+    """The name of a tool's arguments, which no other has."""
+    return f"{args.__module__}.{args.__qualname__}"
+
+
+@cache
+def _known() -> dict[str, str]:
+    """The schemas of our own tools, which take a start longer to work out than to read."""
+    return msgspec.json.decode(SCHEMAS.read_bytes(), type=dict[str, str])
 
 
 def around(place: Place, options: Options, *, cwd: str = "") -> Surroundings:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio.from_thread
 import anyio.to_thread
 
 from travois.app import serving
@@ -131,7 +130,9 @@ class LazyMemories(Opened):
         found = self._opened().search(text, limit=limit)
         if not self._told and self._opened().waiting():
             self._told = True
-            anyio.from_thread.run_sync(self.behind)
+            from anyio import from_thread
+
+            from_thread.run_sync(self.behind)
         return found
 
     async def catch_up(self) -> None:

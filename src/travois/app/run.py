@@ -28,7 +28,6 @@ from travois.app.tally import Tally
 from travois.context.custom import TYPED
 from travois.engine.agent import Agent
 from travois.engine.briefing import skills
-from travois.engine.compaction import receipt
 from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.hooks import MODES
 from travois.engine.ports import Event, Retrying, Warned
@@ -221,6 +220,8 @@ class Run:
 
     async def _compact(self, session: Session, focus: str, *, speaker: Speaker) -> None:
         """Set the older conversation aside in the place of a turn."""
+        from travois.engine.compaction import receipt
+
         with session.crew.agent.session.watch() as events:
             try:
                 speaker.tally.text = receipt(await session.compact(focus.strip()))

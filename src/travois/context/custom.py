@@ -8,7 +8,6 @@ Cache: never moves the prefix.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, TypeGuard
 
@@ -20,13 +19,12 @@ from travois.context.nested import nested
 
 TYPED = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 """How a command is written at the prompt: its name, and the rest."""
-INSERT = re.compile(
-    r"(?m)^```!\s*\n(?P<block>.*?)^```\s*$"
+INSERT = (
+    r"(?sm)^```!\s*\n(?P<block>.*?)^```\s*$"
     r"|(?<![^\s])!`(?P<line>[^`\n]+)`"
-    r"|(?<![^\s])@(?P<file>[\w./~-]*\w)",
-    re.DOTALL,
+    r"|(?<![^\s])@(?P<file>[\w./~-]*\w)"
 )
-PLACE = re.compile(
+PLACE = (
     r"\\\$|\$ARGUMENTS\[(?P<nth>\d+)\]|\$ARGUMENTS\b|\$(?P<digit>\d+)"
     r"|\$\{(?P<variable>[A-Z_]+)\}|\$(?P<name>[A-Za-z_][\w-]*)"
 )
@@ -138,14 +136,14 @@ def parse_table(name: str, table: Mapping[str, object], *, origin: str) -> Custo
 def filled(custom: Custom, typed: str, variables: Mapping[str, str]) -> tuple[Part, ...]:
     """The text with what was typed in its places; what was typed names no commands or files."""
     body = custom.body
-    if not any(_takes(found, custom) for found in PLACE.finditer(body)) and typed:
+    if not any(_takes(found, custom) for found in re.finditer(PLACE, body)) and typed:
         body = f"{body}\n\nARGUMENTS: {ALL}"
     return tuple(_parts(body, lambda text: _fill(text, custom, typed=typed, variables=variables)))
 
 
 def _parts(body: str, fill: Callable[[str], str]) -> Iterator[Part]:
     end = 0
-    for found in INSERT.finditer(body):
+    for found in re.finditer(INSERT, body):
         yield Part(fill(body[end : found.start()]))
         command = found["block"] or found["line"]
         yield Part(fill(command), "command") if command else Part(found["file"], "file")
@@ -168,7 +166,7 @@ def _fill(text: str, custom: Custom, *, typed: str, variables: Mapping[str, str]
             return _nth(words, int(found["nth"]))
         return _nth(words, int(found["digit"]) - custom.first) if found["digit"] else typed
 
-    return PLACE.sub(put, text)
+    return re.sub(PLACE, put, text)
 
 
 def _takes(found: re.Match[str], custom: Custom) -> bool:
@@ -180,7 +178,9 @@ def _takes(found: re.Match[str], custom: Custom) -> bool:
 
 def _words(typed: str) -> list[str]:
     try:
-        return shlex.split(typed)
+        from shlex import split
+
+        return split(typed)
     except ValueError:
         return typed.split()
 

@@ -10,7 +10,6 @@ Cache: never moves the prefix.
 
 from __future__ import annotations
 
-import json
 import re
 from textwrap import dedent
 
@@ -144,6 +143,8 @@ def _scalar(text: str) -> str:
     if found[2] is not None:
         return found[2].replace("''", "'")
     try:
-        return json.loads(f'"{found[1]}"', strict=False)
+        from json import loads
+
+        return loads(f'"{found[1]}"', strict=False)
     except ValueError:
         raise ValueError("has an escape that means nothing; write \\\\ for a backslash") from None

@@ -7,7 +7,6 @@ Cache: never moves the prefix.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from textwrap import dedent
@@ -109,10 +108,12 @@ def _block(lines: Lines, depth: int) -> list[str]:
 
 
 def _scalar(text: str) -> object:
+    from json import loads
+
     if text[:1] in "\"'" and (found := QUOTED.fullmatch(text)):
         quoted = found[1]
         return (
-            json.loads(f'"{quoted}"', strict=False)
+            loads(f'"{quoted}"', strict=False)
             if quoted is not None
             else found[2].replace("''", "'")
         )
@@ -122,4 +123,4 @@ def _scalar(text: str) -> object:
     if bare[:1] == "{" and bare.endswith("}"):
         pairs = (KEY.fullmatch(part) for part in split(bare[1:-1]))
         return {str(_scalar(pair[1])): _scalar((pair[2] or "").strip()) for pair in pairs if pair}
-    return json.loads(bare) if BARE.fullmatch(bare) else bare
+    return loads(bare) if BARE.fullmatch(bare) else bare

@@ -18,7 +18,7 @@ from travois.kernel.tokens import estimate
 
 PATIENCE = 30.0
 """How many seconds a session that is left waits for this."""
-HINT = re.compile(
+HINT = (
     r"(?i)\b(?:remember|memori[sz]e|note|mind|forget|future|now on|forward|always|n?ever|prefer|"
     r"like|love|hate|don.?t|do not|stop|no|nope|wrong|actually|again|instead|when(?:ever)?|"
     r"time|want|usually|rather|not how|only|my|our|i.?m|i am|i'd|i (?:work|live|speak)|call me|"
@@ -68,7 +68,7 @@ def _due(agent: Agent) -> bool:
     """Whether there may be something worth keeping in what was said since the last time."""
     fresh = [i.fact for i in agent.session.view.items if i.seq > agent.session.extracted]
     human = [f for f in fresh if isinstance(f, User) and f.origin == "human"]
-    hinted = any(HINT.search(words(fact.content)) for fact in human)
+    hinted = any(re.search(HINT, words(fact.content)) for fact in human)
     size = sum(estimate(words(f.content)) for f in fresh if isinstance(f, Assistant) or f in human)
     if not hinted and size < GROWTH:
         return False

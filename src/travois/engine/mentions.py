@@ -13,7 +13,6 @@ from travois.context.sources import plain
 from travois.engine.agent import Agent
 from travois.engine.ports import digest
 from travois.engine.tool import Outcome, Refusal
-from travois.engine.unasked import unasked
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import User
 from travois.kernel.tokens import estimate
@@ -34,6 +33,8 @@ async def mentioned(agent: Agent, prompt: str) -> tuple[User, ...]:
     for name, tool, args in _wanted(prompt):
         if len(notes) == MOST:
             break
+        from travois.engine.unasked import unasked
+
         try:
             outcome = await unasked(agent, tool, args, by=WORD[tool])
         except Refusal:

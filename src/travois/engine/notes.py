@@ -8,7 +8,6 @@ import msgspec
 
 from travois.context.notes import Progress, blank, due, fitted, request
 from travois.engine.agent import Agent
-from travois.engine.fork import inquire
 from travois.kernel.blocks import calls
 from travois.kernel.facts import Assistant, Noted
 from travois.kernel.tokens import context_tokens
@@ -37,6 +36,8 @@ def keep_notes(agent: Agent) -> None:
         return
 
     async def update() -> None:
+        from travois.engine.fork import inquire
+
         text = await inquire(agent, _request(agent, held.text), what="notes")
         if text and not blank(text, template=template(agent)):
             agent.world.spill("notes", text.encode(errors="replace"))

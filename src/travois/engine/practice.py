@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -173,7 +172,9 @@ async def _told(agent: Agent, part: Part, custom: Custom) -> str:
             case "command":
                 line = part.text.strip()
                 if custom.runner == "powershell":
-                    line = f"pwsh -NoProfile -NonInteractive -Command {shlex.quote(line)}"
+                    from shlex import quote
+
+                    line = f"pwsh -NoProfile -NonInteractive -Command {quote(line)}"
                 outcome = await unasked(agent, "Bash", {"command": line})
                 return words(outcome.content).strip()
             case "file":

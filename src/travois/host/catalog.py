@@ -20,11 +20,11 @@ from travois.wire.surfaces import Surface
 UNKNOWN_WINDOW = 200_000
 MAX_OUTPUT = 32_000
 """The longest reply unless settings say otherwise: models allow more, few replies need it."""
-DATED = re.compile(r"(.+?)(?:[-@]\d{8}|-latest)")
+DATED = r"(.+?)(?:[-@]\d{8}|-latest)"
 """One edition of a model of the catalogue: `claude-haiku-4-5-20251001`."""
-CLAUDE = re.compile(r"claude-[a-z]+-\d+(?:-\d)?(?!\d)")
+CLAUDE = r"claude-[a-z]+-\d+(?:-\d)?(?!\d)"
 """A model of Anthropic's, whoever serves it under whatever longer name."""
-LOCAL = re.compile(r"(.+\.)?localhost|127(\.\d+){3}|0\.0\.0\.0|::1", re.IGNORECASE)
+LOCAL = r"(?i)(.+\.)?localhost|127(\.\d+){3}|0\.0\.0\.0|::1"
 ENDINGS: dict[Protocol, tuple[str, ...]] = {
     "anthropic": ("/v1/messages", "/v1"),
     "chat": ("/chat/completions",),
@@ -208,7 +208,7 @@ def is_local(url: str) -> bool:
     """Whether this URL leads to the same machine."""
     from urllib.parse import urlsplit
 
-    return bool(LOCAL.fullmatch(urlsplit(url).hostname or ""))
+    return bool(re.fullmatch(LOCAL, urlsplit(url).hostname or ""))
 
 
 @cache
@@ -255,7 +255,7 @@ def _entry(key: str, fields: dict[str, object], kind: type[T], *, where: Callabl
 
 
 def _about(known: Catalog, name: str, *, window: int) -> Known:
-    dated, claude = DATED.fullmatch(name), CLAUDE.search(name)
+    dated, claude = re.fullmatch(DATED, name), re.search(CLAUDE, name)
     found = known.models.get(name) or (known.models.get(dated[1]) if dated else None)
     if found is None and claude:
         found = known.models.get(f"anthropic/{claude[0]}")

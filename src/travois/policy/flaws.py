@@ -23,7 +23,7 @@ TOOLS = listed(
 
 def flaw(rule: Rule) -> str:
     """Why a rule can never be enforced; empty if it can."""
-    if found := UNSEEN.search(rule.what):
+    if found := re.search(UNSEEN, rule.what):
         return f"it has a character that cannot be seen (U+{ord(found[0]):04X})"
     if rule.tool in (*EDITS, *READS) and re.match(r"~[^/]", rule.what):
         return "~ stands for your own home only; write the path as //home/name/..."

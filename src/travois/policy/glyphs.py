@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 
 LONGEST = 10_000
-UNSEEN = re.compile(
+UNSEEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
     "\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\ud800-\udfff\ue000-\uf8ff\U000e0000-\U000e0fff\U000f0000-\U0010ffff]"
 )
 """Controls, joiners, marks of direction, odd blanks, halves of pairs, and what has no shape."""
-PADDING = re.compile(r"[ \t]{100}|(?:[ \t]*\n){30}")
+PADDING = r"[ \t]{100}|(?:[ \t]*\n){30}"
 
 
 def deceptive(text: str) -> str:
     """Why a person could not see what this text says; empty if they can."""
     if len(text) > LONGEST:
         return f"it is longer than {LONGEST} characters"
-    if found := UNSEEN.search(text):
+    if found := re.search(UNSEEN, text):
         return f"it has a character that cannot be seen (U+{ord(found[0]):04X})"
-    if PADDING.search(text):
+    if re.search(PADDING, text):
         return "it has a long run of blanks that could hide the rest"
     return ""
 
@@ -31,7 +31,7 @@ def visible(text: str) -> str:
 
 
 def _seen(char: str) -> bool:
-    return char.isprintable() and not UNSEEN.match(char)
+    return char.isprintable() and (char.isascii() or not re.match(UNSEEN, char))
 
 
 def listed(names: str) -> frozenset[str]:

@@ -46,7 +46,7 @@ def makes_repository(path: str) -> bool:
 
 def strange(path: str) -> bool:
     """Whether the path has characters that a person could not see."""
-    return bool(UNSEEN.search(path) or "\n" in path or "\t" in path)
+    return bool(re.search(UNSEEN, path) or "\n" in path or "\t" in path)
 
 
 def _name(part: str) -> str:

@@ -10,19 +10,17 @@ from travois.policy import loose
 from travois.policy.plan import Plan, Step
 
 STOPS = frozenset(("shutdown", "reboot", "halt", "poweroff", "telinit", "killall5", "wipefs"))
-FORMATS = re.compile(r"mkfs(\..+)?|mke2fs|mkswap|blkdiscard|sfdisk|sgdisk|fdisk|parted|newfs.*")
+FORMATS = r"mkfs(\..+)?|mke2fs|mkswap|blkdiscard|sfdisk|sgdisk|fdisk|parted|newfs.*"
 REMOVES = frozenset(("rm", "rmdir", "unlink", "srm", "trash", "shred"))
 OVERWRITES = frozenset(("dd", "tee", "cp", "shred", "truncate", "cat", "mv", "badblocks"))
 CHANGES = frozenset(("chmod", "chown", "chgrp", "chattr", "setfacl", "chcon"))
-DISKS = re.compile(
-    r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|loop|dm-|mem|kmem|port|nbd|zd|sr).*"
-)
-KERNEL = re.compile(r"/(proc|sys)(/.*)?")
-DEVICES = re.compile(r"/dev/(?!(?:null|zero|full|stdin|stdout|stderr|tty|fd|shm)(?:/|$)).*")
+DISKS = r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|loop|dm-|mem|kmem|port|nbd|zd|sr).*"
+KERNEL = r"/(proc|sys)(/.*)?"
+DEVICES = r"/dev/(?!(?:null|zero|full|stdin|stdout|stderr|tty|fd|shm)(?:/|$)).*"
 HARMLESS = ("/dev/null",)
-NOWHERE = re.compile(r"(?:\$\{?\w+[^/}]*\}?|~\w*|\.{1,2}(?:/\.{1,2})*)?/*(?:\*|\.\*|\{,\.\}\*)?")
+NOWHERE = r"(?:\$\{?\w+[^/}]*\}?|~\w*|\.{1,2}(?:/\.{1,2})*)?/*(?:\*|\.\*|\{,\.\}\*)?"
 """A path that is all of something: of a home, of where one stands, or of an empty variable."""
-BOMB = re.compile(r"(\w+|:)\s*\(\)\s*\{[^}]*\1\s*\|\s*\1")
+BOMB = r"(\w+|:)\s*\(\)\s*\{[^}]*\1\s*\|\s*\1"
 
 
 def ruinous(plan: Plan, *, folders: tuple[str, ...], home: str) -> str:
@@ -35,7 +33,7 @@ def ruinous(plan: Plan, *, folders: tuple[str, ...], home: str) -> str:
             return why
     if not plan.unclear and all(step.known for step in plan.steps):
         return ""
-    if BOMB.search(plan.text):
+    if re.search(BOMB, plan.text):
         return "it multiplies without end"
     found = (_words(part, folders=folders, home=home) for part in _suffixes(plan.text))
     return next((why for why in found if why), "")
@@ -44,7 +42,7 @@ def ruinous(plan: Plan, *, folders: tuple[str, ...], home: str) -> str:
 def device(path: str) -> bool:
     """Whether writing here would not change a file but the machine."""
     plain = normpath(path)
-    return bool(DEVICES.fullmatch(plain) or KERNEL.fullmatch(plain))
+    return bool(re.fullmatch(DEVICES, plain) or re.fullmatch(KERNEL, plain))
 
 
 def critical(path: str, *, folders: tuple[str, ...], home: str) -> bool:
@@ -82,9 +80,9 @@ def _words(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
     hit = next((t for t in targets if _all(t, folders=folders, home=home)), "")
     if name in STOPS or (name in ("init", "systemctl") and _stopping(targets)):
         return "it stops the machine"
-    if FORMATS.fullmatch(name):
+    if re.fullmatch(FORMATS, name):
         return "it formats a disk"
-    if name in OVERWRITES and any(DISKS.fullmatch(t.removeprefix("of=")) for t in targets):
+    if name in OVERWRITES and any(re.fullmatch(DISKS, t.removeprefix("of=")) for t in targets):
         return "it writes to a disk"
     if not hit:
         return "it ends every process" if name == "kill" and rest[-1:] == ["-1"] else ""
@@ -116,7 +114,7 @@ def _deleting(rest: list[str]) -> bool:
 
 
 def _all(target: str, *, folders: tuple[str, ...], home: str) -> bool:
-    if NOWHERE.fullmatch(target):
+    if re.fullmatch(NOWHERE, target):
         return target not in ("", "$") and not re.fullmatch(r"\$\{?\w+\}?", target)
     if target in ("$HOME", "${HOME}") or re.fullmatch(r"\$\{?(HOME|PWD|OLDPWD)\}?/?\*?", target):
         return True

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from travois.policy.paths import folded
 
-PLAIN = re.compile(r"https?://([a-z0-9.-]+)(?::\d{1,5})?(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
+PLAIN = r"(?is)https?://([a-z0-9.-]+)(?::\d{1,5})?(?:[/?#].*)?"
 """A URL without a user name, whose host is made of nothing but letters, digits and hyphens."""
 
 
@@ -15,7 +15,7 @@ def allows(what: str, url: str) -> bool:
     """Whether the rule means this URL, or exactly the host of a plain one."""
     if not what.startswith("domain:"):
         return url == what
-    found = PLAIN.fullmatch(url)
+    found = re.fullmatch(PLAIN, url)
     if found is None:
         return False
     host, wanted = found[1].lower().rstrip("."), what.removeprefix("domain:").lower().rstrip(".")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from travois.store.settings import Json, Settings
-from travois.tools.lenders import Server
 from travois.wire.loose import rows, string, table
+
+if TYPE_CHECKING:
+    from travois.tools.lenders import Server
 
 PROJECT = ".mcp.json"
 """The file of a workspace whose servers a user may agree to, or not want, by name."""

@@ -38,10 +38,11 @@ def _front(name: str, said: Json) -> Front:
 
 
 def _toml(path: str) -> Json:
-    from tomllib import loads
-
     try:
-        return loads(plain_text(path))
+        text = plain_text(path)
+        from tomllib import loads
+
+        return loads(text)
     except (OSError, ValueError):
         return {}  # whoever reads settings tells of it
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from zlib import crc32
 
 import msgspec
@@ -16,12 +15,7 @@ TORN = "the line does not end"
 DAMAGED = "the checksum does not match"
 
 _encoder = msgspec.json.Encoder()
-
-
-@cache
-def _decoder() -> msgspec.json.Decoder[Entry]:
-    """Made for the first line that is read: a session that only begins reads none."""
-    return msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(Entry)
 
 
 class Foreign(Exception):
@@ -65,7 +59,7 @@ def sealed(record: bytes) -> bytes:
 def decode(record: bytes) -> Entry:
     """The entry of a whole record. Raises `Foreign`."""
     try:
-        return _decoder().decode(record)
+        return _decoder.decode(record)
     except (ValueError, RecursionError) as error:
         return _unknown(record, error)
 
@@ -112,4 +106,4 @@ def _unknown(record: bytes, error: Exception) -> Entry:
 
 def _legible(entry: Entry) -> Entry:
     """The same entry without lone surrogates, which fit in no JSON."""
-    return _decoder().decode(encoded(entry))
+    return _decoder.decode(encoded(entry))

@@ -22,8 +22,8 @@ OPENCODE = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json")
 CODEX, HOOKS = ".codex/config.toml", "hooks.json"
 GEMINI = ".gemini/settings.json"
 STRINGS = r'("(?:[^"\\]|\\.)*")'
-COMMENT = re.compile(STRINGS + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
-COMMA = re.compile(STRINGS + r"|,(?=\s*[}\]])")
+COMMENT = "(?s)" + STRINGS + r"|//[^\n]*|/\*.*?\*/"
+COMMA = STRINGS + r"|,(?=\s*[}\]])"
 TOOLS = {
     "*": "*", "read": "Read", "edit": "Edit", "glob": "Glob", "grep": "Grep", "bash": "Bash",
     "task": "Agent", "skill": "Skill", "webfetch": "WebFetch", "websearch": "WebSearch",
@@ -44,7 +44,7 @@ IDLE = {
     "default_agent": "ask for the agent by its name",
 }
 BLOCKED = tuple(f"permissions.block{what}OutsideWorkingDirectories" for what in ("Reads", "Writes"))
-VARIABLE = re.compile(r'("model"\s*:\s*")\{env:(\w+)\}"')
+VARIABLE = r'("model"\s*:\s*")\{env:(\w+)\}"'
 CODEX_KEYS = {
     "model_context_window": "context.window",
     "model_auto_compact_token_limit": "context.threshold",
@@ -98,8 +98,8 @@ def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
 
 def loose(text: str) -> Json:
     """JSON with comments and commas that are one too many."""
-    bare = COMMENT.sub(lambda found: found[1] or " ", text)
-    tree: object = msgspec.json.decode(COMMA.sub(lambda found: found[1] or "", bare) or "{}")
+    bare = re.sub(COMMENT, lambda found: found[1] or " ", text)
+    tree: object = msgspec.json.decode(re.sub(COMMA, lambda found: found[1] or "", bare) or "{}")
     if not is_tree(tree):
         raise ValueError("it is not a JSON object")
     return tree
@@ -107,7 +107,7 @@ def loose(text: str) -> Json:
 
 def _filled(text: str, environ: Mapping[str, str]) -> str:
     """A model that opencode takes from a variable, by its name."""
-    return VARIABLE.sub(lambda found: f'{found[1]}{environ.get(found[2], "")}"', text)
+    return re.sub(VARIABLE, lambda found: f'{found[1]}{environ.get(found[2], "")}"', text)
 
 
 def profiled(tree: Json, path: str) -> Json:

@@ -28,10 +28,10 @@ MEANT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("edit", "write", "patch"), EDITS),
 }
 """Their names of tools, and all of ours that do the same."""
-NAMED = re.compile(rf"(?<![\w*])[\"']?({'|'.join(map(re.escape, MEANT))})[\"']?\s*:")
+NAMED = rf"(?<![\w*])[\"']?({'|'.join(map(re.escape, MEANT))})[\"']?\s*:"
 """Where a table, in JSON or in YAML, begins to speak of a tool."""
-FORBIDDEN = re.compile(r"\b(?:deny|false)\b")
-FILE = re.compile(r"\{file:([^}]+)\}")
+FORBIDDEN = r"\b(?:deny|false)\b"
+FILE = r"\{file:([^}]+)\}"
 
 
 def adapted(told: Front, name: str) -> Front | None:
@@ -52,11 +52,11 @@ def _denied(table: str) -> Iterator[str]:
     """The tools that are forbidden, wholly or in part; a star in front means all the others."""
     said: dict[str, bool] = {}
     about = ""
-    for part in NAMED.split(table)[1:]:
+    for part in re.split(NAMED, table)[1:]:
         if part in MEANT:
             about = part if part != "*" or not about else about
         else:
-            said[about] = said.get(about, False) or bool(FORBIDDEN.search(part))
+            said[about] = said.get(about, False) or bool(re.search(FORBIDDEN, part))
     for name, tools in MEANT.items():
         if name != "*" and said.get(name, said.get("*", False)):
             yield from tools
@@ -81,7 +81,7 @@ def _front(said: Json, path: str) -> Front:
 
 def _prompt(text: str, folder: str) -> str:
     """What an agent is told; it may stand in a file."""
-    if not (found := FILE.fullmatch(text.strip())):
+    if not (found := re.fullmatch(FILE, text.strip())):
         return text
     try:
         return plain_text(os.path.join(folder, os.path.expanduser(found[1].strip())))

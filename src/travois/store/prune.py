@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -79,8 +78,10 @@ def discard(home: Home, summary: Summary) -> Path:
 
 def empty_trash(home: Home, *, now: float) -> int:
     """Really delete what was discarded, and blobs that no session names; returns the bytes."""
+    from shutil import rmtree
+
     freed = size(home.trash)
-    shutil.rmtree(home.trash, ignore_errors=True)
+    rmtree(home.trash, ignore_errors=True)
     return freed + sum(_delete(path) for path in sweepable(home, now=now))
 
 

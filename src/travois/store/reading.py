@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Literal, TypeGuard
 
@@ -176,9 +175,11 @@ def _check_examples(layer: Layer, settings: Settings) -> None:
 
 def _broken(text: str) -> str:
     """Where a text stops being JSON, and what should have stood there."""
+    from json import JSONDecodeError, loads
+
     try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
+        loads(text)
+    except JSONDecodeError as error:
         return f"line {error.lineno}, column {error.colno}: {error.msg}"
     except RecursionError:
         return "it is nested too deeply"
@@ -187,11 +188,13 @@ def _broken(text: str) -> str:
 
 def _line(text: str, key: str, item: str) -> int:
     """The line of a key, or of one item of its list, as far as looking for them tells."""
+    from json import dumps
+
     at = 0
     for name in key.split("."):
         at = max(text.find(f'"{name}"', at), at)
     found = at if text.startswith('"', at) else -1
-    for spelling in (json.dumps(item, ensure_ascii=False), json.dumps(item)) if item else ():
+    for spelling in (dumps(item, ensure_ascii=False), dumps(item)) if item else ():
         found = max(found, text.find(spelling, at))
     return text.count("\n", 0, found) + 1 if found >= 0 else 0
 

@@ -61,11 +61,10 @@ NEVER = frozenset(
         *("enableAllProjectMcpServers", "enabledMcpjsonServers"),
     )
 )
-STEERING = re.compile(
-    r"env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)"
+STEERING = (
+    r"(?is)env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)"
     r"|(providers|models|webSearch|browser|telemetry|otelHeadersHelper)(\..*)?"
-    r"|apiKeyHelper|(modelOverrides|modelPricing)(\..*)?",
-    re.IGNORECASE | re.DOTALL,
+    r"|apiKeyHelper|(modelOverrides|modelPricing)(\..*)?"
 )
 """What says where requests go, with whose key, or what we ourselves do."""
 PLACE = re.compile(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
@@ -91,7 +90,7 @@ def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str,
             found.never.append(key)
         elif tightens(key, value, held.get(key)):
             found.values[key] = value
-        elif key in NEVER or STEERING.fullmatch(key):
+        elif key in NEVER or re.fullmatch(STEERING, key):
             found.never.append(key)
         elif key in UNITED:
             found.values[key] = [w for w in words(value) if _wish(found, f"{key}: {w}", agreed)]

@@ -18,8 +18,8 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-DECLARED = re.compile(rb"""(?:coding[:=]\s*|<\?xml[^>]*\bencoding=["'])([-\w.]+)""")
-STATELESS = re.compile(r"cp\d+|iso8859-\d+|koi8-\w|mac-\w+|shift_jis\w*|euc_\w+|gb\w+|big5\w*")
+DECLARED = rb"""(?:coding[:=]\s*|<\?xml[^>]*\bencoding=["'])([-\w.]+)"""
+STATELESS = r"cp\d+|iso8859-\d+|koi8-\w|mac-\w+|shift_jis\w*|euc_\w+|gb\w+|big5\w*"
 """Encodings in which the bytes of a character do not depend on what stands before it."""
 BREAK = re.compile(r"\r\n|\r|\n")
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -194,12 +194,12 @@ def _is_utf8(data: bytes, *, final: bool = False) -> bool:
 
 def _declared(data: bytes) -> Encoding | None:
     """What the text says of itself in its first lines, if that is true."""
-    said = DECLARED.search(b"\n".join(data[:1024].split(b"\n")[:2]))
+    said = re.search(DECLARED, b"\n".join(data[:1024].split(b"\n")[:2]))
     if said is None:
         return None
     try:
         codec = codecs.lookup(said[1].decode()).name
-        text = data.decode(codec) if STATELESS.fullmatch(codec) else ""
+        text = data.decode(codec) if re.fullmatch(STATELESS, codec) else ""
         true = said[0].decode() in text and text.encode(codec) == data
     except (LookupError, UnicodeError):
         return None

@@ -18,16 +18,14 @@ PATIENCE = 20.0
 DOWNLOAD = 5 * 1024 * 1024
 BYTES = 40_000
 LONGEST = 2_000
-URL = re.compile(
-    r"(https?)://([a-z0-9](?:[a-z0-9.-]*[a-z0-9.])?|\[[0-9a-f:.]+\])(:\d{1,5})?"
-    r"((?:[/?#][!-\[\]-~]*)?)",
-    re.IGNORECASE,
+URL = (
+    r"(?i)(https?)://([a-z0-9](?:[a-z0-9.-]*[a-z0-9.])?|\[[0-9a-f:.]+\])(:\d{1,5})?"
+    r"((?:[/?#][!-\[\]-~]*)?)"
 )
 """Printable ASCII without backslash, user name or port by name; a host of letters, digits, dots."""
-CHARSET = re.compile(
-    r"charset=[\"']?(utf-?(?:8|16|32)(?:-?[lb]e)?|(?:us-)?ascii|iso[-_]8859-\d+|latin-?1|koi8-[ru]|"
-    r"(?:windows-|cp)\d+|shift_jis|euc-(?:jp|kr)|gb(?:k|2312|18030)|big5)\b",
-    re.IGNORECASE,
+CHARSET = (
+    r"(?i)charset=[\"']?(utf-?(?:8|16|32)(?:-?[lb]e)?|(?:us-)?ascii|iso[-_]8859-\d+|latin-?1|"
+    r"koi8-[ru]|(?:windows-|cp)\d+|shift_jis|euc-(?:jp|kr)|gb(?:k|2312|18030)|big5)\b"
 )
 TEXTUAL = ("json", "xml", "javascript", "ecmascript", "yaml", "toml", "x-sh", "sql", "graphql")
 
@@ -108,7 +106,7 @@ async def _converted(page: Page, env: Env) -> str:
 
 def _charset(page: Page) -> str:
     """The encoding that the server names; empty if it names none that we know."""
-    named = CHARSET.search(page.mime)
+    named = re.search(CHARSET, page.mime)
     try:
         return codecs.lookup(named[1]).name if named else ""
     except LookupError:
@@ -132,7 +130,7 @@ def framed(
 
 def canonical(url: str) -> str | None:
     """The URL with its host in plain sight; None if anything about it could mislead."""
-    parts = URL.fullmatch(url.strip())
+    parts = re.fullmatch(URL, url.strip())
     if parts is None or len(url) > LONGEST:
         return None
     scheme, host, port, rest = parts.groups()

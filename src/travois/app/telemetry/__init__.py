@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 
 import msgspec
 
@@ -57,6 +56,8 @@ def wished(settings: Settings, environ: Mapping[str, str]) -> Wish | None:
 
 def installed() -> bool:
     """Whether the packages are there that it takes."""
+    from importlib.util import find_spec
+
     try:
         return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     except ModuleNotFoundError:

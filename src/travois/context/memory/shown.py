@@ -34,11 +34,11 @@ MOST = 1_200
 INDEX_MOST = 8_000
 SHORTEST = 40
 """Of a memory that has less room than this, nothing is shown."""
-WARNING = re.compile(
+WARNING = (
     r"(?i)\b(?:warn\w*|careful|never|don['’]t|do not|avoid|fail\w*|break\w*|broken|bug\w*|gotcha|"
     r"danger\w*|beware|caution|not work\w*|hangs?|slow|trap|pitfall|issue\w*|wrong)\b"
 )
-USAGE = re.compile(
+USAGE = (
     r"(?i)\b(?:usage|how to (?:use|call|run)|syntax|flags?|options?|parameters?|arguments?|"
     r"reference|documentation|docs|manual|cheat ?sheet|examples?)\b"
 )
@@ -123,7 +123,7 @@ def _manual(memory: Memory, used: set[str]) -> bool:
 
     text = f"{memory.description}\n{memory.body}"
     about = content(f"{memory.name.replace('-', ' ')} {memory.description}")
-    return bool(USAGE.search(text) and about & used) and not WARNING.search(text)
+    return bool(re.search(USAGE, text) and about & used) and not re.search(WARNING, text)
 
 
 def _notes(items: Iterable[Item], *tags: str) -> list[str]:

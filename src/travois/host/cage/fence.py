@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.host.cage import bwrap, landlock, seccomp
 from travois.host.cage.probe import Walls
 from travois.policy.cage import Cage
 
@@ -67,6 +66,8 @@ class Ground(msgspec.Struct, frozen=True):
 
 def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
     """The fence for one program. Raises `Unfenced` if there can be none."""
+    from travois.host.cage import landlock
+
     walls = ground.walls
     if walls is None or walls.kind == "none":
         raise Unfenced(errno.ENOTSUP, NONE)
@@ -82,6 +83,8 @@ def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 
 
 def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
+    from travois.host.cage import bwrap, seccomp
+
     assert ground.walls is not None
     refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
     cage = bwrap.settle(cage, ground.after)

@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from travois.host.cage import bwrap, kernel, landlock, seccomp
 from travois.policy.cage import Cage
 
 TRUE = "/bin/sh", "-c", "exit 0"
@@ -140,6 +139,8 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
     if not program:
         check = Check("namespaces", works=False, why="bubblewrap is not installed", fix=_install())
         return check, ()
+    from travois.host.cage import bwrap
+
     why = ""
     for options in (bwrap.OPTIONAL, ()):
         cage = Cage("look", (), temp="/tmp", sockets=())  # noqa: S108
@@ -152,6 +153,8 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
 
 def _refusal(program: str, words: list[str]) -> str:
     """Why a cage cannot be built; empty if it can."""
+    from travois.host.cage import seccomp
+
     with ExitStack() as stack:
         fd = os.memfd_create("filter")
         stack.callback(os.close, fd)
@@ -192,6 +195,8 @@ def _open_namespaces() -> str:
 
 
 def _landlock() -> Check:
+    from travois.host.cage import kernel, landlock
+
     version = kernel.landlock_version()
     if version < landlock.LEAST:
         why = f"version {version}; {landlock.LEAST} is needed" if version else "not in this kernel"

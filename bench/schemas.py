@@ -1,0 +1,22 @@
+"""What models are told of the arguments of our tools, worked out beforehand.
+
+`python -m bench.schemas` after each change of a tool's arguments; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from travois.app.opening import SCHEMAS, named
+from travois.tools.catalogue import TOOLS
+from travois.wire.schema import schema
+
+
+def made() -> bytes:
+    """The schema of each struct by its name, a line for each."""
+    told = {named(tool.args): schema(tool.args) for tool in TOOLS}
+    return msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
+
+
+if __name__ == "__main__":
+    SCHEMAS.write_bytes(made())
