@@ -468,7 +468,9 @@ BAD = [
     ),
     (
         '{"permissions": {"defaultMode": "yes"}}',
-        ": permissions.defaultMode (line 1) is wrong: Invalid enum value 'yes'",
+        ": permissions.defaultMode (line 1) is wrong: Invalid enum value 'yes'\n"
+        "  It takes accept-edits, acceptEdits, auto, bypass, bypassPermissions, default, dont-ask, "
+        "dontAsk, manual, plan.",
     ),
     (
         '{"permissions": {"allow": ["Bash(rm)"],\n "deny": ["Bash",\n "Bash(rm"]}}',

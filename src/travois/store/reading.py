@@ -93,7 +93,8 @@ def checked(layer: Layer) -> Layer:
         key = place.rstrip("`").partition("[")[0]
         if layer.foreign and key and not key.startswith(HOLDING):
             return checked(_lacking(layer, key, problem))
-        raise Fault(f"{layer.at(key or 'a key')} is wrong", why=problem) from None
+        fix = _choices(key) if problem.startswith("Invalid enum") else ""
+        raise Fault(f"{layer.at(key or 'a key')} is wrong", why=problem, fix=fix) from None
     layer = _with_rules(layer, settings)
     for key in WALLS:
         layer = _with_walls(layer, key)
@@ -243,6 +244,18 @@ def is_tree(value: object) -> TypeGuard[Json]:
 def is_list(value: object) -> TypeGuard[list[object]]:
     """Whether this is a JSON array."""
     return isinstance(value, list)
+
+
+def _choices(key: str) -> str:
+    """Which words a setting takes."""
+    from msgspec.inspect import LiteralType, StructType, type_info
+
+    kind = type_info(Settings)
+    for part in key.split("."):
+        fields = kind.fields if isinstance(kind, StructType) else ()
+        kind = next((field.type for field in fields if field.encode_name == part), kind)
+    given = kind.values if isinstance(kind, LiteralType) else ()
+    return f"It takes {', '.join(str(word) for word in given if word)}." if given else ""
 
 
 def words(value: object) -> tuple[str, ...]:
