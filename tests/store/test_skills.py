@@ -104,6 +104,21 @@ def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
     assert found(trusted=True, agreed=agreed)["a"] == ("", True)
 
 
+def test_what_hooks_of_a_projects_skill_run_is_changed_by_nobody_unasked(
+    tmp_path: Path, places: Places
+) -> None:
+    script = tmp_path / "repo/check.sh"
+    put(script, "exit 0")
+    hooks = "hooks:\n  Stop:\n    - hooks: [{type: command, command: ./check.sh}]\n"
+    skill(tmp_path / "repo/.claude", "a", head=hooks)
+    found = load(places.home, places.root, cwd=places.cwd, environ={}, etc=tmp_path / "etc")
+    assert found.scripts == (str(script),)
+    (wish,) = found.wanted
+    assert DiskSkills(places).standing().skills[0].hooks == {}
+    agreed = replace(places, agreed=frozenset((trust.digest(wish),)))
+    assert list(DiskSkills(agreed).standing().skills[0].hooks) == ["Stop"]
+
+
 def test_settings_say_how_much_the_model_hears_of_a_skill(tmp_path: Path, places: Places) -> None:
     for name in ("a", "b", "c", "d"):
         skill(tmp_path / "person/.claude", name, head="when_to_use: often\n")

@@ -168,7 +168,8 @@ class _Stack:
         self._forbid(AUTO, "auto")
         plugged = self._plug()
         hooks = tuple((where, tree) for _, where, tree in self._running())
-        trees = (*(tree for _, tree in hooks), {RUN: self.values[RUN]})
+        brought: list[Json] = [{text: ""} for text in self.wanted if text.startswith("hooks: ")]
+        trees = (*(tree for _, tree in hooks), *brought, {RUN: self.values[RUN]})
         run = (path for tree in trees for path in scripts(tree, self.where.places))
         files = tuple(dict.fromkeys(run))
         status = trust.status(self.where.home, self.where.trusted, self.wanted)
