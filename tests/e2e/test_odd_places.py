@@ -59,6 +59,16 @@ def test_a_prompt_that_cannot_be_taken_up_is_told_once(program: Program) -> None
     ]
 
 
+def test_a_log_that_cannot_grow_ends_the_run_with_one_message(program: Program) -> None:
+    program.launcher = ("sh", "-c", 'ulimit -f 64 && exec "$@"', "sh", *program.launcher)
+    with lab.server(["word " * 10_000]) as api:
+        program.url = api.url
+        done = program.ask("go")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("travois: The session could not be saved: ")
+    assert done.err.count("travois: ") == 1
+
+
 def test_a_long_wait_for_a_server_is_said(program: Program) -> None:
     with lab.server(["ok"]) as api:
         program.url = api.url

@@ -50,6 +50,8 @@ HOST_ONLY = "CLAUDE_CODE_SDK_READS_SESSION_STATE"
 EVERYBODY = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Variables with which a host asks to be told whether there is work under way."""
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+INTERRUPTED = Ended("aborted", "interrupted")
+"""How a turn ends that does not come to its end: by a signal, or by a fault that is told later."""
 
 
 class Run:
@@ -183,7 +185,7 @@ class Run:
         `given` is the name that its prompt has.
         """
         speaker = self.speaker(session)
-        speaker.tally.ended = Ended("aborted", "interrupted")
+        speaker.tally.ended = INTERRUPTED
         speaker.tally.shape, speaker.given, speaker.unasked = self.shape, given, not prompt
         if self.shape is not None:
             self.shape.begin()
@@ -263,7 +265,7 @@ class Run:
         if text := self._words(tally):
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
-        if tally.failed:
+        if tally.failed and (tally.ended is not INTERRUPTED or self.code > 1):
             sys.stderr.write(f"travois: {tally.trouble}\n")
 
     def _words(self, tally: Tally) -> str:
