@@ -121,20 +121,22 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
     assert told == ("failed", "it did not answer within 1 s")
 
 
-def test_a_server_that_dies_at_its_start_is_tried_five_times(
+def test_a_server_that_dies_at_its_start_is_tried_five_times_and_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(life, "PAUSE", 0.001)
+    told: list[str] = []
 
     async def main() -> str:
         processes = LocalProcesses()
-        around = Surroundings(processes, (str(tmp_path),), tmp_path, tmp_path, {})
+        around = Surroundings(processes, (str(tmp_path),), tmp_path, tmp_path, {}, told.append)
         link = Link(server("dies"), around)
         await link.run()
         await processes.aclose()
         return link.state
 
     assert anyio.run(main) == "failed"
+    assert [line.partition(":")[0] for line in told] == ["server s-dies cannot be used"]
     assert (tmp_path / "s-dies.log").read_text() == "no config\n" * 5
     assert stat.S_IMODE((tmp_path / "s-dies.log").stat().st_mode) == 0o600
 

@@ -83,13 +83,13 @@ async def opened(
     from travois.host.mcp.standing import stand
     from travois.store.mcp_words import share
 
-    around = surroundings(place, loaded, world)
+    around = surroundings(place, loaded, world, session)
     made = links(listed.servers, around)
     heard = await stand(made, around, room=int(card.window * share(os.environ)))
     return Loan(_lending(made, loaded), made, left, (*listed.notices, *heard), around)
 
 
-def surroundings(place: Place, loaded: Loaded, world: World) -> Surroundings:
+def surroundings(place: Place, loaded: Loaded, world: World, session: Session) -> Surroundings:
     """What all servers of a session have in common."""
     from travois.host.mcp.link import Surroundings
     from travois.host.process import LocalProcesses
@@ -102,6 +102,7 @@ def surroundings(place: Place, loaded: Loaded, world: World) -> Surroundings:
         logs=folder / "logs",
         tokens=folder / "tokens",
         environ=os.environ,
+        complain=lambda text: session.emit(Warned(text)),
     )
 
 
@@ -113,7 +114,8 @@ def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
 
 def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
     """Let a session have servers that began without any: its head is another one from here on."""
-    loan = Loan(_lending((), loaded), around=surroundings(place, loaded, agent.world))
+    around = surroundings(place, loaded, agent.world, agent.session)
+    loan = Loan(_lending((), loaded), around=around)
     head, tools = agent.session.view.epoch, loan.tools(loaded)
     assert head is not None
     known = {spec.name for spec in head.tools}

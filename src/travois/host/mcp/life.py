@@ -43,10 +43,15 @@ class Life(ABC):
         self._wanted = anyio.Event()
         self._news = anyio.Event()
         self._ended = anyio.Event()
+        self._complained = False
 
     @abstractmethod
     async def _attempt(self, mode: str) -> str:
         """Start it and stay with it until it ends; says why it did."""
+
+    @abstractmethod
+    def _complain(self, why: str) -> None:
+        """Let the person know that it cannot be used."""
 
     @property
     def state(self) -> State:
@@ -102,6 +107,9 @@ class Life(ABC):
 
     def _become(self, state: State, why: str) -> None:
         self._state, self._why = state, why
+        if state == "failed" and not self._complained:
+            self._complain(why)
+        self._complained = state == "failed" or (self._complained and state == "starting")
         news, self._news = self._news, anyio.Event()
         news.set()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,6 +58,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     logs: Path
     tokens: Path
     environ: Mapping[str, str]
+    complain: Callable[[str], None] = lambda text: None
+    """Tells the person of a server that cannot be used."""
 
     @property
     def lent(self) -> Path:
@@ -183,6 +185,9 @@ class Link(Life):
             raise Untaken(f"{self.server.name}: {self.why}")
         lost = self.why if LOGIN in self.why else f"{GONE} ({self.why})"
         raise Refusal(f"{self.server.name}: {lost}.")
+
+    def _complain(self, why: str) -> None:
+        self._around.complain(f"server {self.server.name} cannot be used: {why}")
 
     async def _attempt(self, mode: str) -> str:
         """Start it and stay with it until it ends; says why it did."""
