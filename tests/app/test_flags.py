@@ -77,3 +77,10 @@ def test_the_background_takes_one_task_that_can_be_found_again(
     for words in (["--bg"], ["--bg", "-p", "x"], ["--bg", "-c", "x"]):
         assert run(words) == 2
         assert "--bg" in capsys.readouterr().err
+
+
+def test_a_list_of_tools_takes_the_words_of_others_and_no_word_that_is_none() -> None:
+    assert asked("--tools", "Read,Task,mcp__git__log").tools == ("Read", "Agent", "mcp__git__log")
+    with pytest.raises(Fault, match="there is no tool 'Grp'") as caught:
+        asked("--tools", "Read,Grp")
+    assert caught.value.fix == "Did you mean Grep?"

@@ -267,6 +267,20 @@ def _mode(args: Namespace) -> str:
     return args.permission_mode or ("dont-ask" if args.permission_prompts == "none" else "")
 
 
+def _tools(given: str) -> tuple[str, ...]:
+    """The tools of a list; `Task` is what others call `Agent`."""
+    from travois.policy.flaws import TOOLS
+    from travois.store.reading import nearest
+
+    names = tuple("Agent" if name == "Task" else name for name in split(given))
+    for name in names:
+        if name not in TOOLS and "_" not in name:
+            near = nearest(name, TOOLS)
+            fix = f"Did you mean {near}?" if near else "`travois context` lists those there are."
+            raise Fault(f"--tools: there is no tool {name!r}", fix=fix)
+    return names
+
+
 def _told(text: str, path: str, *, flag: str) -> str:
     """What is to stand in the system text: said as it is, or in a file."""
     if not path:
@@ -292,7 +306,7 @@ def chosen(args: Namespace) -> Options:
         allowed=tuple(r for word in flat(args.allowedTools) for r in split(word)),
         disallowed=tuple(r for word in flat(args.disallowedTools) for r in split(word)),
         folders=tuple(flat(args.add_dir)),
-        tools=None if args.tools in (None, "default") else tuple(split(args.tools)),
+        tools=None if args.tools in (None, "default") else _tools(args.tools),
         mcp=tuple(flat(args.mcp_config)),
         strict_mcp=args.strict_mcp_config,
         agent=args.agent,
