@@ -107,7 +107,7 @@ def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
             there = AGENTS[source].find(os.environ) if "sessions" in only else ()
             found = tuple(one for one in there if args.session in one.path.stem)
             yield Wish(source, found, only, where)
-        elif os.path.exists(source):
+        elif os.path.isfile(source) or os.path.isdir(source):
             yield Wish("", (recognised(Path(source)),), ("sessions",))
         else:
             fix = f"Name one of {', '.join(PLANS)}, or the file of a session."

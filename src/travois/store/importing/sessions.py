@@ -102,7 +102,9 @@ def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str])
     draft, place = folder / id, home.session(project, id)
     rmtree(draft, ignore_errors=True)
     try:
-        _write(home, draft, told, Opened(id, told.cwd, project, __version__), environ)
+        dated = min((turn.at for turn in told.turns if turn.at), default=found.at)
+        opened = Opened(id, told.cwd, project, __version__)
+        _write(home, draft, told, opened=opened, since=dated, environ=environ)
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.rename(place)
         disk.sync_folder(place.parent)
@@ -114,9 +116,15 @@ def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str])
 
 
 def _write(
-    home: Home, draft: Path, told: Recorded, opened: Opened, environ: Mapping[str, str]
+    home: Home,
+    draft: Path,
+    told: Recorded,
+    *,
+    opened: Opened,
+    since: float,
+    environ: Mapping[str, str],
 ) -> None:
-    times = [min((turn.at for turn in told.turns if turn.at), default=0.0)]
+    times = [since]
     with Log.create(draft, opened, clock=lambda: times[-1]) as log:
         session = Session(log, secrets=secrets(environ.items()))
         session.append(origin(told))
