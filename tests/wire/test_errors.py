@@ -217,6 +217,14 @@ def test_a_page_of_a_proxy_is_read_for_its_title(protocol: Protocol):
     assert (found.kind, found.message) == ("large", "413 Request Entity Too Large")
 
 
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_web_page_instead_of_a_model_asks_for_the_address(status: int):
+    page = b"<html><head><title>Not here</title></head></html>"
+    found = problem(status, {}, body=page, protocol="anthropic", now=0)
+    assert found.message == f"Not here ({status}, a web page: is the base URL right?)"
+    assert not found.retry
+
+
 def test_a_page_without_a_title_is_read_without_its_tags():
     page = b"<html><style>p{}</style><body><p>Bad</p> gateway</body></html>"
     assert told(502, page).message == "Bad gateway"

@@ -38,8 +38,9 @@ def installed(
     found, notices = list[Offer](), list[str]()
     for id in wanted if folder is not None else ():
         assert folder is not None
+        listed = folder / "installed_plugins.json"
         try:
-            copies = table(folder / "installed_plugins.json").get("plugins")
+            copies = table(listed).get("plugins") if listed.is_file() else None
             copy = _fitting(copies.get(id) if is_tree(copies) else None, root)
             if not copy:
                 raise ValueError("it is enabled, but Claude Code has not installed it here")

@@ -14,6 +14,7 @@ BY_STATUS: dict[int, ProblemKind] = {
     413: "large",
     425: "server",
     429: "rate",
+    501: "missing",
     504: "timeout",
     529: "overloaded",
 }

@@ -17,6 +17,9 @@ from travois.wire.replies import Problem, ProblemKind
 LONGEST = 600
 SPEAKING = frozenset((0, 400, 404, 413, 422, 500))
 """Statuses whose words say more than they do; 0 is an error inside a stream."""
+NOWHERE = frozenset((404, 405, 501))
+"""What a server of web pages answers to what is meant for a model."""
+PAGE = r"<html|<!doctype|<head|<body"
 TELLING: frozenset[ProblemKind] = frozenset(("quota", "billing", "overloaded", "auth", "large"))
 """Names that say more than the status beside them."""
 
@@ -37,7 +40,7 @@ def problem(
     kind, found = _classify(status, told, protocol=protocol, waits=wait is not None)
     return Problem(
         kind,
-        told.message or f"The server answered {status} without saying why.",
+        _said(status, told, body),
         status=status,
         wait=wait,
         retry={"true": True, "false": False}.get(lower.get("x-should-retry", "")),
@@ -46,6 +49,12 @@ def problem(
         field=found.field or told.field,
         request=lower.get("request-id") or lower.get("x-request-id") or told.request,
     )
+
+
+def _said(status: int, told: _Told, body: bytes) -> str:
+    said = told.message or f"The server answered {status} without saying why."
+    page = status in NOWHERE and re.search(PAGE.encode(), body[:2000], re.IGNORECASE)
+    return f"{said} ({status}, a web page: is the base URL right?)" if page else said
 
 
 def streamed(error: object, *, protocol: Protocol) -> Problem:
@@ -213,7 +222,7 @@ def _until(date: str, *, now: float) -> float | None:
 
 def _readable(text: str) -> str:
     """A few lines that a person can read, out of whatever came."""
-    if re.search(r"<html|<!doctype|<head|<body", text[:2000], re.IGNORECASE):
+    if re.search(PAGE, text[:2000], re.IGNORECASE):
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         text = title[1] if title else re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text)
     short = " ".join(text.split())
