@@ -209,6 +209,27 @@ KEYS: list[tuple[str, dict[str, str], tuple[tuple[str, str], ...], str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "http://localhost:11434"),
+        ("gpu.lan", "http://gpu.lan:11434"),
+        ("gpu.lan:80", "http://gpu.lan:80"),
+        (":8080", "http://127.0.0.1:8080"),
+        ("0.0.0.0", "http://127.0.0.1:11434"),
+        ("[::]:8080", "http://127.0.0.1:8080"),
+        ("[::1]", "http://[::1]:11434"),
+        ("https://models.example/ollama/", "https://models.example/ollama"),
+        ("'http://gpu.lan:1'", "http://gpu.lan:1"),
+    ],
+)
+def test_ollama_is_found_where_its_own_variable_says(host: str, url: str) -> None:
+    env = {"OLLAMA_HOST": host}
+    assert endpoint(resolve("ollama/x", env), env).url == url
+    env["OLLAMA_BASE_URL"] = "http://other.lan:2"
+    assert endpoint(resolve("ollama/x", env), env).url == "http://other.lan:2"
+
+
 @pytest.mark.parametrize(("name", "env", "headers", "source"), KEYS)
 def test_a_key_is_found_and_sent_in_one_header(
     name: str, env: dict[str, str], headers: tuple[tuple[str, str], ...], source: str

@@ -271,6 +271,10 @@ def _address(served: Provider, env: Mapping[str, str], *, protocol: Protocol) ->
     from urllib.parse import urlsplit
 
     given = env.get(served.url_env, "").strip() if served.url_env else ""
+    if protocol == "ollama" and not given:
+        from travois.host.ollama import address
+
+        given = address(env)
     url = (given or PLACE.sub(lambda found: _filled(found, env), served.url)).rstrip("/")
     for ending in ENDINGS[protocol]:
         url = url.removesuffix(ending).rstrip("/")
