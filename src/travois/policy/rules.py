@@ -233,7 +233,9 @@ def _covers(rule: Rule, access: Access, use: Use) -> bool:
             return access.target.strip() in wordings(what)
         case "net":
             return sites.allows(what, access.target)
-        case "spawn" | "tell" | "call":
+        case "tell":  # a colon is a part of an address
+            return fnmatchcase(access.target, what)
+        case "spawn" | "call":
             return fits(what, access.target)
         case "leave":
             return False
@@ -250,7 +252,9 @@ def _mentioned(rule: Rule, use: Use) -> bool:
                 found = any(loose.like(what, access.target) for what in wordings(rule.what))
             case "net":
                 found = sites.mentions(rule.what, access.target)
-            case "spawn" | "tell" | "call":
+            case "tell":
+                found = fnmatchcase(access.target.casefold(), rule.what.casefold())
+            case "spawn" | "call":
                 found = fits(rule.what.casefold(), access.target.casefold())
             case "leave":
                 found = False
