@@ -43,9 +43,12 @@ class PrintedKey:
         return worn
 
     async def _asked(self) -> str:
+        from subprocess import DEVNULL
+
+        line = ("/bin/sh", "-c", self._command)
         try:
             with anyio.fail_after(PATIENCE):
-                done = await anyio.run_process(("/bin/sh", "-c", self._command), check=False)
+                done = await anyio.run_process(line, check=False, stdin=DEVNULL)
         except TimeoutError:
             raise Problem("auth", f"apiKeyHelper said nothing for {PATIENCE:g} s") from None
         key = done.stdout.decode(errors="replace").strip()
