@@ -229,6 +229,8 @@ def test_a_folder_without_trust_chooses_no_model_and_no_memory(disk: Disk) -> No
         "5: memory counts only in a folder that `travois trust` trusts; it is left out",
     ]
     assert disk.one().model == "opus"
+    disk.agent("code/.claude/agents/a.md", lines="model: inherit\n")
+    assert disk.kinds(trusted=False)[1] == ()
 
 
 def test_the_hooks_of_a_projects_file_count_once_the_user_agreed_to_exactly_these(

@@ -29,8 +29,6 @@ USED = (
 )  # fmt: skip
 UNUSED = ("autoCompactWindow", "observer", "observerMessage", "criticalSystemReminder_EXPERIMENTAL")
 """What agents of other programs have besides and ours do not; a colour is no loss."""
-TRUSTED = ("model", "memory")
-"""What counts only where the user trusts who wrote it."""
 
 
 class Flaw(ValueError):
@@ -54,8 +52,8 @@ def described(told: Front, origin: str, notices: list[str], *, trusted: bool) ->
     notices += (f"{at(origin, told, key)}: {why}" for key, why in _remarks(told))
     if trusted:
         return kind
-    for key in TRUSTED:
-        if key in told.values:
+    for key, value in (("model", kind.model), ("memory", kind.memory)):
+        if value:
             why = f"{key} counts only in a folder that `travois trust` trusts; it is left out"
             notices.append(f"{at(origin, told, key)}: {why}")
     return replace(kind, model="", memory="")
