@@ -20,7 +20,7 @@ import anyio.to_thread
 import pytest
 
 from tests.e2e.program import Program
-from tests.ports.test_mcp import linked, sum_of
+from tests.ports.test_mcp import free_port, linked, sum_of
 from travois import lab
 from travois.engine.tool import Refusal
 from travois.host.mcp.link import Link
@@ -42,7 +42,7 @@ class Guarded:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir()
-        self.port, grants = _free(), _free()
+        self.port, grants = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         argv = [sys.executable, GUARDED, str(self.port), str(grants), str(folder)]
         self.running = subprocess.Popen(argv)
@@ -53,12 +53,6 @@ class Guarded:
     def journal(self) -> list[str]:
         path = self.folder / "journal"
         return path.read_text().splitlines() if path.exists() else []
-
-
-def _free() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def _answers(port: int) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Annotated
 
@@ -62,6 +63,15 @@ def elsewhere(port: int, kind: str = "http") -> Generator[MCPServer]:
     finally:
         running.should_exit = True
         thread.join()
+
+
+def free_port() -> int:
+    """A port for a server that comes and goes: none that the system gives to others meanwhile."""
+    for port in random.sample(range(20_000, 32_000), 50):
+        with suppress(OSError), socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("fifty ports are taken")
 
 
 def await_port(port: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import stat
 import sys
 import tracemalloc
@@ -15,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.occasions import AnyOccasion
@@ -32,7 +32,7 @@ from travois.tools.lenders import Server, lent
 pytest.importorskip("mcp")
 pytest.importorskip("uvicorn")
 
-from tests.ports.elsewhere import elsewhere
+from tests.ports.elsewhere import elsewhere, free_port
 
 LENDER = str(Path(__file__).with_name("lender.py"))
 
@@ -311,12 +311,15 @@ def test_a_prompt_of_a_server_is_filled(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_server_is_left_when_the_session_ends(tmp_path: Path) -> None:
-    async def do(link: Link) -> int:
-        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        return max(map(int, children))
+    def running() -> set[str]:
+        return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
 
-    pid = asked(tmp_path, server(), do)
-    assert not Path(f"/proc/{pid}").exists()
+    async def do(link: Link) -> set[str]:
+        return running() - before
+
+    before = running()
+    started = asked(tmp_path, server(), do)
+    assert started and not started & running()
 
 
 def test_a_server_that_wants_a_login_says_how(tmp_path: Path) -> None:
@@ -373,9 +376,7 @@ def test_a_server_of_the_registry_tells_the_time(tmp_path: Path) -> None:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    return free_port()
 
 
 def far(port: int, path: str = "mcp", **how: Any) -> Server:
@@ -398,7 +399,7 @@ def test_a_server_that_starts_anew_between_calls_is_found_again(
     """With either era: one has a session that is lost, the other has none to lose."""
 
     async def main() -> list[str]:
-        one = far(port, path, kind=kind, start=1.0)
+        one = far(port, path, kind=kind)
         with elsewhere(port, kind):
             first = linked(tmp_path, one, mode=mode)
             link = await first.__aenter__()
@@ -407,8 +408,10 @@ def test_a_server_that_starts_anew_between_calls_is_found_again(
         with elsewhere(port, kind):
             told.append(await sum_of(link))
         await anyio.sleep(0.5)
+        link.server = replace(one, start=0.5)
         with pytest.raises(Refusal):
             await sum_of(link)
+        link.server = one
         with elsewhere(port, kind):
             told.append(await sum_of(link))
             await first.__aexit__(None, None, None)
