@@ -106,12 +106,8 @@ async def _do(desk: Lines, terminal: Terminal, text: str) -> None:
 async def _run(desk: Lines, terminal: Terminal, line: str) -> None:
     """A command of their own."""
     with anyio.CancelScope() as desk.errand:
-        try:
-            told, note = await shell.run(desk.session.crew.agent, line)
-        except OSError as error:
-            told = str(error)
-        else:
-            desk.notes.append(note)
+        told, notes = await shell.run(desk.session.crew.agent, line)
+        desk.notes.extend(notes)
         terminal.line(told)
     desk.errand = None
 

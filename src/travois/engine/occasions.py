@@ -173,40 +173,38 @@ class SubagentStop(Occasion, frozen=True, tag=True):
     last_assistant_message: str = ""
 
 
-class TaskCreated(Occasion, frozen=True, tag=True):
+class Listed(Occasion, frozen=True):
+    """Something on the model's list."""
+
+    task_id: str
+    task_subject: str
+
+
+class TaskCreated(Listed, frozen=True, tag=True):
     """The model puts something on its list; a block keeps the list as it was."""
 
-    task_id: str
-    task_subject: str
 
-
-class TaskCompleted(Occasion, frozen=True, tag=True):
+class TaskCompleted(Listed, frozen=True, tag=True):
     """The model says that something on its list is done; a block keeps the list as it was."""
 
-    task_id: str
-    task_subject: str
+
+class ModelSwitch(Occasion, frozen=True):
+    """From one model to another."""
+
+    from_model: str
+    to_model: str
+    requested_model: str
+    source: str
+    context_tokens: int
+    prompt_cache_warm: bool
 
 
-class PreModelSwitch(Occasion, frozen=True, tag=True):
+class PreModelSwitch(ModelSwitch, frozen=True, tag=True):
     """Another model is about to answer."""
 
-    from_model: str
-    to_model: str
-    requested_model: str
-    source: str
-    context_tokens: int
-    prompt_cache_warm: bool
 
-
-class PostModelSwitch(Occasion, frozen=True, tag=True):
+class PostModelSwitch(ModelSwitch, frozen=True, tag=True):
     """Another model answers from here on."""
-
-    from_model: str
-    to_model: str
-    requested_model: str
-    source: str
-    context_tokens: int
-    prompt_cache_warm: bool
 
 
 class Elicitation(Occasion, frozen=True, tag=True):

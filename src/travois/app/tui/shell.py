@@ -14,13 +14,19 @@ LONGEST = 600.0
 SHELL = "/bin/sh"
 
 
-async def run(agent: Agent, line: str) -> tuple[str, User]:
-    """Run a command where the session stands: what it said, and what the model is to know of it."""
+async def run(agent: Agent, line: str) -> tuple[str, tuple[User, ...]]:
+    """Run a command where the session stands: what it said, and what the model is to know of it.
+
+    Of one that cannot be started it need not know.
+    """
     cwd = agent.session.state.get("cwd", agent.world.root)
     shell = os.environ.get("SHELL") or SHELL
-    done = await agent.world.processes.run(Command((shell, "-c", line), cwd), timeout=LONGEST)
+    try:
+        done = await agent.world.processes.run(Command((shell, "-c", line), cwd), timeout=LONGEST)
+    except OSError as error:
+        return str(error), ()
     text = readable(done.output).text.rstrip()
     ending = f"exit {done.status}" if done.status else ""
     told = "\n".join(part for part in (text, ending) if part)
     said = f"The user ran this command themselves:\n$ {line}\n{told}"
-    return told, User((Text(said),), origin="note")
+    return told, (User((Text(said),), origin="note"),)

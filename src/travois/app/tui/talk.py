@@ -254,12 +254,8 @@ class Talking:
         desk.page.paragraph(f"$ {line}")
         desk.begin()
         with anyio.CancelScope() as desk.errand:
-            try:
-                told, note = await shell.run(desk.session.crew.agent, line)
-            except OSError as error:
-                told = str(error)
-            else:
-                self._notes.append(note)
+            told, notes = await shell.run(desk.session.crew.agent, line)
+            self._notes.extend(notes)
         desk.end(stopped=desk.errand.cancelled_caught)
         desk.errand = None
         if told:
