@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.app.commanding import run
-from travois.app.commands import doctor
+from travois.app.commands import attempt, doctor
+from travois.host.cage import probe
+from travois.host.cage.probe import bundled_bwrap
 
 NAMES = [
     *("bash", "git", "ripgrep", "terminal", "home", "settings"),
@@ -70,21 +72,37 @@ def test_what_is_not_essential_may_be_missing(
         monkeypatch.delenv(name, raising=False)
     model = told(capsys)["model"]
     assert (model["works"], "on this machine answer" in str(model["why"])) == (True, True)
+
+
+def test_a_session_needs_a_model(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CI", "true")
-    model = told(capsys)["model"]
+    model = told(capsys, code=1)["model"]
     assert (model["works"], "ANTHROPIC_API_KEY" in str(model["fix"])) == (False, True)
 
 
-def test_without_bubblewrap_the_command_that_installs_it_is_told(
+def test_the_bwrap_in_use_is_named_and_said_to_be_the_bundled_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, places: Path
 ):
     (places / "bin").mkdir()
     for program in ("bash", "git"):
         (places / "bin" / program).symlink_to(f"/usr/bin/{program}")
     monkeypatch.setenv("PATH", str(places / "bin"))
+    found = told(capsys)["bubblewrap"]
+    assert found["why"] == f"{bundled_bwrap()} (the copy that comes with Travois)"
+
+
+def test_a_copy_to_try_commands_in_is_promised_only_where_one_can_be_made(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     checks = told(capsys)
-    assert checks["bubblewrap"]["works"] is False
-    assert "bubblewrap" in str(checks["bubblewrap"]["fix"])
+    assert checks["overlay"]["works"] == (run(attempt, "try", "--drop", "--", "true") == 0)
+    monkeypatch.setattr(probe, "find_bwrap", lambda workspace: ())
+    capsys.readouterr()
+    assert told(capsys)["overlay"]["works"] is False
 
 
 def test_a_file_in_the_way_of_home_makes_it_unusable(

