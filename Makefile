@@ -1,10 +1,10 @@
-# Two commands: `make run` starts the agent, `make test` checks everything.
+# Two commands: `make run` starts the agent, `make test` checks everything that a change needs.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test check unit setup clean bench
+.PHONY: run test test-full check unit setup clean bench
 
 # A model that is named, or a command such as `demo`, needs nothing more.
 run: $(VENV)/.installed
@@ -39,7 +39,8 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[code,embed,mcp,web]'
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
+$(VENV)/.installed-dev: $(VENV)/.installed scripts/test_needs.sh
+	@scripts/test_needs.sh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	@$(BIN)/python scripts/offline.py --all
