@@ -251,7 +251,7 @@ def test_a_tool_that_changes_is_announced_and_asked_about_again(ground: Path) ->
             (link,) = session.crew.loan.links
             await link.settled()
             await session.ask("go")
-            with anyio.fail_after(20):
+            with anyio.fail_after(300):
                 while "mail" not in (link.offers[0].description or ""):  # noqa: ASYNC110
                     await anyio.sleep(0.01)
             await session.ask("again")

@@ -40,7 +40,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def travois(work: Path, *words: str, **more: object) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "travois", "try", *words]
     more.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.run(argv, cwd=work, capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload]
+    return subprocess.run(argv, cwd=work, capture_output=True, text=True, timeout=300, **more)  # type: ignore[call-overload]
 
 
 def names(work: Path) -> list[str]:

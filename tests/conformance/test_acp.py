@@ -301,7 +301,7 @@ def test_agents_are_seen_at_work_and_heard_when_they_are_done(house: House) -> N
         async with house.editor(window) as client:
             id = await house.begin(client)
             await client.prompt(session_id=id, prompt=[text("both")])
-            with anyio.fail_after(20):
+            with anyio.fail_after(300):
                 while "Heard." not in window.said():  # noqa: ASYNC110 - it comes unasked
                     await anyio.sleep(0.01)
         near, far = window.of("tool_call")

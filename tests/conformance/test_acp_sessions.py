@@ -43,7 +43,7 @@ def sleeping(seconds: str) -> list[str]:
 
 
 async def until(reached: Any) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(300):
         while not reached():  # noqa: ASYNC110 - nothing tells what another program did
             await anyio.sleep(0.01)
 

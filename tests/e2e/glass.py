@@ -11,7 +11,7 @@ import pyte
 
 from tests.e2e.program import Program
 
-PATIENCE = 20.0
+PATIENCE = 180.0
 TIMES = re.compile(r"\d+(:\d\d min| s) ·.*")
 SPIN = re.compile("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]")
 

@@ -78,7 +78,7 @@ class Program:
             stderr=subprocess.PIPE,
         )
 
-    def run(self, *args: str, stdin: bytes | None = None, timeout: float = 60) -> Done:
+    def run(self, *args: str, stdin: bytes | None = None, timeout: float = 300) -> Done:
         child = self.start(*args, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         out, err = child.communicate(stdin, timeout=timeout)
         return Done(child.returncode, out.decode(), err.decode())

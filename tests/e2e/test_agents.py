@@ -173,7 +173,7 @@ def test_an_agent_can_be_told_something_and_ended_from_another_terminal(program:
         assert (told.code, told.out) == (0, "a1 hears of it at its next step.\n"), told.err
         assert within(30, lambda: "Heard blue." in api.ledger[-1].body.decode())
         assert program.run("agents", "stop", "a1").code == 0
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=300)
         assert (child.returncode, out) == (0, b"It ended.\n"), err
         assert "Heard blue." in api.ledger[-1].body.decode()
         api.no_invalid()

@@ -80,7 +80,7 @@ def test_the_browser_dies_with_a_program_that_is_killed(program: Program, shop: 
 
 def waited(until: Callable[[], bool]) -> bool:
     """Whether it comes true in time; the limit is there for a test that fails."""
-    end = monotonic() + 40
+    end = monotonic() + 180
     while not until():
         if monotonic() > end:
             return False

@@ -96,7 +96,7 @@ def test_a_signal_leaves_a_session_to_resume(
         child = program.start("-p", "go", *program.model, "--allowedTools", "Bash")
         wait_for(program.folder / "up")
         child.send_signal(number)
-        child.communicate(timeout=20)
+        child.communicate(timeout=300)
         assert child.returncode == code
         (result,) = [e.fact for e in program.facts() if isinstance(e.fact, Result)]
         assert result.error

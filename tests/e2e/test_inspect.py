@@ -51,7 +51,7 @@ def fetch(name: str) -> bytes:
 
 
 def until(found: Callable[[], Any], what: str) -> Any:
-    end = monotonic() + 20
+    end = monotonic() + 180
     while not (value := found()):
         assert monotonic() < end, what
         sleep(0.05)
@@ -78,7 +78,7 @@ def inspect(program: Program) -> Iterator[Callable[..., str]]:
     yield start
     for child in running:
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=20)
+        out, err = child.communicate(timeout=300)
         assert (child.returncode, out, err) == (130, b"", b"")
 
 

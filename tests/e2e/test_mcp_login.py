@@ -151,7 +151,7 @@ def test_a_stranger_cannot_end_a_login_and_a_no_is_told(program: Program, guarde
         with pytest.raises(urllib.error.HTTPError, match="400"):
             urllib.request.urlopen(strange)
     urllib.request.urlopen(url).read()
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=300)
     assert (child.returncode, out.decode().strip()) == (1, "it did not let us in: access_denied")
     assert tokens(program) == []
 

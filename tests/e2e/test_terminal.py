@@ -12,7 +12,7 @@ import time
 
 from tests.e2e.program import Program
 
-PATIENCE = 20
+PATIENCE = 180
 
 
 class Screen:

@@ -421,7 +421,7 @@ SLOW = calls(("Bash", {"command": "echo begun > begun; sleep 60"}), text="It is 
 
 
 async def until(come: Callable[[], bool]) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(300):
         while not come():  # noqa: ASYNC110 - another task or process decides
             await anyio.sleep(0.01)
 

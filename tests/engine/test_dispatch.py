@@ -84,7 +84,7 @@ def test_reads_run_side_by_side_and_are_logged_as_they_finish_but_shown_as_asked
     one = prompt(agent(tmp_path, reply, say("done"), tools=[small("Look", gate.run)]))
 
     async def main() -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(300):
             async with anyio.create_task_group() as group:
                 group.start_soon(turn, one)
                 for path in "abc":

@@ -330,7 +330,7 @@ def beside(some: Nights, who: Agent, then: Callable[[], Awaitable[None]]) -> Non
     async def main() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(watch, some, who)
-            with anyio.fail_after(20):
+            with anyio.fail_after(300):
                 await then()
             group.cancel_scope.cancel()
 

@@ -220,7 +220,7 @@ def run_all(crew: list[Agent]) -> list[str]:
         ends[number] = await turn(prompt(crew[number]))
 
     async def main() -> None:
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             async with anyio.create_task_group() as group:
                 for number in range(len(crew)):
                     group.start_soon(run, number)

@@ -158,7 +158,7 @@ def test_f15_a_proxy_s_page_is_html() -> None:
 
 
 def fetch(api: lab.Api, raw: bytes) -> tuple[http.client.HTTPResponse, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=120)
     try:
         connection.request("POST", "/v1/messages", raw, HEADERS)
         response = connection.getresponse()

@@ -27,7 +27,7 @@ def body(text: str = "hi", **fields: object) -> bytes:
 
 @contextmanager
 def connected(api: lab.Api) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=120)
     try:
         yield connection
     finally:
@@ -114,7 +114,7 @@ def test_the_lab_runs_as_a_program_that_says_where_it_is(tmp_path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
-        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=120)
         said = post(connection, body())
         connection.close()
         process.terminate()

@@ -18,7 +18,7 @@ from travois.host.cage.probe import Walls, look
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 
-SECONDS = 20.0
+SECONDS = 180.0
 Mode = Literal["full", "partial"]
 
 

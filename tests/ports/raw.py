@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PATIENCE = 20.0
+PATIENCE = 180.0
 CERTIFICATE = Path(__file__).with_name("localhost.pem")
 """Signed by itself, for `localhost` and `api.example.test`; the key in it opens nothing else."""
 

@@ -444,7 +444,7 @@ def test_a_command_with_open_connections_ends_with_all_that_it_started(play: Pla
         done = await cell.processes.run(cell.sh(hanging), timeout=0.5)
         assert (done.timed_out, sleepers()) == (True, b"")
         job = await cell.processes.start(cell.sh(f"echo on; {hanging}"), id="1")
-        with anyio.fail_after(20):
+        with anyio.fail_after(300):
             while job.fresh().total == 0:  # noqa: ASYNC110 - it happens outside of us
                 await anyio.sleep(0.01)
         await job.kill()

@@ -22,7 +22,7 @@ from travois.host.cage.probe import Walls, look
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 
-SECONDS = 30.0
+SECONDS = 180.0
 SET = (
     f"{os.path.realpath(sys.executable)} -ISc"
     " 'import os, sys; p, n, v = sys.argv[1:]; os.setxattr(p, n, v.encode())'"

@@ -371,7 +371,7 @@ def test_any_output_gives_bounded_text_that_a_log_can_hold(head: bytes, tail: by
 async def polled(world: World, ending: str, **args: object) -> list[str]:
     """What BashOutput says, until it says so."""
     said: list[str] = []
-    with anyio.fail_after(20):
+    with anyio.fail_after(300):
         while not said or not said[-1].startswith(ending):
             said.append(told(await world.call(BASH_OUTPUT, bash_id="bash_1", **args)))
             await anyio.sleep(0.01)
