@@ -15,6 +15,13 @@ test: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory unit
 
+# What takes longer: every end-to-end test on a machine without namespaces, long fuzzing, and each
+# Python from 3.11 on that this machine has.
+test-full: test
+	$(BIN)/pytest -n 2 --dist worksteal --backend landlock tests/e2e tests/conformance
+	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile long tests/kernel tests/wire tests/policy tests/tools tests/store
+	@scripts/test_pythons.sh "$(abspath $(BIN)/python)"
+
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
