@@ -31,6 +31,15 @@ ALL = 0b1111_1111_1111_1111
 ALONE = 0b11
 """No signal to, and no abstract socket of, anyone outside."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+LIMITS = (
+    "Protected files (.git/hooks, .git/config, .travois, .claude, .vscode and the like) can change "
+    "while a command runs; they are checked and restored when it and all its children have ended.",
+    "Until then, programs outside the sandbox (your editor, your own git) see the changed files.",
+    "Your own changes to protected files while a command runs are undone too; a copy is kept.",
+    "If a rule hides a file in the workspace, commands cannot create files in the same folder.",
+    "Lists of allowed hosts do not work: such a command has no network. Nor do Unix sockets.",
+)
+"""What these walls do not protect that namespaces do, in words for a person."""
 
 
 def confinement(cage: Cage, ours: ExitStack) -> Callable[[], None]:
