@@ -7,7 +7,7 @@ import pytest
 
 from tests.app.commanding import run
 from travois.app.commands import attempt, doctor
-from travois.host.cage import probe
+from travois.host.cage import landlock, probe
 from travois.host.cage.probe import bundled_bwrap
 
 NAMES = [
@@ -103,6 +103,17 @@ def test_a_copy_to_try_commands_in_is_promised_only_where_one_can_be_made(
     monkeypatch.setattr(probe, "find_bwrap", lambda workspace: ())
     capsys.readouterr()
     assert told(capsys)["overlay"]["works"] is False
+
+
+def test_what_a_limited_sandbox_does_not_protect_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(probe, "find_bwrap", lambda workspace: ())
+    assert run(doctor, "doctor") == 0
+    said = capsys.readouterr().out
+    if "Sandbox: partial." not in said:
+        pytest.skip("this kernel has no Landlock that will do")
+    assert all(f"- {limit}" in said for limit in landlock.LIMITS)
 
 
 def test_a_file_in_the_way_of_home_makes_it_unusable(

@@ -40,6 +40,7 @@ class Finding(msgspec.Struct, frozen=True):
     usable: bool
     sandbox: str
     checks: tuple[Check, ...]
+    limits: tuple[str, ...] = ()
 
 
 def register(commands: Commands) -> None:
@@ -57,7 +58,7 @@ def run(args: Namespace) -> int:
     checks = (*walls.checks, *_programs(), _terminal(), *_own())
     usable = all(check.works for check in checks if check.name in ESSENTIAL)
     if args.json:
-        say(msgspec.json.encode(Finding(usable, walls.kind, checks)).decode())
+        say(msgspec.json.encode(Finding(usable, walls.kind, checks, walls.limits)).decode())
     else:
         _show(walls, checks)
     return 0 if usable else 1
@@ -68,6 +69,10 @@ def _show(walls: Walls, checks: tuple[Check, ...]) -> None:
     say(table([("WHAT", "WORKS", "FOUND"), *rows]))
     say()
     say(walls.line.partition(" (")[0] + ".")
+    if walls.limits:
+        say("Not protected on this machine:")
+        for limit in walls.limits:
+            say(f"- {limit}")
     for check in checks:
         if check.fix and not check.works:
             say(f"To mend {check.name}: {styled(clean(check.fix, lines='show'), 'bold')}")

@@ -31,6 +31,7 @@ ALL = 0b1111_1111_1111_1111
 ALONE = 0b11
 """No signal to, and no abstract socket of, anyone outside."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+BRIEF_LIMIT = "Protected files are restored after a command, not blocked while it runs."
 LIMITS = (
     "Protected files (.git/hooks, .git/config, .travois, .claude, .vscode and the like) can change "
     "while a command runs; they are checked and restored when it and all its children have ended.",

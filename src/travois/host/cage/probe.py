@@ -55,6 +55,8 @@ class Walls(msgspec.Struct, frozen=True):
     bwrap: str = ""
     options: tuple[str, ...] = ()
     """Which of its optional words this bwrap knows."""
+    limits: tuple[str, ...] = ()
+    """What is not protected here, in sentences for the user."""
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -134,7 +136,10 @@ def attempt(*programs: str) -> Walls:
         return Walls("full", "Sandbox: full", checks, program, options)
     why = f"no namespaces: {namespaces.why}; fix: {namespaces.fix}"
     if rules.works:
-        return Walls("partial", f"Sandbox: partial ({why})", checks)
+        from travois.host.cage.landlock import BRIEF_LIMIT, LIMITS
+
+        line = f"Sandbox: partial ({why}). {BRIEF_LIMIT}"
+        return Walls("partial", line, checks, limits=LIMITS)
     return Walls("none", f"Sandbox: none ({why})", checks)
 
 
