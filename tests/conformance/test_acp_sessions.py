@@ -21,6 +21,7 @@ import acp
 from tests.conformance.editor import House, Window, fits, text
 from tests.e2e.program import read
 from tests.e2e.shelves import fill
+from tests.processes import running
 from travois import lab
 from travois.kernel.facts import Ended, Result
 
@@ -36,10 +37,9 @@ def use(name: str, /, **given: Any) -> dict[str, Any]:
     return {"say": [{"tool_use": {"name": name, "input": given}}]}
 
 
-def sleeping(seconds: str) -> list[str]:
+def sleeping(seconds: str) -> list[int]:
     """The processes that sleep for so long."""
-    found = subprocess.run(["pgrep", "-f", f"^sleep {seconds}"], capture_output=True, text=True)
-    return found.stdout.split()
+    return running(f"sleep {seconds}")
 
 
 async def until(reached: Any) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.program import Program, kinds
+from tests.processes import running
 from travois.kernel.facts import Assistant, Ended, Failed, Result
 
 OK = {"say": [{"text": "ok"}], "repeat": True}
@@ -146,11 +147,6 @@ def wait_for(path: Path) -> None:
             return
         subprocess.run(["sleep", "0.01"], check=True)
     raise AssertionError(f"{path} never came")
-
-
-def running(command: str) -> bool:
-    done = subprocess.run(["pgrep", "-f", f"^{command}"], capture_output=True)
-    return done.returncode == 0
 
 
 def test_failures_are_facts(program: Program) -> None:

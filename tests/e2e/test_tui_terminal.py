@@ -18,6 +18,7 @@ from tests.corpus.test_injections import payload
 from tests.corpus.test_security import CORPORA, rows
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
+from tests.processes import children
 from travois.kernel.blocks import words
 from travois.kernel.facts import User
 
@@ -119,13 +120,7 @@ def sane(program: Program, *args: str) -> Glass:
 
 
 def child(glass: Glass) -> int:
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(glass.child.pid)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return int(listed.stdout.split()[0])
+    return children(glass.child.pid)[0].pid
 
 
 def test_the_terminal_is_given_back_whatever_happens(program: Program) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.processes import running
 from travois.engine.ports import Command
 from travois.host.cage.asking import canonical, plain
 from travois.host.cage.network import ENVIRON, Door, Network, reachable
@@ -25,9 +25,8 @@ from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 from travois.policy.sites import allows
 
-BWRAP = shutil.which("bwrap") or ""
-WORKS = BWRAP and not subprocess.call([BWRAP, "--unshare-net", "--ro-bind", "/", "/", "true"])
-caged = pytest.mark.skipif(not WORKS, reason="bwrap cannot open a network namespace here")
+WALLS = look(None)
+caged = pytest.mark.skipif(WALLS.kind != "full", reason=WALLS.line)
 LABELS = st.text("abcxyz019", min_size=1, max_size=6).filter(
     lambda label: label.strip("0123456789x")
 )
@@ -91,7 +90,15 @@ def network(names: Names | None = None, *, judge: object = None) -> Iterator[Net
 
 def run(door: Door, text: str) -> subprocess.CompletedProcess[str]:
     """A shell line in a network that has nothing but the door."""
-    walls = (BWRAP, "--unshare-net", "--unshare-pid", "--die-with-parent", "--dev-bind", "/", "/")
+    walls = (
+        WALLS.bwrap,
+        "--unshare-net",
+        "--unshare-pid",
+        "--die-with-parent",
+        "--dev-bind",
+        "/",
+        "/",
+    )
     done = subprocess.run(
         [*walls, *door.argv(("bash", "-c", text))],
         pass_fds=(door.fd,),
@@ -437,17 +444,17 @@ def test_a_command_with_open_connections_ends_with_all_that_it_started(play: Pla
         f"exec 3<>/dev/tcp/127.0.0.1/3128; echo CONNECT >&3; (setsid sleep {nap} &) ; sleep {nap}"
     )
 
-    def sleepers() -> bytes:
-        return subprocess.run(["pgrep", "-f", f"sleep {nap}$"], capture_output=True).stdout
+    def sleepers() -> list[int]:
+        return running(f"sleep {nap}")
 
     async def scene(cell: Cell) -> None:
         done = await cell.processes.run(cell.sh(hanging), timeout=0.5)
-        assert (done.timed_out, sleepers()) == (True, b"")
+        assert (done.timed_out, sleepers()) == (True, [])
         job = await cell.processes.start(cell.sh(f"echo on; {hanging}"), id="1")
         with anyio.fail_after(300):
             while job.fresh().total == 0:  # noqa: ASYNC110 - it happens outside of us
                 await anyio.sleep(0.01)
         await job.kill()
-        assert sleepers() == b""
+        assert sleepers() == []
 
     play(scene)

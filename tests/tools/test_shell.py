@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.processes import running
 from tests.tools.world import World
 from travois.engine.ports import Captured
 from travois.engine.tool import Outcome, Refusal
@@ -234,7 +234,7 @@ def test_a_timeout_keeps_the_output_and_ends_everything(tmp_path: Path):
         "Use a longer timeout or run_in_background.]"
     )
     assert outcome.error and msgspec.json.decode(outcome.detail)["interrupted"]
-    assert subprocess.run(["pgrep", "-f", f"sleep {nap}"]).returncode == 1
+    assert running(f"sleep {nap}") == []
 
 
 def test_what_is_left_running_is_named(tmp_path: Path):
@@ -445,7 +445,7 @@ def test_a_job_is_killed_with_what_it_started(tmp_path: Path):
         assert second.changes == (Changed("job:bash_2", "killed"),)
 
     play(tmp_path, scene)
-    assert subprocess.run(["pgrep", "-f", f"sleep {nap}"]).returncode == 1
+    assert running(f"sleep {nap}") == []
 
 
 def test_job_names_are_not_used_again_after_a_resume(tmp_path: Path):

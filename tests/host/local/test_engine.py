@@ -20,6 +20,7 @@ import anyio.to_thread
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests import processes
 from tests.host.local.small import HERE, needs_engine, torn, without_layers
 from tests.host.local.test_grammar import SCHEMAS, TEXT
 from tests.host.local.test_guided import EXAMPLES, UNSURE
@@ -55,13 +56,8 @@ async def posted(running: Engine, path: str, body: dict[str, Any]) -> tuple[int,
 
 def children() -> set[int]:
     """Processes that serve and were started by this one."""
-    found = subprocess.run(
-        ["pgrep", "-P", str(os.getpid()), "-f", "travois.host.local.serve"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return {int(pid) for pid in found.stdout.split()}
+    started = processes.children(os.getpid())
+    return {one.pid for one in started if "travois.host.local.serve" in one.command}
 
 
 @pytest.mark.parametrize(
