@@ -1,34 +1,30 @@
 #!/usr/bin/env bash
-# Installs the system programs that some tests need. As root on Debian or Ubuntu they are installed,
+# Installs the system packages that some tests need. As root on Debian or Ubuntu they are installed,
 # and each is announced; anywhere else the tests of that part skip and say why.
 set -u
 
-declare -A packages=(
-  [chromedriver]="chromium chromium-driver"  # the session page in a real browser
-  [git-lfs]="git-lfs"                        # git LFS inside the sandbox
-)
+has_program() { command -v "$1" >/dev/null; }
+has_library() { ldconfig -p 2>/dev/null | grep -q "$1"; }
 
 missing=()
-for program in "${!packages[@]}"; do
-  command -v "$program" >/dev/null || missing+=("$program")
-done
+has_program chromedriver || missing+=(chromium chromium-driver)  # the session page and the browser
+has_library libatomic.so.1 || missing+=(libatomic1)              # Playwright's driver
+has_library libgomp.so.1 || missing+=(libgomp1)                  # llama.cpp
+has_program git-lfs || missing+=(git-lfs)                        # git LFS in the sandbox
+has_program patch || missing+=(patch)                            # a command that rewind undoes
+has_program tmux || missing+=(tmux)                              # the terminal inside tmux
 [ ${#missing[@]} -eq 0 ] && exit 0
 
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-  echo "Not installed: ${missing[*]}. Their tests will skip (installing them needs root and apt-get)."
+if [ "$(id -u)" != 0 ] || ! has_program apt-get; then
+  echo "Not installed: ${missing[*]}. The tests that need them will skip."
   exit 0
 fi
 
 export DEBIAN_FRONTEND=noninteractive
-updated=no
-for program in "${missing[@]}"; do
-  echo "Installing ${packages[$program]} for the tests (apt-get)..."
-  if [ "$updated" = no ]; then
-    apt-get update -qq >/dev/null 2>&1 || echo "apt-get update failed; trying with the lists at hand."
-    updated=yes
-  fi
-  # shellcheck disable=SC2086 - a list of packages
-  apt-get install -qq -y --no-install-recommends ${packages[$program]} >/dev/null 2>&1 ||
-    echo "${packages[$program]} could not be installed; the tests that need it will skip."
+apt-get update -qq >/dev/null 2>&1 || echo "apt-get update failed; using the package lists at hand."
+for package in "${missing[@]}"; do
+  echo "Installing $package for the tests (apt-get)..."
+  apt-get install -qq -y --no-install-recommends "$package" >/dev/null 2>&1 ||
+    echo "$package could not be installed; the tests that need it will skip."
 done
 exit 0

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.program import Program
 from tests.ports.kin import kin, line
 from tests.ports.raw import Peer, answer, serve
+from travois.host.browser import driver_problem
 from travois.host.browser import program as browser
 from travois.kernel.blocks import words
 from travois.kernel.facts import Result
@@ -30,6 +31,8 @@ def shop() -> Iterator[str]:
         browser()
     except Fault as fault:
         pytest.skip(str(fault))
+    if problem := driver_problem():
+        pytest.skip(problem)
 
     def talk(peer: Peer) -> None:
         while peer.request():

@@ -122,7 +122,7 @@ class Page:
         told = [json.loads(one["message"])["message"] for one in self.driver.get_log("performance")]
         sent = [one["params"] for one in told if one["method"] == "Network.requestWillBeSent"]
         urls = [one["request"]["url"] for one in sent]
-        return [url for url in urls if not url.startswith(("about:", "chrome:", "data:"))]
+        return [url for url in urls if not url.startswith(("about:", "chrome", "data:"))]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.ports.raw import Peer, answer, serve
 from tests.tools.local import told
 from tests.tools.world import World
 from travois.engine.tool import Refusal
-from travois.host.browser import Chromium, program
+from travois.host.browser import Chromium, driver_problem, program
 from travois.host.cage.network import reachable
 from travois.host.web import lookup
 from travois.host.window import first_line
@@ -63,6 +63,8 @@ def chromium() -> Iterator[Chromium]:
         chromium = Chromium(program(), addresses=stranger)
     except Fault as fault:
         pytest.skip(str(fault))
+    if problem := driver_problem():
+        pytest.skip(problem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("travois.host.gate.reachable", lambda a: a == "127.0.0.1" or reachable(a))
         yield chromium

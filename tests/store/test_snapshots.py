@@ -117,6 +117,12 @@ COMMANDS = [
 ]
 
 
+def needs(text: str) -> None:
+    """Skip the test where a program that a command line pipes into is not installed."""
+    if "| patch " in text and shutil.which("patch") is None:
+        pytest.skip("patch is not installed")
+
+
 def shell(folder: Path, text: str) -> str:
     run = ["bash", "-c", text]
     done = subprocess.run(run, cwd=folder, env=ENVIRONMENT, capture_output=True, check=True)
@@ -194,6 +200,7 @@ def back(one: Agent, work: Path, number: int = 0) -> rewinding.Way:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_a_command_destroys_comes_back(work: Path, command: str) -> None:
+    needs(command)
     told, before = repository(work), disk(work.parent)
     one = busy(work, command)
     assert play(one) == "end"

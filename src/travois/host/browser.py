@@ -45,6 +45,22 @@ def program(path: str = "") -> str:
     raise Fault(f"There is no browser: {', '.join(names)}", fix=fix)
 
 
+def driver_problem() -> str:
+    """Return why the program by which Playwright drives a browser cannot run; empty if it can."""
+    from subprocess import run
+
+    from playwright._impl._driver import compute_driver_executable
+
+    try:
+        done = run([compute_driver_executable()[0], "--version"], check=False, capture_output=True)
+    except OSError as error:
+        return f"Playwright's driver cannot start: {error}"
+    if done.returncode == 0:
+        return ""
+    said = first_line(done.stderr.decode(errors="replace").strip())
+    return f"Playwright's driver cannot start: {said or f'exit code {done.returncode}'}"
+
+
 class Chromium:
     """A browser that starts when a page is wanted, and again after it crashed."""
 
@@ -136,6 +152,8 @@ class Chromium:
 
     async def _opened(self) -> Window:
         assert self._gate is not None
+        if problem := await anyio.to_thread.run_sync(driver_problem):
+            raise OSError(problem)
         window = Window(self._path, self._gate, visible=self._visible, env=self._env)
         self._window = window
         try:

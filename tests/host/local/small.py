@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from travois.host.embedder.weights import package
-from travois.host.local.engine import missing
+from travois.host.local.engine import load_problem
 from travois.host.local.weights import FILE, PACKAGE
 
 HERE = Path(package(PACKAGE) or "/nowhere", FILE)
-needs_engine = pytest.mark.skipif(
-    bool(missing()) or not HERE.exists(), reason="xllamacpp or the weights are not installed"
-)
+PROBLEM = load_problem() if HERE.exists() else "the weights are not installed"
+needs_engine = pytest.mark.skipif(bool(PROBLEM), reason=PROBLEM)
 
 
 def without_layers(path: Path) -> Path:

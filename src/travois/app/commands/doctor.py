@@ -172,8 +172,9 @@ def _meaning(home: Home) -> Check:
 def _small() -> Check:
     """Whether more than examples and rules answers where there is no key."""
     from travois.app.local import smollm2
+    from travois.host.local.engine import load_problem
 
-    found = smollm2()
+    found = load_problem() or smollm2()
     if not isinstance(found, str):
         return Check("small model", works=True, why=found.stem)
     why, _, fix = found.partition(": ")

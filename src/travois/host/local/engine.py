@@ -51,6 +51,18 @@ def sized(model: Model) -> Model:
     return replace(model, id=str(path), window=window, output=output, images=False, price=Price())
 
 
+def load_problem() -> str:
+    """Return why llama.cpp cannot be loaded, by loading it in another process; empty if it can."""
+    from subprocess import run
+
+    if why := missing():
+        return why
+    argv = [sys.executable, "-c", "import xllamacpp"]
+    done = run(argv, check=False, capture_output=True)
+    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return f"llama.cpp cannot be loaded: {said}" if done.returncode else ""
+
+
 def missing() -> str:
     """Why llama.cpp cannot be run; empty if it can."""
     if find_spec("xllamacpp") is None:
