@@ -61,6 +61,10 @@ class Row(msgspec.Struct):
     """The share in sight after the 1st and the 3rd compaction."""
     sizes: list[int] = []
     """The tokens of the requests at the cuts."""
+    edits: int = 0
+    """Recorded edits that succeeded."""
+    edits_ready: int = 0
+    """Those whose old text stood in the request that they were written from."""
     figures: dict[str, float] = {}
     died: str = ""
 
@@ -118,9 +122,12 @@ class Jury:
         self._probe, self._traj, self._row, self._folder = probe, traj, row, folder
         self._cuts = cuts
         self._moved = [e["at"] for e in traj.events if e["type"] == "compaction"]
+        self._edits = probe.edits(traj)
+        self._bare: dict[str, str] = {}
 
     def sent(self, step: Step, request: Seen, compactions: int) -> None:
         """Look at one request before its reply."""
+        self._count_ready_edits(step, request)
         if step.index in self._cuts:
             self._row.sizes.append(HEAD + sum(map(tokens, request.texts)))
             self._row.scores.append(self._score(self._cuts[step.index], request.text))
@@ -131,6 +138,15 @@ class Jury:
             )
             lasting = {name: found[name]["visible"] for name in LASTING if name in found}
             self._row.after[compactions] = lasting
+
+    def _count_ready_edits(self, step: Step, request: Seen) -> None:
+        wanted = self._edits.get(step.index, ())
+        if not wanted:
+            return
+        self._bare = {t: self._bare.get(t) or self._probe.plain(t) for t in request.texts}
+        shown = list(self._bare.values())
+        self._row.edits += len(wanted)
+        self._row.edits_ready += sum(self._probe.edit_ready(shown, old) for old in wanted)
 
     def _score(self, cut: int, text: str) -> dict[str, dict[str, float]]:
         probe, traj = self._probe, self._traj
@@ -203,6 +219,8 @@ def total(rows: list[Row], *, window: int, seconds: float) -> dict[str, Any]:
         "at_cuts": round(mean(size for row in rows for size in row.sizes)),
         "miscounted": sums["misses"] / sums["calls"],
         "miscounted_most": max(row.figures["worst_miss"] for row in rows),
+        "edit_ready": sum(row.edits_ready for row in rows) / max(1, sum(row.edits for row in rows)),
+        "edits": sum(row.edits for row in rows),
         "visible": _mean(rows, "all", "visible"),
         "near": _mean(rows, "all", "near"),
         "far": _mean(rows, "all", "far"),

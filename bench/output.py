@@ -18,12 +18,13 @@ from types import SimpleNamespace
 import anyio
 import msgspec
 
-from travois.engine.ports import Command, Completed
+from travois.engine.ports import Command, Completed, Room
 from travois.host.process import LocalProcesses
 from travois.tools.shell import BASH
 
 ROUNDS = 100
 FLOOD = 1_000_000_000
+ROOM = Room(cap=8_000, share=100_000)
 TRUE = ("/bin/true",)
 SHELL = ("/bin/bash", "-c", "true")
 ESCAPEES = """
@@ -59,7 +60,9 @@ class Folder(SimpleNamespace):
     """As much of an `Env` as Bash needs."""
 
     def __init__(self, processes: LocalProcesses, root: str) -> None:
-        super().__init__(processes=processes, root=root, cwd=root, state={})
+        super().__init__(
+            processes=processes, root=root, cwd=root, state={}, kept="", cage=None, room=ROOM
+        )
 
     def spill(self, call: str, data: bytes) -> str:
         path = Path(self.root, call)

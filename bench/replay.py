@@ -17,11 +17,12 @@ import msgspec
 
 from bench.billing import HEAD, Bill, Seen, seen, tokens
 from travois.context.layers import Layers
+from travois.context.offload import measure, most_that_fits
 from travois.engine.agent import Agent, World
 from travois.engine.loop import turn
 from travois.engine.ports import Answer, Env, Page, Question
 from travois.engine.session import Session
-from travois.engine.tool import AnyTool, Here, Outcome, Tool
+from travois.engine.tool import AnyTool, Here, Outcome, Tool, said
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
 from travois.kernel.blocks import AnyBlock, Call, Text, calls, words
@@ -51,6 +52,10 @@ BEGINS = "(The recorded session begins here.)"
 ENDS = "(The recorded session ends here.)"
 LONGEST = 10
 """A reply of the model may fill this part of its window: 20K of 200K, as the real ones."""
+READERS = ("Read", "read", "read_file", "view")
+"""What recorded agents call the tool that shows files."""
+NUMBERED = 1.2
+"""How much longer a page is with its line numbers."""
 SUMMARY = 1_500
 """How many tokens the fixed summary of a fork has at most."""
 FILLER = "A head of the usual size: rules, surroundings, schemas [1, 2, 3] {x}.\n"
@@ -197,6 +202,17 @@ class Player:
             self.now = self.steps[self.at].time
         return outcome
 
+    async def read(self, args: msgspec.Struct, env: Env, call: str) -> Outcome:
+        """Give the recorded page of a file as far as Read would show it."""
+        outcome = await self.run(args, env, call)
+        lines = words(outcome.content).split("\n")
+        most = min(env.room.share, round(env.room.cap * NUMBERED))
+        count = most_that_fits(len(lines), lambda n: measure("\n".join(lines[:n])), tokens=most)
+        if count == len(lines):
+            return outcome
+        told = f"[lines 1-{count} of {len(lines):,}; continue with offset={count + 1}]"
+        return said("\n".join([*lines[:count], told]))
+
 
 async def _once(reply: Reply) -> AsyncGenerator[StreamDelta | Reply]:
     await anyio.lowlevel.checkpoint()
@@ -275,10 +291,7 @@ async def _play(player: Player, agent: Agent) -> str:
 
 def _agent(player: Player, session: Session, folder: Path, *, card: Model, layers: Layers) -> Agent:
     names = {call.name for step in player.steps for call in calls(step.content)}
-    tools: dict[str, AnyTool] = {
-        name: Tool(name, name, Free, _touches_nothing, player.run, lambda args: "recorded")
-        for name in sorted(names)
-    }
+    tools: dict[str, AnyTool] = {name: _tool(name, player) for name in sorted(names)}
     specs = tuple(ToolSpec(name, name, '{"type":"object"}') for name in tools)
     session.append(Epoch(card, _head(), specs))
     kept = folder / "tool-results"
@@ -301,6 +314,12 @@ def _agent(player: Player, session: Session, folder: Path, *, card: Model, layer
         layers=layers,
         clock=lambda: player.now,
     )
+
+
+def _tool(name: str, player: Player) -> AnyTool:
+    paged = name in READERS
+    run = player.read if paged else player.run
+    return Tool(name, name, Free, _touches_nothing, run, lambda args: "recorded", paged=paged)
 
 
 def _head() -> str:

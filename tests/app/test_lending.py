@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -396,8 +397,10 @@ def test_how_much_a_tool_may_bring_is_a_setting(
     use = call(ADD, a=1, b=2)
     told = play(ground, use, say("on"), allowed=("mcp__s",), **given("huge"))
     ((_, text),) = told.results
-    assert text.startswith(f"{'x' * 400}\n[3,000,000 characters in all: ")
-    assert Path(text.split(": ")[1].rstrip("]")).stat().st_size == 3_000_000
+    told = re.fullmatch(r"(x+)\n\[([\d,]+) of 3,000,000 characters .* is in (\S+);.*\]\n(x+)", text)
+    assert told and 200 < len(told[1]) + len(told[4]) < 500
+    assert told[2] == f"{3_000_000 - len(told[1]) - len(told[4]):,}"
+    assert Path(told[3]).stat().st_size == 3_000_000
 
 
 def test_what_a_server_has_comes_with_a_prompt_that_mentions_it(ground: Path) -> None:

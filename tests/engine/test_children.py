@@ -614,7 +614,7 @@ def test_fifty_children_with_long_reports_never_overflow_their_parent(options: O
         assert len(shown) == 50
         for number, text in enumerate(shown, 1):
             assert text.startswith(f"[agent a{number}: done]\nline 0: the quick")
-            path = text.partition(" tokens) are in ")[2].partition("; read it")[0]
+            path = text.partition(" All of it is in ")[2].partition("; continue")[0]
             assert Path(path).read_text() == long.strip()
 
     play(options, model, main)

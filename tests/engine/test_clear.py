@@ -57,7 +57,7 @@ def test_a_cleared_result_says_where_its_whole_text_is(tmp_path: Path) -> None:
 
 
 def test_a_result_that_was_stored_before_stays_where_it_is(tmp_path: Path) -> None:
-    one, _, disk = paused(tmp_path, layers=Layers(result=600, shown=500, cleared=1_000))
+    one, _, disk = paused(tmp_path, layers=Layers(caps={"Read": 600}, cleared=1_000))
     stored = {fact.call: fact.blob for fact in facts(one, Offloaded)}
     assert stored
     assert all(disk.held[path].startswith("the text of file") for path in stored.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.engine.against import Disk
 from tests.engine.fakes import Place, agent, begun, facts, log, play, small
 from travois.context.compact import OPENING
 from travois.context.layers import Layers
+from travois.context.offload import measure
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.engine.ports import Env
@@ -30,7 +32,7 @@ from travois.kernel.facts import (
     User,
 )
 from travois.kernel.models import Usage
-from travois.kernel.tokens import context_tokens, stop_at
+from travois.kernel.tokens import context_tokens, estimate, stop_at
 from travois.testing import Scripted, calls, say
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply
@@ -83,16 +85,22 @@ def test_a_result_that_is_too_large_is_stored_before_the_model_sees_it(tmp_path:
     assert disk.held == {stored.blob: text}
     assert stored.preview.startswith("line 0\nline 1\n")
     assert stored.preview.endswith("\nline 19999")
-    assert f"are in {stored.blob}; read it with offset and limit.]" in stored.preview
+    head, mark, tail = re.split(r"^\[(stored .*)\]\n", stored.preview, flags=re.MULTILINE)
+    hidden = 20_000 - len(head.splitlines()) - len(tail.splitlines())
+    size = f"{len(text) - len(head) - len(tail):,} of {len(text):,} characters"
+    assert re.sub("[0-9a-f]{6}", "", mark, count=1) == (
+        f"stored : {hidden:,} of 20,000 lines ({size}) are left out here. All of it is in "
+        f"{stored.blob}; continue with Read offset={len(head.splitlines()) + 1}, or use Grep."
+    )
     assert stored.preview in shown(one)
-    assert len(stored.preview) < 8_000
+    assert 0.85 * 8_000 < estimate(stored.preview) <= 8_000
 
 
 def test_a_result_of_one_endless_line_is_cut_inside_it(tmp_path: Path) -> None:
     one, _ = looking(tmp_path, [look(1), DONE], "x" * 400_000)
     play(one)
     (stored,) = facts(one, Offloaded)
-    assert 5_000 < len(stored.preview) < 8_000
+    assert 7_000 < measure(stored.preview) <= 8_000
 
 
 def test_of_many_results_the_largest_are_stored_until_all_fit(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
+from travois.engine.ports import Room
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Media, Text
+from travois.kernel.tokens import estimate
 from travois.policy.access import Access
-from travois.tools.foreign import KEPT, Answered, Item, Offer, Resource, foreign, named, outcome
+from travois.tools.foreign import Answered, Item, Offer, Resource, foreign, named, outcome
 
 
 async def nothing(tool: str, args: dict[str, Any]) -> Answered:
@@ -78,13 +80,13 @@ def test_a_tool_may_have_wishes_within_bounds(meta: str, always: bool, room: int
 
 def test_a_tool_that_wants_to_bring_more_may(world: World) -> None:
     async def long(tool: str, args: dict[str, Any]) -> Answered:
-        return Answered((Item("text", text="a" * KEPT * 2),))
+        return Answered((Item("text", text="a" * 200_000),))
 
     wish = msgspec.Raw(b'{"anthropic/maxResultSizeChars":200000}')
     (tool,) = foreign("s", [Offer("a", meta=wish)], long)
 
     async def main() -> None:
-        assert await tool.run({}, world, "c1") == Outcome((Text("a" * KEPT * 2),))
+        assert await tool.run({}, world, "c1") == Outcome((Text("a" * 200_000),))
 
     anyio.run(main)
 
@@ -109,11 +111,22 @@ def test_each_kind_of_content_is_shown(world: World) -> None:
 
 
 def test_what_is_too_long_is_kept_in_a_file(world: World) -> None:
-    items = (Item("text", text="a" * KEPT), Item("text", text="b" * 10))
+    text = "".join(f"line {n}\n" for n in range(20_000))
+    items = (Item("text", text="a" * 10), Item("text", text=text))
     first, second = outcome(Answered(items), world, "c1").content
-    assert first == Text("a" * KEPT)
-    assert second == Text(f"\n[10 characters in all: {world.spilled}/c1-1.txt]")
-    assert (world.spilled / "c1-1.txt").read_text() == "b" * 10
+    assert first == Text("a" * 10)
+    assert isinstance(second, Text)
+    assert second.text.startswith("line 0\nline 1\n") and second.text.endswith("\nline 19999\n")
+    assert " of 20,000 lines (" in second.text
+    assert f"All of it is in {world.spilled}/c1-1.txt; continue with Read" in second.text
+    assert 0.8 * 25_000 < estimate(second.text) <= 25_000
+    assert (world.spilled / "c1-1.txt").read_text() == text
+
+
+def test_the_settings_may_give_a_tool_less_room(world: World) -> None:
+    world.room = Room(cap=500, share=100_000)
+    (shown,) = outcome(Answered((Item("text", text="word " * 5_000),)), world, "c1").content
+    assert isinstance(shown, Text) and estimate(shown.text) <= 500
 
 
 def test_errors_and_structure_go_through(world: World) -> None:

@@ -13,15 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
-from travois.engine.ports import digest
+from travois.engine.ports import Room, digest
 from travois.engine.tool import Outcome, Refusal
 from travois.kernel.blocks import Media, Text, words
 from travois.kernel.facts import Changed
+from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools import read as module
-from travois.tools.page import ROOM, WIDTH, Page
+from travois.tools.page import Page, Place
 from travois.tools.read import READ
 
+ROOM = Room(cap=25_000, share=25_000)
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
 
@@ -39,6 +41,7 @@ def test_text_has_line_numbers_and_is_remembered_as_seen(world: World) -> None:
     path = world.write("a.py", "import os\n\nprint(1)\n")
     assert world.run(READ, file_path="a.py") == Outcome(
         content=(Text("1\timport os\n2\t\n3\tprint(1)"),),
+        lines=3,
         changes=(Changed(f"seen:{path}", digest(b"import os\n\nprint(1)\n")),),
     )
 
@@ -52,7 +55,7 @@ def test_an_empty_file_is_said_to_be_empty(world: World) -> None:
 def test_a_part_is_read_by_offset_and_limit(world: World) -> None:
     path = world.write("a", "".join(f"{n}\n" for n in range(1, 101)))
     assert read(world, "a", offset=3, limit=2) == (
-        "3\t3\n4\t4\n[lines 3-4 of 100; read on with offset=5]"
+        "3\t3\n4\t4\n[lines 3-4 of 100; continue with offset=5]"
     )
     assert read(world, "a", offset=99) == "99\t99\n100\t100"
     assert world.state[f"seen:{path}"] == digest(world.bytes("a"))
@@ -67,18 +70,56 @@ def test_an_offset_behind_the_end_is_refused(world: World) -> None:
 
 def test_two_thousand_lines_are_read_at_once(world: World) -> None:
     world.write("a", "x\n" * 2_500)
-    assert read(world, "a").endswith("\n2000\tx\n[lines 1-2000 of 2500; read on with offset=2001]")
+    assert read(world, "a").endswith(
+        "\n2000\tx\n[lines 1-2000 of 2,500; continue with offset=2001]"
+    )
 
 
-def test_a_page_has_room_for_so_many_bytes(world: World) -> None:
+def test_a_page_ends_at_the_last_whole_line_that_has_room(world: World) -> None:
     world.write("a", ("y" * 999 + "\n") * 100)
-    assert read(world, "a").endswith(f"[lines 1-50 of 100; read on with offset={51}]")
-    assert read(world, "a", offset=51).endswith("\n100\t" + "y" * 999)
+    world.room = Room(cap=5_000, share=50_000)
+    first = read(world, "a")
+    shown = first.count("\n")
+    assert first.endswith(
+        f"{'y' * 999}\n[lines 1-{shown} of 100; continue with offset={shown + 1}]"
+    )
+    assert 0.9 * 5_000 < estimate("y" * 999) * shown <= 5_000
+    assert read(world, "a", offset=shown + 1).startswith(f"{shown + 1}\tyyy")
 
 
-def test_long_lines_are_cut_with_a_mark(world: World) -> None:
-    world.write("a", "short\n" + "z" * (WIDTH + 7) + "\nend\n")
-    assert read(world, "a") == f"1\tshort\n2\t{'z' * WIDTH}… [7 more characters]\n3\tend"
+def test_long_lines_are_shown_whole_where_there_is_room(world: World) -> None:
+    world.write("a", "short\n" + "z" * 9_000 + "\nend\n")
+    assert read(world, "a") == f"1\tshort\n2\t{'z' * 9_000}\n3\tend"
+
+
+def test_a_line_that_alone_has_no_room_is_read_in_parts(world: World) -> None:
+    line = "".join(f"{n} " for n in range(3_000))
+    world.write("a", f"first\n{line}\nlast\n")
+    world.room = Room(cap=2_000, share=50_000)
+    assert read(world, "a") == "1\tfirst\n[lines 1-1 of 3; continue with offset=2]"
+    parts, column = list[str](), 1
+    while True:
+        text = read(world, "a", offset=2, column=column)
+        body, _, note = text.rpartition("\n[")
+        parts.append(body.removeprefix("2\t"))
+        assert estimate(parts[-1]) <= 2_000
+        if "last" in body:
+            break
+        column += len(parts[-1])
+        assert note.endswith(f"; continue with offset=2, column={column}]")
+    assert len(parts) > 3
+    assert note == f"lines 2-3 of 3, line 2 from character {column:,} on]"
+    assert "".join(parts) == f"{line}\n3\tlast"
+
+
+def test_a_column_behind_the_end_of_its_line_is_refused(world: World) -> None:
+    world.write("a", "one\ntwo\n")
+    assert read(world, "a", offset=1, column=4) == (
+        "1\t\n2\ttwo\n[lines 1-2 of 2, line 1 from character 4 on]"
+    )
+    assert refused(world, "a", offset=1, column=5) == (
+        "Line 1 is shorter than column 5; leave column out to read it."
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,7 +248,7 @@ def test_a_huge_file_is_read_anywhere_without_being_held(world: World) -> None:
         tracemalloc.stop()
     size = f"{path.stat().st_size:,}"
     assert words(head.content) == (
-        f"2999\tline 2999\n[lines 2999-2999 of {size} bytes; read on with offset=3000]"
+        f"2999\tline 2999\n[lines 2999-2999 of {size} bytes; continue with offset=3000]"
     )
     assert head.changes == ()
     assert tail == f"3002\tnear the end\n3003\tlast\n[lines 3002-3003 of {size} bytes, its last]"
@@ -237,10 +278,10 @@ TEXTS = st.text(alphabet="ab\n\r", max_size=60)
 def test_a_page_is_the_same_however_its_text_is_cut(
     text: str, first: int, limit: int, cuts: list[int]
 ) -> None:
-    whole = Page(first, limit)
+    whole = Page(Place(first), limit, room=ROOM)
     whole.add(text)
     whole.close()
-    parts = Page(first, limit)
+    parts = Page(Place(first), limit, room=ROOM)
     edges = [0, *sorted(cuts), len(text)]
     for start, end in pairwise(edges):
         parts.add(text[start:end])
@@ -251,15 +292,14 @@ def test_a_page_is_the_same_however_its_text_is_cut(
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
-    page = Page(1, 10)
+    page = Page(Place(1), 10, room=Room(cap=100, share=100))
     for _ in range(1_000):
         page.add("x" * 10_000)
-    page.add("\nnext\n")
-    assert page.lines == ["x" * WIDTH + "… [9998000 more characters]", "next"]
+    assert (page.full, page.open, [len(line) for line in page.lines]) == (True, True, [800])
+    assert 100 < page.fit().next.column <= 400
 
 
 def test_a_full_page_takes_no_more() -> None:
-    page = Page(1, 10_000)
-    page.add("é" * 1_000 + "\n")
-    page.add(("é" * 1_000 + "\n") * 100)
-    assert (len(page.lines), page.full) == (ROOM // 2_001, True)
+    page = Page(Place(1), 10_000, room=Room(cap=1_000, share=1_000))
+    page.add(("e" * 1_000 + "\n") * 100)
+    assert (len(page.lines), page.full) == (9, True)

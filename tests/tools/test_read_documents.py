@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.tools.test_read import read, refused
 from tests.tools.world import World
-from travois.engine.ports import digest
+from travois.engine.ports import Room, digest
 
 
 def pdf(*pages: str) -> bytes:
@@ -48,7 +48,7 @@ def test_some_pages_of_a_pdf(world: World) -> None:
     assert read(world, "a.pdf", pages="29-40").startswith("--- page 29 of 30 ---\ntext 29\n")
     assert read(world, "a.pdf", pages="2-3") == (
         "--- page 2 of 30 ---\ntext 2\n--- page 3 of 30 ---\ntext 3\n"
-        '[pages 2-3 of 30; read on with pages="4-"]'
+        '[pages 2-3 of 30; continue with pages="4-"]'
     )
     assert read(world, "a.pdf", pages="20-").endswith("--- page 30 of 30 ---\ntext 30")
 
@@ -57,13 +57,28 @@ def test_at_most_twenty_pages_at_once(world: World) -> None:
     world.write("a.pdf", pdf(*(["x"] * 30)))
     for pages in ("", "1-30"):
         text = read(world, "a.pdf", pages=pages)
-        assert text.endswith('[pages 1-20 of 30; read on with pages="21-"]')
+        assert text.endswith('[pages 1-20 of 30; continue with pages="21-"]')
         assert text.count("--- page") == 20
 
 
 def test_pages_with_much_text_end_where_the_room_does(world: World) -> None:
     world.write("a.pdf", pdf("a" * 30_000, "b" * 30_000, "c"))
-    assert read(world, "a.pdf").endswith('[pages 1-1 of 3; read on with pages="2-"]')
+    world.room = Room(cap=10_000, share=10_000)
+    assert read(world, "a.pdf").endswith('[pages 1-1 of 3; continue with pages="2-"]')
+
+
+def test_a_page_that_alone_has_no_room_is_read_in_parts(world: World) -> None:
+    words = " ".join(map(str, range(6_000)))
+    world.write("a.pdf", pdf("x", words))
+    world.room = Room(cap=4_000, share=4_000)
+    text, column = "", 1
+    while 'continue with pages="2-", column=' in (
+        part := read(world, "a.pdf", pages="2", column=column)
+    ):
+        part, _, note = part.rpartition("\n[")
+        text += part
+        column = int(note.rpartition("=")[2].rstrip("]"))
+    assert text + part == f"--- page 2 of 2 ---\n{words}"
 
 
 def test_pages_that_are_not_there_are_refused(world: World) -> None:
@@ -134,11 +149,28 @@ def test_a_long_notebook_is_read_in_parts(world: World) -> None:
     world.write("a.ipynb", notebook(*(code(f"cell {n}") for n in range(10))))
     assert read(world, "a.ipynb", offset=3, limit=2) == (
         "--- cell 3 (code) ---\ncell 3\n--- cell 4 (code) ---\ncell 4\n"
-        "[cells 3-4 of 10; read on with offset=5]"
+        "[cells 3-4 of 10; continue with offset=5]"
     )
     assert read(world, "a.ipynb", offset=9) == "--- cell 9 (code) ---\ncell 9"
     world.write("b.ipynb", notebook(*(code("x" * 20_000) for _ in range(10))))
-    assert read(world, "b.ipynb").endswith("[cells 0-1 of 10; read on with offset=2]")
+    world.room = Room(cap=12_000, share=12_000)
+    assert read(world, "b.ipynb").endswith("[cells 0-1 of 10; continue with offset=2]")
+
+
+def test_a_cell_that_alone_has_no_room_is_read_in_parts(world: World) -> None:
+    source = "".join(f"line {n}\n" for n in range(2_000))
+    world.write("a.ipynb", notebook(code("x"), code(source), code("y")))
+    world.room = Room(cap=4_000, share=4_000)
+    first = read(world, "a.ipynb")
+    assert first.endswith("[cells 0-0 of 3; continue with offset=1]")
+    text, column = "", 1
+    while "[cell 1 of 3 is cut" in (part := read(world, "a.ipynb", offset=1, column=column)):
+        part, _, note = part.rpartition("\n[")
+        text += part if part.endswith("\n") else f"{part}\n"
+        assert note.startswith("cell 1 of 3 is cut; continue with offset=1, column=")
+        column = int(note.rpartition("=")[2].rstrip("]"))
+    assert (text + part).startswith(f"--- cell 1 (code) ---\n{source}")
+    assert "--- cell 2 (code) ---\ny" in part
 
 
 def test_an_empty_notebook_is_said_to_be_empty(world: World) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -15,14 +17,16 @@ from hypothesis import strategies as st
 
 from tests.processes import running
 from tests.tools.world import World
+from travois.context.offload import measure
 from travois.engine.ports import Captured
 from travois.engine.tool import Outcome, Refusal
 from travois.host.process import LocalProcesses
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed
+from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools import shell
-from travois.tools.output import LIMIT, Readable, readable, spilled
+from travois.tools.output import Readable, readable
 from travois.tools.shell import BASH, BASH_OUTPUT, KILL_SHELL
 
 
@@ -70,6 +74,7 @@ def test_a_command_gives_its_output_in_order(tmp_path: Path):
     assert outcome == Outcome(
         (Text("one\ntwo\nthree"),),
         detail=f'{{"exitCode":0,"interrupted":false,"bytes":14,"cwd":"{world.root}"}}',
+        lines=3,
     )
 
 
@@ -274,69 +279,89 @@ def whole(data: bytes) -> Readable:
     ],
 )
 def test_screen_effects_become_plain_text(data: bytes, text: str):
-    assert whole(data) == Readable(text)
+    assert whole(data).text == text
 
 
 def test_other_encodings_are_labelled():
     remark = "The output is not UTF-8; it is shown as {}."
-    assert whole(b"caf\xe9\n") == Readable("café\n", (remark.format("CP1252"),))
+    assert whole(b"caf\xe9\n") == Readable("café\n", (remark.format("CP1252"),), 1)
     mixed = "zażółć gęślą jaźń ".encode() + b"\xff!"
     assert whole(mixed) == Readable(
-        "zażółć gęślą jaźń \\xff!", (remark.format("UTF-8 with invalid bytes, shown as \\xNN"),)
+        "zażółć gęślą jaźń \\xff!", (remark.format("UTF-8 with invalid bytes, shown as \\xNN"),), 1
     )
 
 
 def test_names_between_nul_bytes_are_text():
     assert whole(b"./a name\0./another\0") == Readable(
-        "./a name\\0./another\\0", ("NUL bytes are shown as \\0.",)
+        "./a name\\0./another\\0", ("NUL bytes are shown as \\0.",), 1
     )
 
 
 def test_binary_output_is_kept_in_a_file_and_said_to_be_binary(tmp_path: Path):
     world, (outcome,) = bash(tmp_path, "head -c 5000 /bin/sh")
     assert told(outcome) == (
-        "[The output is not text: 5,000 bytes of binary data.]\n"
-        f"[All of it is in {world.spilled}/t1.txt: use Read with offset and limit, or Grep.]"
+        "[The output is not text: 5,000 bytes of binary data. All of it is in "
+        f"{world.spilled}/t1.txt; continue with Read offset=1, or use Grep.]"
     )
     assert (world.spilled / "t1.txt").read_bytes() == Path("/bin/sh").read_bytes()[:5000]
 
 
-def test_long_output_shows_both_ends_and_keeps_the_whole(tmp_path: Path):
-    world, (outcome,) = bash(tmp_path, "seq 100000")
-    expected = "".join(f"{number}\n" for number in range(1, 100_001))
-    where = f"[All of it is in {world.spilled}/t1.txt: use Read with offset and limit, or Grep.]"
-    first, _, rest = told(outcome).partition("\n[... about ")
-    hidden, _, last = rest.partition(" of 588,895 bytes left out ...]\n")
-    last = last.removesuffix(where)
-    assert expected.startswith(first + "\n") and expected.endswith("\n" + last)
-    assert LIMIT - 2_100 < len(first) + len(last) <= LIMIT
-    assert int(hidden.replace(",", "")) == len(expected) - len(first) - len(last)
-    assert (world.spilled / "t1.txt").read_text() == expected
+MARK = re.compile(
+    r"\n\[([\d,]+) of ([\d,]+) lines \(([\d,]+) of ([\d,]+) (bytes|characters)\) "
+    r"are left out here\. "
+    r"All of it is in (.+); continue with Read offset=(\d+), or use Grep\.\]\n"
+)
+
+
+@pytest.mark.parametrize(("count", "unit"), [(3_000, "characters"), (100_000, "bytes")])
+def test_long_output_shows_both_ends_and_the_numbers_of_the_whole(
+    tmp_path: Path, count: int, unit: str
+):
+    world, (outcome,) = bash(tmp_path, f"seq -f 'a line with the number %.0f' {count}")
+    expected = "".join(f"a line with the number {number}\n" for number in range(1, count + 1))
+    marks = MARK.findall(told(outcome))
+    first, *_, last = MARK.split(told(outcome))
+    assert expected.startswith(f"{first}\n") and expected.endswith(f"\n{last}\n")
+    shown = [len(first.splitlines()), len(last.splitlines())]
+    hidden = len(expected) - len(first) - len(last) - 2
+    path = f"{world.spilled}/t1.txt"
+    numbers = (count - sum(shown), count, hidden, len(expected))
+    assert marks == [(*(f"{n:,}" for n in numbers), unit, path, str(shown[0] + 1))]
+    assert 0.85 * 8_000 < estimate(told(outcome)) <= 8_000
+    assert outcome.lines == count
+    assert Path(path).read_text() == expected
 
 
 def test_of_an_endless_line_both_ends_are_shown_and_kept(tmp_path: Path):
     world, (outcome,) = bash(tmp_path, "head -c 20000000 /dev/zero | tr '\\0' x; echo end")
-    half, gone = "x" * (LIMIT // 2), f"{20_000_004 - LIMIT:,}"
-    assert told(outcome) == (
-        f"{half}\n[... about {gone} of 20,000,004 bytes left out ...]\n{half[4:]}end\n"
-        f"[All of it is in {world.spilled}/t1.txt: use Read with offset and limit, or Grep.]"
+    marks = re.findall(r"(x+)\n\[(.+)\]\n(x+)end", told(outcome))
+    ((first, said, last),) = marks
+    gone = 20_000_004 - len(first) - len(last) - 4
+    assert said == (
+        f"{gone:,} of 20,000,004 bytes are left out here. All of it is in "
+        f"{world.spilled}/t1.txt; continue with Read offset=1, or use Grep."
     )
+    assert abs(len(first) - len(last)) < 10
+    assert outcome.lines == 1
     assert (world.spilled / "t1.txt").read_text() == "x" * 20_000_000 + "end\n"
 
 
-def test_where_not_all_can_be_kept_both_ends_are(tmp_path: Path):
-    world, kept = World(tmp_path), Captured(b"first", b"last", 100)
-    assert spilled(kept, world, call="t1") == (
-        f"Its beginning and end, as far as kept, are in {world.spilled}/t1.txt: "
-        "use Read with offset and limit, or Grep."
-    )
-    expected = "first\n[... 91 bytes were not kept ...]\nlast"
-    assert (world.spilled / "t1.txt").read_text() == expected
+def test_where_not_all_can_be_kept_what_is_missing_is_said(tmp_path: Path):
+    world = World(tmp_path)
+    kept = Captured(b"first\n" * 300_000, b"last\n" * 300_000, 10_000_000, missing_lines=5)
+    shown = readable(kept, keep=partial(world.spill, "t1"))
+    assert shown.lines == 600_005
+    assert (
+        "All but 6,700,000 bytes in the middle, which were not kept, is in "
+        f"{world.spilled}/t1.txt; continue with Read offset="
+    ) in shown.text
+    stored = (world.spilled / "t1.txt").read_text()
+    assert "first\n\n[... 6700000 bytes were not kept ...]\nlast\n" in stored
 
 
 def test_the_end_is_shown_also_where_little_of_it_is_in_the_tail():
     shown = readable(Captured(b"x" * 600_000, b"end", 600_003))
-    assert shown.text.endswith("x" * (LIMIT // 2 - 3) + "end")
+    assert shown.text.endswith("x" * 10_000 + "end")
 
 
 def test_a_full_disk_loses_only_the_file(tmp_path: Path):
@@ -350,7 +375,7 @@ def test_a_full_disk_loses_only_the_file(tmp_path: Path):
         outcome = await world.call(BASH, command="seq 20000")
         await world.processes.aclose()
         text = told(outcome)
-        assert text.endswith("[The rest could not be kept: [Errno 28] No space left on device.]")
+        assert "are left out here. It could not be kept: [Errno 28] No space left" in text
         assert not outcome.error
 
     anyio.run(main)
@@ -361,7 +386,7 @@ def test_a_full_disk_loses_only_the_file(tmp_path: Path):
 def test_any_output_gives_bounded_text_that_a_log_can_hold(head: bytes, tail: bytes, missing: int):
     captured = Captured(head * 300, tail * 300, 300 * (len(head) + len(tail)) + missing)
     shown = readable(captured)
-    assert len(shown.text) <= LIMIT + 100
+    assert measure(shown.text) <= 8_000
     msgspec.json.encode(shown)
 
 

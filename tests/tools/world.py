@@ -9,14 +9,17 @@ from typing import Any
 import anyio
 import msgspec
 
+from travois.context.layers import Layers
 from travois.engine.ground import resolved
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.judged import JudgedFiles
 from travois.engine.occasions import AnyOccasion
-from travois.engine.ports import digest
+from travois.engine.ports import Room, digest
 from travois.engine.tool import AnyTool, Here, Outcome
 from travois.host.files import DiskFiles
 from travois.policy.access import Access
+
+ROOM = Room(cap=25_000, share=100_000)
 
 
 class MemoryBlobs:
@@ -56,6 +59,8 @@ class World:
         self.web: Any = None
         self.blobs = MemoryBlobs()
         self.shown: list[str] = []
+        self.room = ROOM
+        """In a call as large as the tool's cap, unless a test says otherwise."""
 
     def spill(self, call: str, data: bytes) -> str:
         self.spilled.mkdir(exist_ok=True)
@@ -75,6 +80,7 @@ class World:
     async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Outcome:
         judged = resolved(self.access(tool, **args))
         seen = copy(self)
+        seen.room = Room(Layers().cap(tool.name), 100_000) if self.room is ROOM else self.room
         seen.files = JudgedFiles(self.files, judged, self.hidden)
         outcome = await tool.run(msgspec.convert(args, tool.args), seen, call_id)
         self.state.update({change.what: change.value for change in outcome.changes})

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from travois.tools.mcp import Lending
 
 SEARCH, LOGIN = "ToolSearch", "travois mcp login"
-CHARS, TOKENS = 4, 25_000
 FRESH = "servers of tools were added since this session began; the next one can use them"
 
 
@@ -109,7 +108,7 @@ def surroundings(place: Place, loaded: Loaded, world: World, session: Session) -
 def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
     from travois.tools.mcp import Lending
 
-    return Lending(made, hidden=lambda name: withheld(loaded.rules, name), room=room(loaded))
+    return Lending(made, hidden=lambda name: withheld(loaded.rules, name))
 
 
 def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
@@ -125,11 +124,6 @@ def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
     agent.tools = {**agent.tools, **tools}
     equip(agent, loan)
     return loan
-
-
-def room(loaded: Loaded) -> int:
-    """How many characters of what a tool of a server brings are shown."""
-    return (loaded.settings.max_mcp_output_tokens or TOKENS) * CHARS
 
 
 def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from msgspec.structs import replace
 
 from travois.app.local import EMBEDDED, PROVIDER, Local, notice
-from travois.context.layers import Layers
+from travois.context.layers import MCP, Layers
 from travois.engine.agent import Agent, Small
 from travois.engine.ports import Model
 from travois.engine.session import Session
@@ -92,6 +92,7 @@ def layers(settings: Settings, session: Session) -> Layers:
     id = session.view.epoch.model.id if session.view.epoch else ""
     own = settings.model_settings.get(id, Manner()).auto_compact_window
     usual = settings.context.layers
+    usual = replace(usual, caps={MCP: settings.max_mcp_output_tokens, **usual.caps})
     return replace(usual, window=own) if own else usual
 
 

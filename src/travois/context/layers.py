@@ -11,6 +11,16 @@ import msgspec
 from msgspec.structs import replace
 
 LEAST = 250
+ENDLESS = 1 << 40
+MCP = "mcp__*"
+"""Stands for every tool of a server, among the caps."""
+SERVED = ("McpCall", "ReadMcpResource")
+"""Tools of ours that bring what a server has."""
+CAPS = {"Read": 25_000, "WebFetch": 12_000, "Browser": 12_000, MCP: 25_000}
+"""The most tokens that a result may take, of tools that need more or less than the others.
+
+Read counts the file's own text and not the line numbers before it.
+"""
 
 
 class Layers(msgspec.Struct, frozen=True):
@@ -33,12 +43,14 @@ class Layers(msgspec.Struct, frozen=True):
     notes_prompt: str = ""
     """Files of the user's own that take the place of ours."""
     restore: bool = True
-    result: int = 5_000
-    """A result beyond this is stored, and its head and tail shown."""
-    reply: int = 24_000
+    result: int = 8_000
+    """The most of one result that is shown, where no cap is known for its tool."""
+    caps: dict[str, int] = {}
+    """The same for single tools, by name, before what `CAPS` says; nought for no cap."""
+    reply: int = 100_000
     """All results of one reply together."""
     shown: int = 2_500
-    """How much of a stored result is shown."""
+    """A result that gives way to others of its reply is not made shorter than this."""
     tail: int = 25_000
     """How much of the newest conversation a compaction keeps word for word."""
     ledger: int = 12_000
@@ -61,6 +73,12 @@ class Layers(msgspec.Struct, frozen=True):
     keep_warm: int = 0
     """How often, while a person thinks, the cache is kept from its end."""
 
+    def cap(self, tool: str) -> int:
+        """Return the most tokens that a result of this tool may take, if there is room."""
+        names = (tool, MCP) if tool.startswith("mcp__") or tool in SERVED else (tool,)
+        known = (caps[name] for caps in (self.caps, CAPS) for name in names if name in caps)
+        return next(known, self.result) or ENDLESS
+
     def fitted(self, room: int) -> Layers:
         """The same choices where there is only so much room."""
         fits = {name: min(getattr(self, name), int(room * share)) for name, share in SHARES}
@@ -68,9 +86,6 @@ class Layers(msgspec.Struct, frozen=True):
 
 
 SHARES = (
-    ("result", 0.075),
-    ("reply", 0.3),
-    ("shown", 0.04),
     ("tail", 0.15),
     ("ledger", 0.2),
     ("names", 0.08),

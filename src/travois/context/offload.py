@@ -1,47 +1,207 @@
-"""L1: a result that is too large for the window is stored, and its two ends are shown.
+"""L1: how much room each result has, and what becomes of one that is too large for it.
 
-Model sees: head and tail of the result, its size, and where to read the rest.
-Tokens: at most `Layers.shown` for each stored result.
+The room of a result follows from the reply that asked for it: from what was free then, and from
+what else it asked for. So it is known before any call runs, and the same whatever ends first.
+
+Model sees: head and tail of a large result, what is missing, and where to read it.
+Tokens: at most the room of each result; pages of files keep to theirs and are never stored.
 Cache: never moves the prefix; only results that were not sent yet are stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
-from travois.context.layers import Layers
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Result
-from travois.kernel.tokens import estimate, fact_tokens
+from travois.context.layers import LEAST, Layers
+from travois.kernel.blocks import Call, Text, calls, words
+from travois.kernel.facts import Assistant, Result
+from travois.kernel.tokens import PER_RESULT, context_tokens, estimate, fact_tokens, ratio
 from travois.kernel.view import View
 
+SHARE = 0.5
+"""The share of the free room that the results of one reply may take."""
+AMPLE = 0.15
+"""They may take all of it where it is less than this share of all room: a compaction follows."""
+PAGE = 2_000
+"""They may take this much even if that leads to a compaction, unless the window is too small."""
+PAGE_SHARE = 0.75
+"""The share of all room, free or not, that such a page may take."""
 HEAD = 2 / 3
-"""The share of what is shown that is the beginning."""
-CHARS = 3
-"""Characters for one token, when text is cut."""
+"""The share of what is shown of a stored result that is its beginning."""
+CHARS = 4
+"""A text is cut to so many characters for a token first, and then until it fits."""
+MOST_CHARS = 8
+"""No token stands for more characters than this, however little a run of one of them counts."""
+TIDY = 1_000
+"""How many characters a cut may give up to fall between two lines."""
+
+
+class Room(msgspec.Struct, frozen=True):
+    """How many tokens the result of a call may take: as its tool may, and as is free."""
+
+    cap: int
+    share: int
+
+    @property
+    def tokens(self) -> int:
+        """Both limits as one, without what is put around a result."""
+        return max(LEAST // 2, min(self.cap, self.share) - PER_RESULT)
+
+
+class Window(msgspec.Struct, frozen=True):
+    """How large a conversation may become, and how much of that the head leaves."""
+
+    most: int
+    """The size that it may reach, with room kept for the reply."""
+    room: int
+    """What is left of the size at which it is compacted, beside the head."""
 
 
 class Oversize(msgspec.Struct, frozen=True):
-    """A result to be stored: its call and its whole text."""
+    """A result to be stored: its call, its whole text, and how much of it is shown."""
 
     call: str
     text: str
+    tokens: int
 
 
-def oversize(view: View, layers: Layers) -> Iterator[Oversize]:
-    """The unseen results that go over their own limit, or, largest first, over that of all."""
+class Clipped(msgspec.Struct, frozen=True):
+    """The two ends of a text, and how much is missing between them."""
+
+    head: str
+    tail: str
+    characters: int
+    lines: int
+    """How many lines are not even shown in part."""
+
+    @property
+    def next(self) -> int:
+        """The number of the first line that is not shown to its end."""
+        return self.head.count("\n") + 1
+
+
+def message_room(view: View, layers: Layers, *, window: Window) -> int:
+    """Return how many estimated tokens all results of the last reply may take together."""
+    before = msgspec.structs.replace(view, items=view.items[: view.replied + 1])
+    free = window.most - context_tokens(before)
+    ample = min(free, AMPLE * window.room)
+    wanted = max(SHARE * free, ample, min(PAGE, PAGE_SHARE * window.room))
+    return max(LEAST, min(layers.reply, int(wanted / ratio(before))))
+
+
+def share_room(asked: Collection[Call], layers: Layers, *, room: int) -> dict[str, Room]:
+    """Divide the room of a message among its calls: large ones share what small ones leave."""
+    caps = {call.id: layers.cap(call.name) for call in asked}
+    left, shares = room, dict[str, Room]()
+    for number, (id, cap) in enumerate(sorted(caps.items(), key=lambda one: one[1])):
+        share = max(LEAST, left // (len(caps) - number))
+        shares[id] = Room(cap, share)
+        left -= min(cap, share)
+    return shares
+
+
+def last_calls(view: View) -> tuple[Call, ...]:
+    """Return the calls of the last reply, answered or not."""
+    reply = view.items[view.replied].fact if view.replied >= 0 else None
+    return calls(reply.content) if isinstance(reply, Assistant) else ()
+
+
+def oversize(
+    view: View, layers: Layers, *, room: int, bounded: Mapping[str, bool]
+) -> Iterator[Oversize]:
+    """Return the unseen results that are too large by themselves or, largest first, together.
+
+    `bounded` names the calls whose results keep to their room: pages, which are never stored
+    (true), and others, which are if something made them longer than all room (false).
+    """
+    names = {call.id: call.name for call in last_calls(view)}
     unseen = [item.fact for item in view.items[view.seen :] if isinstance(item.fact, Result)]
-    whole = [result for result in unseen if all(isinstance(b, Text) for b in result.content)]
-    sizes = {result.call: fact_tokens(result) for result in whole}
-    total = sum(sizes.values())
+    sizes = {result.call: fact_tokens(result) for result in unseen}
+    whole = [r for r in unseen if not bounded.get(r.call) and _is_text(r)]
+    over = sum(sizes.values()) - room
     for result in sorted(whole, key=lambda result: -sizes[result.call]):
-        size = sizes[result.call]
-        if size <= layers.shown or (size <= layers.result and total <= layers.reply):
-            continue
-        total -= size - layers.shown
-        yield Oversize(result.call, words(result.content))
+        size, own = sizes[result.call], min(layers.cap(names.get(result.call, "")), room)
+        if result.call in bounded:
+            most = room
+        else:
+            most = max(min(own, size - over), min(own, layers.shown, room // len(unseen)), LEAST)
+        if size > most:
+            over -= size - most
+            yield Oversize(result.call, words(result.content), most)
+
+
+def _is_text(result: Result) -> bool:
+    return all(isinstance(block, Text) for block in result.content)
+
+
+def measure(text: str) -> int:
+    """Estimate the tokens of a text, with a bound on how many characters one can stand for."""
+    return max(estimate(text), len(text) // MOST_CHARS)
+
+
+def most_that_fits(count: int, size: Callable[[int], int], *, tokens: int) -> int:
+    """Return about the most of `count` parts whose size is within so many tokens.
+
+    `size` grows with its argument. Few sizes are taken, so the answer may be 2% too low.
+    """
+    low, high, least, most = 0, count, 0, size(count)
+    if most <= tokens:
+        return count
+    while high - low > 1 + low // 50:
+        guess = low + int((high - low) * (tokens - least) / (most - least))
+        guess = min(max(guess, low + 1 + (high - low) // 64), high - 1)
+        found = size(guess)
+        if found <= tokens:
+            low, least = guess, found
+        else:
+            high, most = guess, found
+    return low
+
+
+def clip(text: str, tokens: int, *, head: float = HEAD) -> Clipped:
+    """Return the two ends of a text that is too long, cut between lines where there are any."""
+    return clip_ends(text, text, tokens, head=head, total=len(text), lines=count_lines(text))
+
+
+def clip_ends(
+    front: str, back: str, tokens: int, *, head: float, total: int, lines: int
+) -> Clipped:
+    """The same for a text of which only the beginning and the end are at hand."""
+
+    def ends(room: int) -> tuple[str, str]:
+        first = front[: int(room * head)]
+        return _tidy_head(first), _tidy_tail(back[max(0, len(back) + len(first) - room) :])
+
+    room = most_that_fits(
+        min(tokens * CHARS, total - 1), lambda room: sum(map(measure, ends(room))), tokens=tokens
+    )
+    first, last = ends(room)
+    seen = count_lines(first) + count_lines(last)
+    return Clipped(first, last, total - len(first) - len(last), max(0, lines - seen))
+
+
+def count_lines(text: str) -> int:
+    """Return how many lines a text has; a last one without an end counts."""
+    return text.count("\n") + (not text.endswith("\n")) if text else 0
+
+
+def _tidy_head(text: str) -> str:
+    cut = text.rfind("\n") + 1
+    return text[:cut] if cut > max(0, len(text) - TIDY) else text
+
+
+def _tidy_tail(text: str) -> str:
+    return text[text.find("\n", 0, TIDY) + 1 :]
+
+
+def left_out(clipped: Clipped, *, total: int, lines: int, unit: str = "characters") -> str:
+    """Say how much of a text is missing between its two ends."""
+    size = f"{clipped.characters:,} of {total:,} {unit}"
+    if not clipped.lines:
+        return f"{size} are left out here"
+    return f"{clipped.lines:,} of {lines:,} lines ({size}) are left out here"
 
 
 def preview(text: str, *, path: str, tokens: int, nonce: str) -> str:
@@ -49,11 +209,10 @@ def preview(text: str, *, path: str, tokens: int, nonce: str) -> str:
 
     The nonce was not known to whoever wrote the text, so the text cannot speak for us.
     """
-    room = tokens * CHARS
-    head, tail = text[: int(room * HEAD)], text[-int(room * (1 - HEAD)) :]
-    missing = len(text) - len(head) - len(tail)
-    lines = text.count("\n") + 1
-    return (
-        f"{head}\n[stored {nonce}: {missing:,} characters are left out here. All {lines:,} lines "
-        f"(about {estimate(text):,} tokens) are in {path}; read it with offset and limit.]\n{tail}"
-    )
+    mark = f"stored {nonce}: " if nonce else ""
+    marker = tokens - estimate(path) - PER_RESULT - 80
+    clipped = clip(text, max(LEAST // 4, marker))
+    missing = left_out(clipped, total=len(text), lines=count_lines(text))
+    onward = f"All of it is in {path}; continue with Read offset={clipped.next}, or use Grep."
+    head = clipped.head if clipped.head.endswith("\n") else f"{clipped.head}\n"
+    return f"{head}[{mark}{missing}. {onward}]\n{clipped.tail}"

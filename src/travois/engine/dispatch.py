@@ -24,7 +24,8 @@ from travois.engine.modes import MODE, follow
 from travois.engine.occasions import AnyOccasion, CwdChanged
 from travois.engine.outbox import AgentOutbox
 from travois.engine.person import Choice, Inquiry
-from travois.engine.ports import Progress, Running, Unanswered
+from travois.engine.ports import Progress, Room, Running, Unanswered
+from travois.engine.room import call_room
 from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
@@ -275,7 +276,9 @@ def _trace(error: Exception) -> str:
 
 
 def _record(agent: Agent, call: Call, outcome: Outcome) -> None:
-    agent.session.append(Result(call.id, outcome.content, outcome.error, outcome.detail))
+    agent.session.append(
+        Result(call.id, outcome.content, outcome.error, outcome.detail, outcome.lines)
+    )
     for change in outcome.changes:
         agent.session.append(change)
         if change.what == MODE:
@@ -294,6 +297,7 @@ class CallEnv:
         self._person = agent.person
         self._world = world = agent.world
         self._call = ready.call.id
+        self._ready = ready
         self.cage = cage
         self.mode = agent.guard.mode
         self.root = world.root
@@ -311,6 +315,11 @@ class CallEnv:
     def cwd(self) -> str:
         """Where the shell stands."""
         return _cwd(self._session, self._world)
+
+    @property
+    def room(self) -> Room:
+        """How many tokens the result may take."""
+        return call_room(self._agent, self._ready.call)
 
     @property
     def search(self) -> Search | None:

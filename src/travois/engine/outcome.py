@@ -16,11 +16,20 @@ class Captured(msgspec.Struct, frozen=True):
     total: int
     file: str = ""
     """Where all of it is, if that was asked for and it is more than was kept."""
+    missing_lines: int = 0
+    """How many line ends the missing bytes have."""
 
     @property
     def missing(self) -> int:
         """How many bytes in the middle were not kept."""
         return self.total - len(self.head) - len(self.tail)
+
+    @property
+    def lines(self) -> int:
+        """How many lines there were in all; a last one without an end counts."""
+        ends = self.head.count(b"\n") + self.tail.count(b"\n") + self.missing_lines
+        last = self.tail or self.head
+        return ends + bool(last and not last.endswith(b"\n"))
 
     def joined(self) -> bytes:
         """Head and tail with nothing between; whole iff nothing is missing."""

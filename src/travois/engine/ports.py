@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from travois.context.instructions import Found, Kind
+from travois.context.offload import Room as Room
 from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
@@ -343,6 +344,11 @@ class Env(Protocol):
     @property
     def hidden(self) -> Callable[[str], bool]:
         """Says of a path whether a rule keeps it from being shown in what the call finds."""
+        ...
+
+    @property
+    def room(self) -> Room:
+        """How many tokens the result may take; decided before any call of the reply runs."""
         ...
 
     @property

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from travois.context.offload import oversize, preview
+from travois.context.offload import last_calls, oversize, preview
 from travois.engine.agent import Agent
 from travois.engine.clearing import clear
 from travois.engine.recover import lighten
-from travois.engine.room import cold, fitted, limit, model
-from travois.kernel.facts import Offloaded
+from travois.engine.room import cold, limit, model, results_room
+from travois.engine.tool import AnyTool
+from travois.kernel.blocks import Call
+from travois.kernel.facts import Offloaded, Result
 from travois.kernel.tokens import context_tokens, stop_at
 
 if TYPE_CHECKING:
@@ -45,12 +47,21 @@ async def relieve(agent: Agent) -> None:
 
 def offload(agent: Agent) -> None:
     """Store the results that are too large to be shown whole."""
-    view, layers = agent.session.view, fitted(agent)
-    for found in list(oversize(view, layers)):
+    view = agent.session.view
+    if all(not isinstance(item.fact, Result) for item in view.items[view.seen :]):
+        return
+    tools = {call.id: _tool(agent, call) for call in last_calls(view)}
+    bounded = {id: one.paged for id, one in tools.items() if one and (one.bounded or one.paged)}
+    room = results_room(agent)
+    for found in list(oversize(view, agent.layers, room=room, bounded=bounded)):
         path = agent.world.spill(f"{found.call}-result", found.text.encode(errors="replace"))
         nonce = f"{int(agent.chance() * 0xFFFFFF):06x}"
-        shown = preview(found.text, path=path, tokens=layers.shown, nonce=nonce)
+        shown = preview(found.text, path=path, tokens=found.tokens, nonce=nonce)
         agent.session.append(Offloaded(found.call, path, shown))
+
+
+def _tool(agent: Agent, call: Call) -> AnyTool | None:
+    return agent.tools.get(call.name) or agent.lent(call.name)
 
 
 def wanted(agent: Agent) -> Trigger | None:

@@ -38,6 +38,8 @@ LISTED = 40
 ARGUMENTS = 200
 LEAST = 500
 """A report has so many tokens even where many come in, if the window is not too small for it."""
+AROUND = 100
+"""What is put around a report when it is the result of a call."""
 DIED = "the program died while it ran"
 LAYERS = Layers()
 STAYS = "stays"
@@ -94,7 +96,8 @@ def budget(view: View, waiting: Iterable[User], *, limit: int, layers: Layers, a
     since = sum(fact_tokens(item.fact) for item in view.items[view.replied + 1 :])
     free = (limit - context_tokens(view) - beside) // 2
     left = min(free, layers.reply - since - beside) // max(1, among)
-    return max(min(LEAST, limit // (4 * max(1, among))), min(layers.result, left))
+    most = layers.cap("Agent") - AROUND
+    return max(min(LEAST, limit // (4 * max(1, among))), min(most, left))
 
 
 def fitted(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) -> str:

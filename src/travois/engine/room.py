@@ -5,9 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from travois.context.layers import Layers
+from travois.context.offload import Room, Window, last_calls, message_room, share_room
 from travois.engine.agent import Agent
+from travois.kernel.blocks import Call
 from travois.kernel.models import Model
-from travois.kernel.tokens import compact_at, head_tokens
+from travois.kernel.tokens import compact_at, effective_window, head_tokens
 
 
 def model(agent: Agent) -> Model:
@@ -24,15 +26,40 @@ def limit(agent: Agent) -> int:
 
 def threshold(card: Model, layers: Layers) -> int:
     """The size at which a conversation with this model is compacted."""
-    window = min(card.window, layers.window or card.window)
-    own = compact_at(replace(card, window=window))
+    own = compact_at(_used(card, layers))
     return min(own, layers.threshold or own)
+
+
+def _used(card: Model, layers: Layers) -> Model:
+    """The model with as much of its window as is to be used."""
+    return replace(card, window=min(card.window, layers.window or card.window))
 
 
 def fitted(agent: Agent) -> Layers:
     """The layers' numbers, as they suit the room that there is."""
+    return agent.layers.fitted(_beside_head(agent))
+
+
+def _beside_head(agent: Agent) -> int:
     epoch = agent.session.view.epoch
-    return agent.layers.fitted(limit(agent) - (head_tokens(epoch) if epoch else 0))
+    return limit(agent) - (head_tokens(epoch) if epoch else 0)
+
+
+def results_room(agent: Agent) -> int:
+    """Return how many tokens all results of the last reply may take together."""
+    card = _used(model(agent), agent.layers)
+    kept = effective_window(card) - compact_at(card)
+    window = Window(limit(agent) + kept, _beside_head(agent))
+    return message_room(agent.session.view, agent.layers, window=window)
+
+
+def call_room(agent: Agent, call: Call) -> Room:
+    """Return the room for the result of a call; one that no reply asked for has all of it."""
+    asked = last_calls(agent.session.view)
+    among = asked if any(one.id == call.id for one in asked) else (call,)
+    # A stand-in is asked for under one name and runs under another: the latter has the cap.
+    named = [call if one.id == call.id else one for one in among]
+    return share_room(named, agent.layers, room=results_room(agent))[call.id]
 
 
 def cold(agent: Agent) -> bool:

@@ -22,6 +22,8 @@ class Outcome(msgspec.Struct, frozen=True):
     error: bool = False
     detail: str = ""
     changes: tuple[Changed, ...] = ()
+    lines: int = -1
+    """As in `Result`."""
 
 
 class Here(msgspec.Struct, frozen=True):
@@ -48,6 +50,10 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     """One line for a person: what this call does."""
     room: int = 0
     """The smallest window, in tokens, in which it is worth its words, unless it is asked for."""
+    bounded: bool = False
+    """Whether its results keep to the room of their call by themselves."""
+    paged: bool = False
+    """Whether its results are pages of a file: they are never stored or cut afterwards."""
     polls: bool = False
     """Whether to ask the same again and again is what it is for."""
     schema: str = ""
@@ -63,6 +69,8 @@ class Refusal(Exception):
     """The call cannot be done; the words go to the model, so they say what to do instead."""
 
 
-def said(text: str, *, detail: str = "", changes: tuple[Changed, ...] = ()) -> Outcome:
+def said(
+    text: str, *, detail: str = "", changes: tuple[Changed, ...] = (), lines: int = -1
+) -> Outcome:
     """An outcome that is plain text."""
-    return Outcome((Text(text),), detail=detail, changes=changes)
+    return Outcome((Text(text),), detail=detail, changes=changes, lines=lines)

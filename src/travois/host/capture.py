@@ -27,6 +27,7 @@ class Capture:
         self._head = bytearray()
         self._tail = bytearray()
         self._total = 0
+        self._line_ends = 0
 
     def add(self, chunk: memoryview) -> None:
         """Keep what still fits the head; of the rest, only the end of it all."""
@@ -34,6 +35,7 @@ class Capture:
             first = self._total <= 2 * self._keep
             self._spool.add(bytes(self._head) + self._tail + chunk if first else bytes(chunk))
         self._total += len(chunk)
+        self._line_ends += bytes(chunk).count(b"\n")
         room = self._keep - len(self._head)
         if room > 0:
             self._head += chunk[:room]
@@ -47,21 +49,24 @@ class Capture:
         tail = memoryview(self._tail)
         kept = bytes(tail[max(0, len(tail) - self._keep) :])
         file = self._spool.finish() if self._spool is not None else ""
-        return Captured(bytes(self._head), kept, self._total, file)
+        head = bytes(self._head)
+        missing = self._line_ends - head.count(b"\n") - kept.count(b"\n")
+        return Captured(head, kept, self._total, file, missing)
 
     def fresh(self, *, ended: bool) -> Captured:
         """What came since the last call of this; half a character waits for its other half."""
         taken = self.taken()
         self._head.clear()
         self._tail.clear()
-        self._total = 0
+        self._total = self._line_ends = 0
         last = taken.tail or taken.head
         held = 0 if ended else _half(last[-3:])
         if not held:
             return taken
         self.add(memoryview(last)[-held:])
         if taken.tail:
-            return Captured(taken.head, taken.tail[:-held], taken.total - held)
+            tail, total = taken.tail[:-held], taken.total - held
+            return Captured(taken.head, tail, total, missing_lines=taken.missing_lines)
         return Captured(taken.head[:-held], b"", taken.total - held)
 
 

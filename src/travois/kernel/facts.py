@@ -87,6 +87,8 @@ class Result(Fact, frozen=True):
     content: tuple[Shown, ...]
     error: bool = False
     detail: str = ""
+    lines: int = -1
+    """How many lines the call brought, for the eye; negative where that is what is shown."""
 
 
 class Offloaded(Fact, frozen=True):

@@ -29,7 +29,7 @@ WEIGHTS = {
     b"  ": 0.24,  # indentation; a single space belongs to the word after it
     **dict.fromkeys((b"aA", b"a0", b"0a", b"A0", b"0A"), 0.42),  # names, hashes, base64
 }
-REMEMBERED = 1 << 15
+REMEMBERED = 1 << 18
 """Texts of up to this length are weighed once while they are in use."""
 PER_CALL = 36
 PER_RESULT = 35

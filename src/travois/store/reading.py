@@ -19,6 +19,7 @@ Level = Literal["user", "project", "local", "run", "managed"]
 NAMED = (
     *("env.", "providers.", "models.", "modelOverrides.", "modelPricing.overrides."),
     *("enabledPlugins.", "pluginConfigs.", "skillOverrides.", "modelSettings."),
+    "context.toolTokens.",
 )
 """Groups whose keys are names that the user gives."""
 HOLDING = ("permissions", "sandbox", "available", "allowed", "denied", "disable")

@@ -70,7 +70,11 @@ class Context(Part, frozen=True):
     window: Count = 0
     """The most of the model's window that is to be used; zero means all of it."""
     result_tokens: Count = Layers().result
+    """The most of one tool result that is shown, as far as there is free room; 0 for no cap."""
+    tool_tokens: dict[str, Count] = msgspec.field(default_factory=dict[str, int])
+    """The same for single tools, by name; `mcp__*` is for all tools of servers."""
     reply_tokens: Count = Layers().reply
+    """The most of all results of one reply together."""
     tail_tokens: Count = Layers().tail
     ledger_tokens: Count = Layers().ledger
     cold_tokens: Count = Layers().cold
@@ -94,6 +98,7 @@ class Context(Part, frozen=True):
             threshold=self.threshold,
             window=self.window,
             result=self.result_tokens,
+            caps=self.tool_tokens,
             reply=self.reply_tokens,
             tail=self.tail_tokens,
             ledger=self.ledger_tokens,

@@ -116,6 +116,7 @@ AGENT = Tool(
     args=AgentArgs,
     access=_access,
     run=_start,
+    bounded=True,
     summary=lambda args: f"Start agent ({args.subagent_type}): {args.description}",
 )
 

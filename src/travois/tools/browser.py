@@ -91,6 +91,7 @@ def browser(window: Browser, *, images: Callable[[], bool]) -> AnyTool:
         args=BrowserArgs,
         access=lambda args, here: _access(args, here, window),
         run=run,
+        bounded=True,
         summary=_summary,
     )
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from travois.context.offload import Room
+from travois.tools.page import Place, fit_parts
 from travois.tools.text import shown
 
-ROOM = 50_000
 OUTPUT = 2_000
 """How many characters of one output are shown."""
 BLANK = re.compile(r"[ \t\r\n]*")
@@ -68,22 +69,20 @@ def joined(words: Words) -> str:
     return words if isinstance(words, str) else "".join(words)
 
 
-def show(text: str, first: int, limit: int) -> str:
-    """The cells from number `first` on with shortened outputs; empty if this is no notebook."""
+def show(text: str, start: Place, limit: int, *, room: Room) -> str:
+    """The cells from a place on with shortened outputs; empty if this is no notebook."""
     notebook = parse(text)
     if notebook is None:
         return ""
-    parts, room, count = list[str](), ROOM, len(notebook.cells)
-    last = max(first, 0)
-    for index in range(last, min(last + max(limit, 1), count)):
-        part = _cell(index, notebook.cells[index])
-        if len(part) > room and parts:
-            break
-        parts.append(part[:room])
-        room -= len(part)
-        last = index + 1
-    if last < count:
-        parts.append(f"[cells {max(first, 0)}-{last - 1} of {count}; read on with offset={last}]")
+    count, first = len(notebook.cells), max(start.line, 0)
+    indexes = range(first, min(first + max(limit, 1), count))
+    cells = (_cell(index, notebook.cells[index]) for index in indexes)
+    parts, column = fit_parts(cells, column=max(start.column, 1), room=room)
+    last = first + len(parts) - 1
+    if column:
+        parts.append(f"[cell {last} of {count} is cut; continue with {Place(last, column)}]")
+    elif parts and last + 1 < count:
+        parts.append(f"[cells {first}-{last} of {count}; continue with offset={last + 1}]")
     return "\n".join(parts) or f"[The notebook has {count} cells.]"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from travois.context.offload import measure, preview
 from travois.engine.ports import Env
 from travois.engine.tool import AnyTool, Outcome, Tool
 from travois.kernel.blocks import Media, Shown, Text
@@ -26,12 +27,14 @@ LONGEST = 64
 """How many characters providers let a tool's name have."""
 TOLD = 2_048
 """How many characters of a description the model is told."""
-KEPT = 100_000
-"""How many characters of a result the model is shown; about 25,000 tokens."""
 MOST = 500_000
 """How many characters a tool may say that it brings, so that all of them are shown."""
 ALWAYS, SIZE = "anthropic/alwaysLoad", "anthropic/maxResultSizeChars"
 MEETS = "anthropic/requiresUserInteraction"
+LEAST_CHARS = 2
+"""A token stands for at least so many characters in most texts."""
+AROUND = 100
+"""The tokens kept for what a provider puts around a result."""
 PICTURE = 5_000_000
 EMPTY = "It brought nothing."
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -107,13 +110,12 @@ def foreign(
     call: Caller,
     *,
     taken: Collection[str] = (),
-    room: int = KEPT,
 ) -> tuple[AnyTool, ...]:
-    """The tools of a server, under names that nobody else has; `room` is as for `outcome`."""
+    """The tools of a server, under names that nobody else has."""
     found: dict[str, AnyTool] = {}
     for offer in offers:
         name = named(server, offer.name, taken={*taken, *found})
-        found[name] = _tool(server, offer, call, name=name, room=room)
+        found[name] = _tool(server, offer, call, name=name)
     return tuple(found.values())
 
 
@@ -132,9 +134,9 @@ def described(text: str) -> str:
     return shown if len(shown) <= TOLD else f"{shown[: TOLD - 1]}…"
 
 
-def _tool(server: str, offer: Offer, call: Caller, *, name: str, room: int) -> AnyTool:
+def _tool(server: str, offer: Offer, call: Caller, *, name: str) -> AnyTool:
     async def run(args: dict[str, Any], env: Env, id: str) -> Outcome:
-        return outcome(await call(offer.name, args), env, id, room=max(room, offer.room))
+        return outcome(await call(offer.name, args), env, id, wish=offer.room)
 
     return Tool[Any](
         name=name,
@@ -142,6 +144,7 @@ def _tool(server: str, offer: Offer, call: Caller, *, name: str, room: int) -> A
         args=dict[str, Any],
         access=lambda args, here: (Access("call", server, asks=offer.asks),),
         run=run,
+        bounded=True,
         summary=lambda args: f"{server}: {offer.name} {_brief(args)}",
         schema=_schema(offer.input_schema),
     )
@@ -158,23 +161,28 @@ def _brief(args: dict[str, Any]) -> str:
     return text if len(text) <= 120 else f"{text[:119]}…"
 
 
-def outcome(answered: Answered, env: Env, id: str, *, room: int = KEPT) -> Outcome:
-    """A server's answer as the model sees it; what goes over `room` characters is in a file."""
+def outcome(answered: Answered, env: Env, id: str, *, wish: int = 0) -> Outcome:
+    """A server's answer as the model sees it; what has no room is in a file.
+
+    `wish` is how many characters the tool says that it brings: all of them are shown if that is
+    free.
+    """
     detail = bytes(answered.structured_content).decode().removeprefix("null")
     shown = [_shown(item, env, f"{id}-{n}") for n, item in enumerate(answered.content)]
     bounded: list[Shown] = []
+    left = min(max(env.room.cap, wish // LEAST_CHARS), env.room.share - AROUND)
     for number, block in enumerate(shown or [Text(detail or EMPTY)]):
-        fitting = _bounded(block, env, f"{id}-{number}", room=room)
-        room -= len(fitting.text) if isinstance(fitting, Text) else 0
+        fitting = _bounded(block, env, f"{id}-{number}", tokens=left)
+        left -= measure(fitting.text) if isinstance(fitting, Text) else 0
         bounded.append(fitting)
     return Outcome(tuple(bounded), error=answered.is_error, detail=detail)
 
 
-def _bounded(block: Shown, env: Env, name: str, *, room: int) -> Shown:
-    if not isinstance(block, Text) or len(block.text) <= room:
+def _bounded(block: Shown, env: Env, name: str, *, tokens: int) -> Shown:
+    if not isinstance(block, Text) or measure(block.text) <= tokens:
         return block
     path = env.spill(name, block.text.encode(errors="replace"))
-    return Text(f"{block.text[: max(0, room)]}\n[{len(block.text):,} characters in all: {path}]")
+    return Text(preview(block.text, path=path, tokens=tokens, nonce=""))
 
 
 def _shown(item: Item, env: Env, name: str) -> Shown:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from travois.context.offload import measure, most_that_fits
 from travois.engine.ports import Env
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
@@ -16,7 +17,8 @@ from travois.tools import repository
 from travois.tools.place import absolute, plain
 from travois.tools.repository import Repository
 
-BYTES = 30_000
+AROUND = 150
+"""The tokens kept for what is said beside a long text."""
 WIDTH = 500
 PATHS = 200
 COMMITS = 200
@@ -229,17 +231,16 @@ def _commit(sha: str, about: Mapping[str, str]) -> str:
 
 def _bounded(env: Env, call: str, text: str, *, hint: str) -> str:
     """The beginning of a long text, with a copy of the whole for Read."""
-    shown, size = list[str](), 0
     lines = text.removesuffix("\n").split("\n")
-    for line in map(_clipped, lines):
-        size += len(line.encode()) + 1
-        if size > BYTES:
-            break
-        shown.append(line)
-    if shown == lines:
-        return "\n".join(shown)
+    clipped = list(map(_clipped, lines))
+    count = most_that_fits(
+        len(lines), lambda n: measure("\n".join(clipped[:n])), tokens=env.room.tokens - AROUND
+    )
+    if clipped[:count] == lines:
+        return "\n".join(lines)
     path = env.spill(call, text.encode())
-    return "\n".join([*shown, f"({len(shown)} of {len(lines)} lines; {hint}; all: Read {path})"])
+    told = f"({count:,} of {len(lines):,} lines; {hint}; all: Read {path})"
+    return "\n".join([*clipped[:count], told])
 
 
 def _clipped(line: str) -> str:
@@ -276,6 +277,7 @@ DIFF = Tool(
     args=DiffArgs,
     access=lambda args, here: _reads(here, *args.paths),
     run=_diff,
+    bounded=True,
     summary=lambda args: " ".join(("Git diff", args.commit, *args.paths)).strip(),
 )
 
@@ -294,6 +296,7 @@ SHOW = Tool(
     args=ShowArgs,
     access=lambda args, here: _reads(here, args.path),
     run=_show,
+    bounded=True,
     summary=lambda args: f"Git show {args.rev} {args.path}".strip(),
 )
 
@@ -303,5 +306,6 @@ BLAME = Tool(
     args=BlameArgs,
     access=lambda args, here: _reads(here, args.path),
     run=_blame,
+    bounded=True,
     summary=lambda args: f"Git blame {args.path}",
 )

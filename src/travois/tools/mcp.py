@@ -20,7 +20,7 @@ from travois.kernel.facts import Changed
 from travois.kernel.tokens import block_tokens
 from travois.policy.access import Access
 from travois.policy.glyphs import visible
-from travois.tools.foreign import KEPT, TOLD, described, outcome
+from travois.tools.foreign import TOLD, described, outcome
 from travois.tools.lenders import PINS, Lender, lent, told
 from travois.wire.valid import flaws
 
@@ -72,14 +72,11 @@ class Lending:
         lenders: Sequence[Lender],
         *,
         hidden: Callable[[str], bool] = lambda name: False,
-        room: int = KEPT,
     ) -> None:
-        """`room` is how many characters of a result the model is shown."""
         self.lenders = {one.server.name: one for one in lenders}
         self.warn: Callable[[str], None] = lambda text: None
         """Tells the person something."""
         self._hidden = hidden
-        self._room = room
         self.standing = self._standing()
         """The tools that stand in the head: what servers lend before they have started."""
 
@@ -125,6 +122,7 @@ class Lending:
             args=CallArgs,
             access=lambda args, here: (),
             run=self._absent,
+            bounded=True,
             summary=lambda args: args.tool,
             stands=lambda args: (_whole(args.tool), msgspec.json.encode(args.arguments).decode()),
         )
@@ -148,6 +146,7 @@ class Lending:
             args=ReadArgs,
             access=lambda args, here: self._access(args.server),
             run=self._resource,
+            bounded=True,
             summary=lambda args: f"Read {args.uri} of {args.server}",
         )
 
@@ -199,7 +198,7 @@ class Lending:
             _fits(tool, args)
             changes = await _agreed(tool, env)
             answered = await lender.call(tool.tool, args, env)
-            found = outcome(answered, env, id, room=max(self._room, tool.room))
+            found = outcome(answered, env, id, wish=tool.room)
             if (size := sum(map(block_tokens, found.content))) > LARGE:
                 self.warn(f"{name} brought about {size:,} tokens")
             return replace(found, changes=changes)
@@ -210,6 +209,7 @@ class Lending:
             args=dict[str, Any],
             access=access,
             run=run,
+            bounded=True,
             summary=lambda args: f"{name} {_brief(args)}",
             schema="{}",
         )
@@ -230,7 +230,7 @@ class Lending:
         return said("\n".join(lines) or "The servers have nothing to read.")
 
     async def _resource(self, args: ReadArgs, env: Env, id: str) -> Outcome:
-        return outcome(await self._lender(args.server).read(args.uri), env, id, room=self._room)
+        return outcome(await self._lender(args.server).read(args.uri), env, id)
 
     def _lender(self, name: str) -> Lender:
         if name not in self.lenders:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from travois.engine.ports import Captured, Env
+from travois.context.offload import clip_ends, left_out, measure
+from travois.engine.ports import Captured
 from travois.tools import text as texts
 
-LIMIT = 10_000
-"""How many characters a model sees of one output."""
+TOKENS = 8_000
+"""How much a model sees of an output that no call asked for."""
+MARKER = 120
+"""The tokens for what is said in place of the middle."""
 LOOK = 256 * 1024
 """How many bytes of a long output are looked at, at each end."""
-TIDY = 1_000
-"""How many characters a cut may give up to fall between two lines."""
 ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"
     r"|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?"
@@ -27,11 +30,11 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """Text for a model, what there is to say about it, and whether it is all there was."""
+    """Text for a model, what there is to say about it, and how many lines there were in all."""
 
     text: str
     remarks: tuple[str, ...] = ()
-    whole: bool = True
+    lines: int = 0
 
 
 class Part(NamedTuple):
@@ -41,40 +44,62 @@ class Part(NamedTuple):
     label: str = ""
 
 
-def readable(output: Captured) -> Readable:
-    """The output if it is short, else its beginning and its end."""
+Keep = Callable[[bytes], str]
+"""Keeps bytes in a file; returns its path. Raises OSError."""
+
+
+def readable(output: Captured, *, tokens: int = TOKENS, keep: Keep | None = None) -> Readable:
+    """The output if it is short, else its two ends, what is missing, and where to read that.
+
+    All numbers are those of the output as the program wrote it.
+    """
+    part = None
     if output.total <= 2 * LOOK and not output.missing:
         part = _part(output.joined())
-        if part.text is not None and len(part.text) <= LIMIT:
-            return Readable(part.text, _remarks(part))
-        front = back = part
-    else:
-        front = _part(_uncut(output.head[:LOOK], "end"))
-        end = output.tail if output.missing else output.head[-LOOK:] + output.tail
-        back = _part(_uncut(end[-LOOK:], "start"))
+        if part.text is not None and measure(part.text) <= tokens:
+            return Readable(part.text, _remarks(part), output.lines)
+    front, back = (part, part) if part is not None else _ends(output)
     if front.text is None or back.text is None:
         remark = f"The output is not text: {output.total:,} bytes of binary data."
-        return Readable("", (remark,), whole=False)
-    first, last = _beginning(front.text), _end(back.text)
-    hidden = max(0, output.total - len((first + last).encode(errors="surrogatepass")))
-    gap = f"\n[... about {hidden:,} of {output.total:,} bytes left out ...]\n"
-    return Readable(first + gap + last, _remarks(front, back), whole=False)
+        return Readable("", (f"{remark} {_kept(output, keep)}".rstrip(),), output.lines)
+    total = output.total if part is None else len(front.text)
+    clipped = clip_ends(
+        front.text, back.text, tokens - MARKER, head=0.5, total=total, lines=output.lines
+    )
+    unit = "bytes" if part is None else "characters"
+    if part is None:  # the middle is not at hand as text: what is shown is counted as it was
+        shown = len((clipped.head + clipped.tail).encode(errors="surrogatepass"))
+        clipped = replace(clipped, characters=max(0, total - shown))
+    missing = left_out(clipped, total=total, lines=output.lines, unit=unit)
+    gap = f"[{missing}. {_kept(output, keep, line=clipped.next)}".rstrip() + "]\n"
+    head = clipped.head if clipped.head.endswith("\n") else f"{clipped.head}\n"
+    return Readable(head + gap + clipped.tail, _remarks(front, back), output.lines)
 
 
-def spilled(output: Captured, env: Env, *, call: str) -> str:
+def _ends(output: Captured) -> tuple[Part, Part]:
+    """The beginning and the end of an output that is too long to be looked at as a whole."""
+    end = output.tail if output.missing else output.head[-LOOK:] + output.tail
+    front = _part(_uncut(output.head[:LOOK], "end"))
+    return front, _part(_uncut(end[-LOOK:], "start"))
+
+
+def _kept(output: Captured, keep: Keep | None, *, line: int = 1) -> str:
     """Keep the output in a file; returns the words that tell where, and how to read on."""
+    onward = f"continue with Read offset={line}, or use Grep."
     if output.file:
-        return f"All of it is in {output.file}: use Read with offset and limit, or Grep."
+        return f"All of it is in {output.file}; {onward}"
+    if keep is None:
+        return "It was not kept."
+    data, what = output.joined(), "All of it is"
     if output.missing:
         gap = b"\n[... %d bytes were not kept ...]\n" % output.missing
-        data, what = output.head + gap + output.tail, "Its beginning and end, as far as kept, are"
-    else:
-        data, what = output.joined(), "All of it is"
+        data = output.head + gap + output.tail
+        what = f"All but {output.missing:,} bytes in the middle, which were not kept, is"
     try:
-        path = env.spill(call, data)
+        path = keep(data)
     except OSError as error:
-        return f"The rest could not be kept: {error}."
-    return f"{what} in {path}: use Read with offset and limit, or Grep."
+        return f"It could not be kept: {error}."
+    return f"{what} in {path}; {onward}"
 
 
 def _part(data: bytes) -> Part:
@@ -116,17 +141,6 @@ def _uncut(data: bytes, side: str) -> bytes:
     if side == "start":
         return re.sub(rb"\A[\x80-\xbf]{1,3}", b"", data)
     return re.sub(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z", b"", data)
-
-
-def _beginning(text: str) -> str:
-    kept = text[: LIMIT // 2]
-    cut = kept.rfind("\n")
-    return kept[:cut] if cut > len(kept) - TIDY else kept
-
-
-def _end(text: str) -> str:
-    kept = text[-LIMIT // 2 :]
-    return kept[kept.find("\n", 0, TIDY) + 1 :]
 
 
 def _remarks(*parts: Part) -> tuple[str, ...]:

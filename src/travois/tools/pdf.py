@@ -6,19 +6,21 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from travois.context.offload import Room
 from travois.engine.tool import Refusal
+from travois.tools.page import fit_parts
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
 
 AT_ONCE = 20
-ROOM = 50_000
 RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
+EMPTY = "[no text on this page; it may be a scan]"
 BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a malformed document can make a parser raise."""
 
 
-def pages_of(data: bytes, wanted: str) -> str:
+def pages_of(data: bytes, wanted: str, *, column: int, room: Room) -> str:
     """The pages named like `3` or `1-5`, each under a mark; all if none are and they are few."""
     import io
     import logging
@@ -31,7 +33,8 @@ def pages_of(data: bytes, wanted: str) -> str:
         reader = PdfReader(io.BytesIO(data))
         count = len(reader.pages)
         first, last = _range(wanted, count)
-        return "\n".join(_told(reader, first, last, count=count))
+        parts, cut = fit_parts(_told(reader, first, last, count=count), column=column, room=room)
+        return "\n".join((*parts, *_onward(first, len(parts), count=count, cut=cut)))
     except (PyPdfError, *BROKEN) as error:
         raise Refusal(f"This PDF cannot be read ({error}); try Bash with pdftotext.") from error
 
@@ -49,14 +52,14 @@ def _range(wanted: str, count: int) -> tuple[int, int]:
 
 
 def _told(reader: PdfReader, first: int, last: int, *, count: int) -> Iterator[str]:
-    room = ROOM
     for number in range(first, last + 1):
         text = reader.pages[number - 1].extract_text().strip()
-        if len(text) > room and number > first:
-            last = number - 1
-            break
-        yield f"--- page {number} of {count} ---"
-        yield text[:room] or "[no text on this page; it may be a scan]"
-        room -= len(text)
-    if last < count:
-        yield f'[pages {first}-{last} of {count}; read on with pages="{last + 1}-"]'
+        yield f"--- page {number} of {count} ---\n{text or EMPTY}"
+
+
+def _onward(first: int, shown: int, *, count: int, cut: int) -> Iterator[str]:
+    last = first + shown - 1
+    if cut:
+        yield f'[page {last} of {count} is cut; continue with pages="{last}-", column={cut}]'
+    elif last < count:
+        yield f'[pages {first}-{last} of {count}; continue with pages="{last + 1}-"]'

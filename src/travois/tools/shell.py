@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
@@ -34,6 +35,8 @@ KEEP = 4 * 1024 * 1024
 KEEP_JOB = 512 * 1024
 GLIMPSE = 2_000
 GLIMPSES = 0.1
+REMARKS = 100
+"""The tokens kept for what is said beside an output."""
 ARGUMENT = 30_000
 """How many characters fit one argument, whatever they are: the kernel's limit is 128 KiB."""
 SHELLS = (
@@ -101,14 +104,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
-    from travois.tools.output import readable
-
     if args.run_in_background:
         return await _background(args, env)
     done, start = await _run(args, env, call)
     place = _place(done, env, start=start)
-    body = readable(done.output)
-    remarks = [*_remarks(body, done.output, env, call=call), *_endings(done, args)]
+    body = _shown(done.output, env, call)
+    remarks = [*body.remarks, *_endings(done, args)]
     remarks += [remark for remark in (start.remark, place.remark) if remark]
     remarks += _held_back(done, body.text, env.cage)
     ran = Ran(_code(done.status), done.timed_out, done.output.total, place.cwd)
@@ -117,6 +118,7 @@ async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
         error=done.status != 0 or done.timed_out,
         detail=encoded(ran).decode(),
         changes=() if place.cwd == env.cwd else (Changed("cwd", place.cwd),),
+        lines=body.lines,
     )
 
 
@@ -212,12 +214,11 @@ def _held_back(done: Completed, text: str, cage: Cage | None) -> Iterator[str]:
             pass
 
 
-def _remarks(body: Readable, output: Captured, env: Env, *, call: str) -> Iterator[str]:
-    from travois.tools.output import spilled
+def _shown(output: Captured, env: Env, call: str) -> Readable:
+    """As much of an output as there is room for; all of it is kept if that is not all."""
+    from travois.tools.output import readable
 
-    yield from body.remarks
-    if not body.whole:
-        yield spilled(output, env, call=call)
+    return readable(output, tokens=env.room.tokens - REMARKS, keep=partial(env.spill, call))
 
 
 def _joined(headline: str, body: str, remarks: list[str]) -> str:
@@ -258,21 +259,19 @@ def _next_id(env: Env) -> str:
 
 
 async def _output(args: OutputArgs, env: Env, call: str) -> Outcome:
-    from travois.tools.output import readable
-
     job = _job(env, args.bash_id)
     status = job.status
     output = job.fresh()
     if args.filter and output.total:
         output = await _matching(output, env, pattern=args.filter)
-    body = readable(output)
-    remarks = list(_remarks(body, output, env, call=call))
-    text = _joined(_state(status), body.text or "(no new output)", remarks)
+    body = _shown(output, env, call)
+    text = _joined(_state(status), body.text or "(no new output)", list(body.remarks))
     ran = Ran(None if status is None else _code(status), status is None, output.total)
     return Outcome(
         (Text(text),),
         detail=encoded(ran).decode(),
         changes=_ended(env, job.id, status),
+        lines=output.lines,
     )
 
 
@@ -347,6 +346,7 @@ BASH = Tool(
     args=BashArgs,
     access=_executes,
     run=_bash,
+    bounded=True,
     summary=_summary,
 )
 BASH_OUTPUT = Tool(
@@ -355,6 +355,7 @@ BASH_OUTPUT = Tool(
     args=OutputArgs,
     access=_nothing,
     run=_output,
+    bounded=True,
     summary=lambda args: f"Output of {args.bash_id}",
     polls=True,
 )

@@ -77,5 +77,6 @@ SEARCH = Tool(
     args=SearchArgs,
     access=_access,
     run=_search,
+    bounded=True,
     summary=lambda args: f"Search the web for {args.query}",
 )

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from travois.app import custom, lending
 from travois.app import input as reading
-from travois.app.compose import prepare
 from travois.app.control import answers, mcp
 from travois.app.control.desk import Desk
 from travois.app.control.hooks import listeners, unheard
@@ -112,8 +111,7 @@ class Driven:
         heard = (*ears, *listeners(self.desk, hooks))
         for notice in unheard(hooks):
             sys.stderr.write(f"travois: {notice}\n")
-        room = lending.room(prepare(options)[1]) if self.servers else 0
-        tools = (*own, *mcp.tools(self.servers.values(), room=room))
+        tools = (*own, *mcp.tools(self.servers.values()))
         return Session(options, person=self._person(), tools=tools, listeners=heard)
 
     def _person(self) -> Host | None:

@@ -16,7 +16,7 @@ from travois.app.control.desk import Declined, Desk
 from travois.app.shapes import Json, Object
 from travois.engine.tool import AnyTool, Refusal
 from travois.kernel.faults import Fault
-from travois.tools.foreign import KEPT, Answered, Offer, foreign
+from travois.tools.foreign import Answered, Offer, foreign
 from travois.version import __version__
 from travois.wire.loose import table
 
@@ -194,10 +194,10 @@ async def met(desk: Desk, wanted: tuple[str, ...]) -> dict[str, Server]:
     return servers
 
 
-def tools(servers: Iterable[Server], *, room: int = KEPT) -> tuple[AnyTool, ...]:
+def tools(servers: Iterable[Server]) -> tuple[AnyTool, ...]:
     """All that these servers offer, each under a name of its own."""
     found: dict[str, AnyTool] = {}
     for server in servers:
-        for tool in foreign(server.name, server.offers, server.call, taken=found, room=room):
+        for tool in foreign(server.name, server.offers, server.call, taken=found):
             found[tool.name] = tool
     return tuple(found.values())

@@ -113,7 +113,8 @@ def whole(call: Call, result: Result, *, theme: Theme, columns: int) -> list[str
 def _size(result: Result) -> str:
     if result.error:
         return ""
-    count = len(words(result.content).splitlines())
+    shown = len(words(result.content).splitlines())
+    count = shown if result.lines < 0 else result.lines
     return "" if not count else "1 line" if count == 1 else f"{count:,} lines"
 
 
