@@ -33,7 +33,7 @@ class ReadArgs(msgspec.Struct, frozen=True):
     file_path: str
     offset: int = 0
     limit: int = LINES
-    column: int = 1
+    column: int = 0
     pages: str = ""
 
 
@@ -58,7 +58,7 @@ async def _pages(data: bytes, args: ReadArgs, *, size: int, room: Room) -> Outco
 
     if size > len(data):
         raise Refusal(f"This PDF of {size:,} bytes is too large; use Bash with pdftotext -f -l.")
-    wanted = partial(pages_of, data, args.pages, column=args.column, room=room)
+    wanted = partial(pages_of, data, args.pages, column=max(args.column, 1), room=room)
     return said(await to_thread.run_sync(wanted, abandon_on_cancel=True))
 
 
@@ -170,9 +170,9 @@ def _binary(name: str, head: bytes, size: int) -> str:
 READ = Tool(
     name="Read",
     description=(
-        "Read a file: text as line number, tab, line (2000 lines unless limit says otherwise, from "
-        "line offset on, and its character column); images; PDF text (pages like 1-5); notebooks "
-        "by cell (offset is a cell)."
+        "Read a file: text as line number, tab, line (from line offset on, up to limit lines; "
+        "column continues inside a long line); images; PDF text (pages like 1-5); notebooks by "
+        "cell (offset is a cell)."
     ),
     args=ReadArgs,
     access=lambda args, here: reads(args.file_path, here),
