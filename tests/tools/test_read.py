@@ -20,6 +20,7 @@ from travois.kernel.facts import Changed
 from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools import read as module
+from travois.tools.edit import EDIT
 from travois.tools.page import Page, Place
 from travois.tools.read import READ
 
@@ -59,6 +60,14 @@ def test_a_part_is_read_by_offset_and_limit(world: World) -> None:
     )
     assert read(world, "a", offset=99) == "99\t99\n100\t100"
     assert world.state[f"seen:{path}"] == digest(world.bytes("a"))
+
+
+def test_a_file_that_was_read_in_part_can_be_edited(world: World) -> None:
+    world.write("a", "".join(f"line {n}\n" for n in range(1, 3_001)))
+    world.room = Room(cap=500, share=500)
+    assert "continue with offset=" in read(world, "a", offset=1_000)
+    world.run(EDIT, file_path="a", old_string="line 2999\n", new_string="the last but one\n")
+    assert world.bytes("a").endswith(b"line 2998\nthe last but one\nline 3000\n")
 
 
 def test_an_offset_behind_the_end_is_refused(world: World) -> None:

@@ -26,7 +26,8 @@ Read counts the file's own text and not the line numbers before it.
 class Layers(msgspec.Struct, frozen=True):
     """How the window is kept in bounds. Numbers are tokens; they are the most of each thing.
 
-    In a small window each also keeps to its share of the room between head and threshold.
+    What a compaction keeps or tells also has a share of the room between head and threshold that it
+    keeps to; how much of results is shown follows from what is free (`context.offload`).
     """
 
     offload: bool = True

@@ -6,7 +6,8 @@ import os
 
 from travois.engine.agent import Agent
 from travois.engine.ports import Command
-from travois.kernel.blocks import Text
+from travois.engine.room import call_room
+from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import User
 from travois.tools.output import readable
 
@@ -25,7 +26,8 @@ async def run(agent: Agent, line: str) -> tuple[str, tuple[User, ...]]:
         done = await agent.world.processes.run(Command((shell, "-c", line), cwd), timeout=LONGEST)
     except OSError as error:
         return str(error), ()
-    text = readable(done.output).text.rstrip()
+    room = call_room(agent, Call("", "Bash", ""))
+    text = readable(done.output, tokens=room.tokens).text.rstrip()
     ending = f"exit {done.status}" if done.status else ""
     told = "\n".join(part for part in (text, ending) if part)
     said = f"The user ran this command themselves:\n$ {line}\n{told}"
