@@ -263,7 +263,7 @@ def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
             refused = results(await response(client))
         assert results(messages)[0] == "Sum: 5"
         assert "no luck!" in results(messages)[1]
-        assert "[407 characters in all: " in results(messages)[1]
+        assert " of 407 characters are left out here. All of it is in " in results(messages)[1]
         assert "switched off" in refused[0]
         opening = messages[0]
         assert isinstance(opening, SystemMessage)

@@ -167,7 +167,7 @@ def test_a_prompt_fills_a_window_that_the_conversation_had_filled(
         stage = begun(api, options, monkeypatch, f"{OPUS}[24k]")
         assert stage.view.epoch is not None
         room = stop_at(stage.view.epoch.model) - context_tokens(stage.view)
-        text = "a; " * 20_500
+        text = "a; " * 20_000
         assert room < round(fact_tokens(User((Text(text),))) * ratio(stage.view))
         stage.answers(text)
         assert max(exchange.usage.prompt for exchange in api.ledger) < 24_000
