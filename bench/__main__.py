@@ -11,6 +11,7 @@ from importlib import import_module
 NAMES = (
     *("start", "turns", "resume", "output", "transport", "lab", "permissions", "cage"),
     *("snapshots", "cache", "agents", "recall", "screen", "offline", "router", "symbols"),
+    "search",
 )
 
 RECORDED = ("tokens", "fidelity", "memory")

@@ -276,6 +276,15 @@ def test_the_names_in_a_folder(tmp_path: Path) -> None:
     assert len(wait(lambda: FILES.names(str(tmp_path), limit=1))) == 1
 
 
+def test_when_files_were_changed(tmp_path: Path) -> None:
+    for second, name in enumerate((b"a", b"b", b"\xff")):
+        path = os.path.join(os.fsencode(tmp_path), name)
+        with open(path, "wb"):
+            os.utime(path, (second, second))
+    paths = [os.path.join(tmp_path, name) for name in ("b", "gone", "a", "\udcff", "nul\0")]
+    assert wait(lambda: FILES.modified(paths)) == [1_000_000_000, 0, 0, 2_000_000_000, 0]
+
+
 def test_callers_queue_for_one_file_whichever_way_they_come(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"0")
     (tmp_path / "link").symlink_to("a")

@@ -177,6 +177,67 @@ def test_whoever_watches_sees_output_as_it_comes():
     play(scene)
 
 
+def test_a_reader_gets_every_byte_in_order():
+    async def scene(processes: LocalProcesses) -> None:
+        seen: list[bytes] = []
+
+        def reader(chunk: bytes) -> bool:
+            seen.append(chunk)
+            return True
+
+        done = await processes.run(sh("seq 1 1000000"), timeout=SECONDS, reader=reader)
+        assert b"".join(seen) == b"".join(b"%d\n" % number for number in range(1, 1_000_001))
+        assert (done.status, done.cut, done.timed_out) == (0, False, False)
+        assert (await processes.run(sh("true"), timeout=SECONDS, reader=reader)).status == 0
+
+    play(scene)
+
+
+def test_a_program_whose_reader_has_enough_is_ended(nap: str):
+    async def scene(processes: LocalProcesses) -> None:
+        taken: list[int] = []
+
+        def reader(chunk: bytes) -> bool:
+            taken.append(len(chunk))
+            return False
+
+        command = sh(f"sleep {nap} & yes")
+        done = await processes.run(command, timeout=SECONDS, reader=reader)
+        assert (len(taken), done.cut, done.timed_out, done.left_running) == (1, True, False, ())
+        assert done.output.total < 4 * 1024 * 1024
+        assert sleepers(nap) == []
+
+    play(scene)
+
+
+def test_a_reader_of_a_program_that_takes_too_long_keeps_what_it_got(nap: str):
+    async def scene(processes: LocalProcesses) -> None:
+        seen: list[bytes] = []
+
+        def reader(chunk: bytes) -> bool:
+            seen.append(chunk)
+            return True
+
+        done = await processes.run(sh(f"echo one; sleep {nap}"), timeout=2, reader=reader)
+        assert (b"".join(seen), done.cut, done.timed_out) == (b"one\n", False, True)
+        assert sleepers(nap) == []
+
+    play(scene)
+
+
+def test_a_reader_that_fails_ends_the_program_and_the_failure_is_seen(nap: str):
+    async def scene(processes: LocalProcesses) -> None:
+        def reader(chunk: bytes) -> bool:
+            raise ZeroDivisionError
+
+        command = sh(f"echo one; sleep {nap}")
+        with pytest.raises(ZeroDivisionError):
+            await processes.run(command, timeout=SECONDS, reader=reader)
+        assert sleepers(nap) == []
+
+    play(scene)
+
+
 def test_many_programs_run_side_by_side():
     async def scene(processes: LocalProcesses) -> None:
         said: dict[int, bytes] = {}

@@ -7,12 +7,13 @@ import re
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.tools.local import Local
-from travois.engine.tool import Refusal
+from travois.engine.tool import AnyTool, Refusal
 from travois.host.ripgrep import resolve
 from travois.policy.access import Access
 from travois.tools import globs, ripgrep, search
@@ -220,21 +221,60 @@ def test_no_answer_is_larger_than_its_bound(world: Local):
     assert "of 1000; offset=" in shown.rpartition("\n")[2]
 
 
-def test_what_a_flood_leaves_out_is_said(world: Local, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ripgrep, "KEEP", 1000)
+def test_what_a_flood_of_bytes_leaves_out_is_said(world: Local, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ripgrep, "MAX_BYTES", 1000)
     world.write("many.txt", "needle\n" * 5000)
     shown = world.say(GREP, pattern="needle", output_mode="content", head_limit=3)
-    assert shown.startswith("many.txt\n1:needle\n2:needle\n3:needle\n(1-3 of ")
-    assert shown.endswith(
-        "\n(there was more than could be kept; narrow path, glob, type or pattern)"
+    assert re.fullmatch(
+        r"many.txt\n1:needle\n2:needle\n3:needle\n"
+        r"\(1-3 of more than \d{2,3}; offset=3 shows more; or narrow path, glob or type\)",
+        shown,
     )
 
 
-def test_a_search_that_takes_too_long_says_so(world: Local, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ripgrep, "SECONDS", 0.2)
-    monkeypatch.setattr(search, "RG", ("sh", "-c", "printf 'a.txt\\0'; sleep 60"))
-    assert world.say(GREP, pattern="x") == (
-        "a.txt\n(stopped after 0.2 s, so this is not all; narrow path or glob)"
+LIMIT = 2.0
+"""The seconds that a search has in these tests: enough for a shell to begin, on any machine."""
+LATE = "(stopped after 2 s, so this is not all; narrow path or pattern)"
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "words"),
+    [
+        (GREP, {"pattern": "x"}, "a.txt\nb.txt"),
+        (
+            GREP,
+            {"pattern": "x", "head_limit": 1},
+            "a.txt\n(1-1 of at least 2; offset=1 shows more; or narrow path, glob or type)",
+        ),
+        (
+            GREP,
+            {"pattern": "x", "offset": 5},
+            "Only 2 results were found in time; offset 5 is past the last.",
+        ),
+        (GREP, {"pattern": "x", "glob": "*.py"}, "No match so far for 'x'."),
+        (GLOB, {"pattern": "*.txt"}, "a.txt\nb.txt"),
+        (GLOB, {"pattern": "*.py"}, f"No file so far matches '*.py' {search.LEFT_OUT}."),
+    ],
+)
+def test_a_search_that_takes_too_long_shows_what_it_found_and_says_so(
+    world: Local,
+    monkeypatch: pytest.MonkeyPatch,
+    tool: AnyTool,
+    args: dict[str, Any],
+    words: str,
+):
+    monkeypatch.setattr(ripgrep, "SECONDS", LIMIT)
+    monkeypatch.setattr(ripgrep, "RG", ("sh", "-c", "printf 'b.txt\\0a.txt\\0c'; sleep 60"))
+    assert world.say(tool, **args) == f"{words}\n{LATE}"
+
+
+def test_a_count_that_takes_too_long_is_told_as_a_lower_bound(
+    world: Local, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ripgrep, "SECONDS", LIMIT)
+    monkeypatch.setattr(ripgrep, "RG", ("sh", "-c", "printf 'b\\0002\\na\\0003\\n'; sleep 60"))
+    assert world.say(GREP, pattern="x", output_mode="count") == (
+        f"a:3\nb:2\n(at least 5 in 2 files)\n{LATE}"
     )
 
 
@@ -268,7 +308,7 @@ def test_glob_respects_ignore_files_even_for_what_the_pattern_names(world: Local
     world.write("a.log", "")
     world.write(".hidden/b.txt", "")
     world.write(".git/c.txt", "")
-    assert world.say(GLOB, pattern="*.log") == "No file matches '*.log'."
+    assert world.say(GLOB, pattern="*.log") == f"No file matches '*.log' {search.LEFT_OUT}."
     assert world.say(GLOB, pattern="*.txt") == ".hidden/b.txt"
 
 
@@ -278,6 +318,99 @@ def test_glob_shows_a_hundred_and_counts_the_rest(world: Local):
     lines = world.say(GLOB, pattern="*.txt").split("\n")
     assert len(lines) == 101
     assert lines[-1] == "(100 of 130, newest first; narrow the pattern or path)"
+
+
+def test_glob_reaches_what_its_pattern_names_by_way_of_dots_and_home(
+    world: Local, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOME", world.root)
+    world.cwd = f"{world.root}/src/deep"
+    app, readme = f"{world.root}/src/app.py", f"{world.root}/README.md"
+    assert world.say(GLOB, pattern="../*.py") == app
+    assert world.say(GLOB, pattern="../../*.md") == readme
+    assert world.say(GLOB, pattern="../../README.md") == readme
+    assert world.say(GLOB, pattern="*.md", path="../..") == readme
+    assert world.say(GLOB, pattern="~/*.md") == readme
+    assert world.say(GLOB, pattern=f"{world.root}/src/app.py") == app
+    assert world.say(GLOB, pattern="er/./tool.py") == "er/tool.py"
+    assert world.access(GLOB, pattern="../*.py") == (Access("read", f"{world.root}/src"),)
+    assert world.access(GLOB, pattern="~/*.md") == (Access("read", world.root),)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("*/../x.py", "has .. after a wildcard"),
+        ("{src,..}/x.py", "has .. after a wildcard"),
+        ("{/etc/*,/usr/*}", "holds several absolute patterns"),
+    ],
+)
+def test_a_pattern_that_no_path_could_match_is_refused(world: Local, pattern: str, words: str):
+    with pytest.raises(Refusal, match=words):
+        world.run(GLOB, pattern=pattern)
+
+
+def test_commas_and_blanks_part_patterns_but_may_also_be_in_a_name(world: Local):
+    for name in ("my file.txt", "a,b.txt", "my", "x/{a}.c"):
+        world.write(name, "needle\n")
+    age(world, "my", "my file.txt")
+    assert world.say(GLOB, pattern="my file.txt") == "my file.txt\nmy"
+    assert world.say(GLOB, pattern="a,b.txt") == "a,b.txt"
+    assert world.say(GLOB, pattern=r"\{a}.c") == "x/{a}.c"
+    assert world.say(GLOB, pattern="{R{X,EADME},{b,c}}.md") == "README.md"
+    assert world.say(GREP, pattern="needle", glob="my file.txt") == "my\nmy file.txt"
+
+
+def test_glob_says_what_may_be_wrong_with_a_pattern_that_matches_nothing(world: Local):
+    (world.folder / "link").symlink_to("src")
+    nothing = f"No file matches {{!r}} {search.LEFT_OUT}."
+    folder = " src is a folder: src/** lists its files."
+    through = " link is reached through a link, and links are not followed: set path to it."
+    assert world.say(GLOB, pattern="src") == nothing.format("src") + folder
+    assert world.say(GLOB, pattern="src/") == nothing.format("src/") + folder
+    assert world.say(GLOB, pattern="link/*.py") == nothing.format("link/*.py") + through
+    assert world.say(GLOB, pattern="src/*.c") == nothing.format("src/*.c")
+
+
+def test_a_folder_that_is_ignored_is_listed_only_when_it_is_the_path(world: Local):
+    world.write(".gitignore", "build/\n")
+    world.write("build/out/a.js", "needle\n")
+    assert world.say(GLOB, pattern="build/**/*.js").startswith("No file matches")
+    assert world.say(GLOB, pattern="build/out/a.js").startswith("No file matches")
+    assert world.say(GLOB, pattern="**/*.js", path="build") == "build/out/a.js"
+    assert world.say(GREP, pattern="needle", glob="build/**").startswith("No match")
+    assert world.say(GREP, pattern="needle", glob="*.js", path="build") == "build/out/a.js"
+
+
+def test_names_that_are_no_text_are_found_listed_and_searched(world: Local):
+    name = os.fsencode(world.root) + b"/caf\xe9"
+    os.mkdir(name)
+    for file in (b"/\xff.txt", "/ü.txt".encode()):
+        with open(name + file, "wb") as opened:
+            opened.write(b"needle\n")
+    os.utime(name + b"/\xff.txt", (1, 1))
+    both = ["caf\\xe9/ü.txt", "caf\\xe9/\\xff.txt"]
+    for pattern in ("*.txt", "caf?/*", "**/?.txt", "c*/?.txt"):
+        assert world.say(GLOB, pattern=pattern).split("\n") == both, pattern
+    assert world.say(GREP, pattern="needle", glob="?.txt").split("\n") == both
+    content = world.say(GREP, pattern="needle", output_mode="content")
+    assert content == f"{both[0]}\n1:needle\n\n{both[1]}\n1:needle"
+
+
+def test_results_come_in_the_order_in_which_folders_are_walked(world: Local):
+    for name in ("a/z.txt", "a-b/y.txt", "a.txt", "B.txt", "a/b/x.txt"):
+        world.write(name, "needle\n")
+    ordered = ["B.txt", "a/b/x.txt", "a/z.txt", "a-b/y.txt", "a.txt"]
+    assert world.say(GREP, pattern="needle").split("\n") == ordered
+
+
+def test_grep_in_one_file_takes_the_file_by_its_path_or_its_name(world: Local, tmp_path: Path):
+    outside = tmp_path / "outside.txt"
+    outside.write_text("needle main\n")
+    for glob in ("*.txt", "outside.*", "**/*.txt"):
+        assert world.say(GREP, pattern="needle", path=str(outside), glob=glob) == str(outside)
+    assert world.say(GREP, pattern="main", path="src/app.py", glob="src/*.py") == "src/app.py"
+    assert world.say(GREP, pattern="main", path="src/app.py", glob="*.md").startswith("No match")
 
 
 def test_glob_in_a_place_that_is_no_folder_is_refused(world: Local):
@@ -367,7 +500,9 @@ def test_a_search_shows_nothing_of_files_that_a_rule_hides(ruled: Ruled):
 
 def test_a_listing_leaves_out_what_a_rule_hides(ruled: Ruled):
     assert ruled.say(GLOB, pattern="**/*") == f"a.txt\n{REMARK}"
-    assert ruled.say(GLOB, pattern="*.env") == f"No file matches '*.env'.\n{REMARK}"
+    assert (
+        ruled.say(GLOB, pattern="*.env") == f"No file matches '*.env' {search.LEFT_OUT}.\n{REMARK}"
+    )
 
 
 def test_a_binary_file_that_a_rule_hides_is_not_even_named(ruled: Ruled):

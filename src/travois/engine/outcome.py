@@ -43,6 +43,8 @@ class Completed(msgspec.Struct, frozen=True):
     output: Captured
     errors: Captured
     timed_out: bool = False
+    cut: bool = False
+    """Whether it was ended because whoever read its output had enough."""
     left_running: tuple[int, ...] = ()
     """Processes that it started and left behind."""
     aside: bytes = b""

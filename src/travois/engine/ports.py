@@ -5,7 +5,7 @@ Concrete classes live in `host` and `store`; only `app.compose` knows both sides
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
@@ -113,6 +113,10 @@ class Files(Protocol):
         """The first names in a folder, in order; those of folders end with a slash."""
         ...
 
+    async def modified(self, paths: Sequence[str]) -> list[int]:
+        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        ...
+
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
         """Bytes of the file from an offset on."""
         ...
@@ -198,8 +202,13 @@ class Processes(Protocol):
         *,
         timeout: float,
         on_output: Callable[[bytes], None] | None = None,
+        reader: Callable[[bytes], bool] | None = None,
     ) -> Completed:
-        """Run to the end. On timeout or cancellation the whole process tree is killed first."""
+        """Run to the end. On timeout or cancellation the whole process tree is killed first.
+
+        `reader` gets all output in order and returns whether it wants more; once it does not, the
+        program is ended.
+        """
         ...
 
     async def attempt(self, command: Command, *, timeout: float) -> Attempt:

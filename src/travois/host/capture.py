@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from anyio import Event
+
 from travois.engine.ports import Captured
 from travois.host.spool import Spool
 
@@ -70,6 +72,36 @@ class Capture:
         return Captured(taken.head[:-held], b"", taken.total - held)
 
 
+class Feed:
+    """Output on its way to one reader, whole and in order."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._ended = False
+        self._news = Event()
+
+    def add(self, chunk: memoryview) -> None:
+        """Hold this until the reader comes for it."""
+        self._chunks.append(bytes(chunk))
+        self._news.set()
+
+    def end(self) -> None:
+        """Say that nothing more will come."""
+        self._ended = True
+        self._news.set()
+
+    async def give(self, reader: Callable[[bytes], bool]) -> bool:
+        """Give the reader everything as it comes; false once it wants no more."""
+        while True:
+            await self._news.wait()
+            self._news = Event()
+            chunks, self._chunks = self._chunks, []
+            if not all(map(reader, chunks)):
+                return False
+            if self._ended and not self._chunks:
+                return True
+
+
 def _half(end: bytes) -> int:
     """How many of these last bytes begin a UTF-8 character that has not come whole."""
     for size in range(1, len(end) + 1):
@@ -102,6 +134,7 @@ class Drain:
         self.open = True
         self.sink = sink
         self.rest = 0.0
+        self.burst = BURST
         self._fd = fd
         self._ended = ended
         self._buffer = buffer
@@ -114,7 +147,7 @@ class Drain:
         """Take what is there."""
         if not self.open:
             return
-        for _ in range(BURST):
+        for _ in range(self.burst):
             try:
                 size = os.readv(self._fd, (self._buffer,))
             except BlockingIOError:

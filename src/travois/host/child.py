@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from travois.host.cage.fence import read_report
-from travois.host.capture import Capture, Drain
+from travois.host.capture import Capture, Drain, Feed
 from travois.host.reaper import gone
 from travois.host.spawn import Started
 from travois.host.spool import Spool
@@ -43,6 +43,7 @@ class Child:
         buffer: bytearray,
         spool: Spool | None = None,
         watch: Callable[[bytes], None] | None = None,
+        is_read: bool = False,
     ) -> None:
         self.mark = mark
         self.pid = started.popen.pid
@@ -51,6 +52,8 @@ class Child:
         self.done = anyio.Event()
         self.output, self.errors = Capture(keep, spool), Capture(keep)
         self.aside = Capture(ASIDE)
+        self.feed = Feed()
+        """All output on its way to a reader, if it has one."""
         self.fenced = started.fence.report >= 0
         """Whether it is not the program itself but what holds the walls around it."""
         self.failed = False
@@ -59,9 +62,12 @@ class Child:
         self._started = started
         self._inner = 0
         self._watch = watch
+        self._is_read = is_read
         self._linger: TimerHandle | None = None
         drain = partial(Drain, ended=self._settle, buffer=buffer)
         self._drains = [drain(started.output, self._heard)]
+        if is_read:
+            self._drains[0].burst = 1  # the reader has its turn before there is more to read
         if started.errors >= 0:
             self._drains.append(drain(started.errors, self.errors.add))
         self._whisper = drain(started.aside, self.aside.add) if started.aside >= 0 else None
@@ -76,6 +82,10 @@ class Child:
         """Let it wait a little when it floods us."""
         for drain in self._drains:
             drain.rest = REST
+
+    def mute(self) -> None:
+        """Take no more of its output: if it goes on writing, that ends it."""
+        self._drains[0].close()
 
     def leave(self) -> None:
         """Go on taking what those it left behind write, so that they live, and forget it."""
@@ -96,7 +106,7 @@ class Child:
 
     def close(self) -> None:
         """Let go of everything that is open."""
-        self.done.set()
+        self._finish()
         self._exit.close()
         if self._linger is not None:
             self._linger.cancel()
@@ -110,6 +120,12 @@ class Child:
         self.output.add(chunk)
         if self._watch is not None:
             self._watch(bytes(chunk[-SHOWN:]))
+        if self._is_read:
+            self.feed.add(chunk)
+
+    def _finish(self) -> None:
+        self.done.set()
+        self.feed.end()
 
     def _poll(self) -> bool:
         self.status = self._popen.poll()
@@ -147,11 +163,11 @@ class Child:
         if self.status is None or self._inner or self.done.is_set():
             return
         if self.silent:
-            self.done.set()
+            self._finish()
         elif self._linger is None:
             from asyncio import get_running_loop
 
-            self._linger = get_running_loop().call_later(LINGER, self.done.set)
+            self._linger = get_running_loop().call_later(LINGER, self._finish)
 
 
 def _forget(chunk: memoryview) -> None:

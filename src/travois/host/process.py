@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from travois.engine.ports import Captured, Command, Completed
 from travois.host.cage.fence import Unfenced
 from travois.host.capture import CHUNK
 from travois.host.environment import bare, clean
-from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, tree
+from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, send, tree
 from travois.host.watchdog import Watchdog
 from travois.policy.secrets import secrets
 
@@ -102,12 +102,15 @@ class LocalProcesses:
         *,
         timeout: float,
         on_output: Callable[[bytes], None] | None = None,
+        reader: Callable[[bytes], bool] | None = None,
     ) -> Completed:
         """Run to the end. On timeout or cancellation the whole process tree is killed first.
 
-        `on_output` sees output as it comes; of a flood it sees only the newest part.
+        `on_output` sees output as it comes; of a flood it sees only the newest part. `reader` gets
+        all of it in order and returns whether it wants more; if not, the program is ended.
         """
-        return await self._run(partial(self._begin, watch=on_output), command, timeout=timeout)
+        begin = partial(self._begin, watch=on_output, is_read=reader is not None)
+        return await self._run(begin, command, timeout=timeout, reader=reader)
 
     async def attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
@@ -127,26 +130,38 @@ class LocalProcesses:
             raise
 
     async def _run(
-        self, begin: Callable[[Command], Child], command: Command, *, timeout: float
+        self,
+        begin: Callable[[Command], Child],
+        command: Command,
+        *,
+        timeout: float,
+        reader: Callable[[bytes], bool] | None = None,
     ) -> Completed:
         """Run to the end, with walls around what stays: sockets of others come and go meanwhile."""
         while True:
             try:
-                return await self._ended(begin(command), timeout=timeout)
+                return await self._ended(begin(command), timeout=timeout, reader=reader)
             except Unfenced:
                 if (fewer := _settled(command)) is None:
                     raise
                 command = fewer
 
-    async def _ended(self, child: Child, *, timeout: float) -> Completed:
-        ended = False
+    async def _ended(
+        self, child: Child, *, timeout: float, reader: Callable[[bytes], bool] | None = None
+    ) -> Completed:
+        ended = cut = False
         try:
             with anyio.move_on_after(timeout):
-                await child.done.wait()
-                ended = True
+                if reader is not None:
+                    cut = not await child.feed.give(reader)
+                else:
+                    await child.done.wait()
+                ended = not cut
         finally:
-            late = child.status is None
-            if not ended:
+            late = child.status is None and not cut
+            if cut:
+                await self._stop(child)
+            elif not ended:
                 await self._end(child)
         if child.failed:
             raise _unbuilt(child)
@@ -155,6 +170,7 @@ class LocalProcesses:
             output=child.output.taken(),
             errors=child.errors.taken(),
             timed_out=late,
+            cut=cut,
             left_running=self._leave(child),
             aside=child.aside.taken().joined(),
             refused=child.refused,
@@ -201,6 +217,7 @@ class LocalProcesses:
         command: Command,
         *,
         watch: Callable[[bytes], None] | None = None,
+        is_read: bool = False,
         around: tuple[str, ...] = (),
         line: Callable[[tuple[int, int]], None] | None = None,
     ) -> Child:
@@ -219,7 +236,7 @@ class LocalProcesses:
         if line is not None:
             line(started.line)
         spool = Spool(command.whole, self._secrets) if command.whole else None
-        kept = partial(Child, keep=command.keep, spool=spool)
+        kept = partial(Child, keep=command.keep, spool=spool, is_read=is_read)
         child = kept(started, mark, buffer=self._buffer, watch=watch)
         self._children.add(child)
         if not self._orphans.sessions:
@@ -245,6 +262,20 @@ class LocalProcesses:
             if not left:
                 return ()
         return tuple(sorted(tree(child.mark, left)))
+
+    async def _stop(self, child: Child) -> None:
+        """End a program of which we want nothing more.
+
+        Most go at once and leave nothing behind; that needs no look through all processes.
+        """
+        child.mute()
+        if not child.fenced:
+            with anyio.move_on_after(self._grace, shield=True):
+                if child.status is None:  # else its number may be another's by now
+                    send(-child.pid, SIGTERM)
+                await child.done.wait()
+        if not child.done.is_set() or self._roots(child):
+            await self._end(child)
 
     async def _end(self, child: Child) -> None:
         with anyio.CancelScope(shield=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import stat
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
@@ -57,6 +57,10 @@ class ReadCache:
     async def names(self, folder: str, *, limit: int) -> list[str]:
         """The first names in a folder, in order; those of folders end with a slash."""
         return await self._files.names(folder, limit=limit)
+
+    async def modified(self, paths: Sequence[str]) -> list[int]:
+        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        return await self._files.modified(paths)
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
         """Bytes of the file from an offset on; from memory if the file is still the same."""

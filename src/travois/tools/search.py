@@ -1,11 +1,13 @@
 """Grep and Glob: finding text and files with ripgrep.
 
 Both respect ignore files, look into hidden folders but not into .git, and name files relative to
-the shell's folder. Grep orders by path, Glob by time of change, newest first.
+the shell's folder. Grep orders by path. Glob orders by time of change, newest first, unless so many
+files match that it would take long to ask for the time of each: then by path, and it says so.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -15,17 +17,17 @@ import msgspec
 from travois.engine.ports import Env
 from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.tools import globs
-from travois.tools.place import plain, reads
+from travois.tools.place import absolute, plain, reads
 from travois.tools.ripgrep import (
-    KEPT_BACK,
-    RG,
+    MAX_BYTES,
+    Answer,
+    Query,
     Row,
-    answer,
-    ask,
-    paths,
-    seen,
+    Window,
+    query_at,
+    search,
+    shown,
     spot,
-    unfinished,
     where,
 )
 
@@ -33,7 +35,11 @@ WIDTH = 500
 BYTES = 20_000
 LINES = 250
 FILES = 100
-BINARY = re.compile(r"(.*?): (?:WARNING: stopped|binary file matches).* byte around offset \d+\)")
+LEFT_OUT = "(ignored files and .git are left out)"
+MAX_ROWS = 10_000
+"""Up to this many rows are all found and counted; of more, only a page is."""
+MAX_SORTED = 20_000
+"""Up to this many files are asked when they were changed; that takes about 0.1 s."""
 
 
 class GrepArgs(msgspec.Struct, frozen=True):
@@ -62,16 +68,25 @@ class GlobArgs(msgspec.Struct, frozen=True):
 
 
 async def _grep(args: GrepArgs, env: Env, call: str) -> Outcome:
-    place, _ = await spot(env, args.path)
-    argv = (*RG, *_options(args), "--regexp", args.pattern, "--", place)
-    done = await ask(env, argv)
-    found = _narrowed(_rows(args, answer(done)), args.glob, place)
-    rows = seen(found, env)
-    rows.sort(key=lambda row: row.path)
-    remark = KEPT_BACK if len(rows) < len(found) else ""
-    if not rows and not done.timed_out:
-        return said(f"No match for {args.pattern!r}{where(args.path)}.{remark}")
-    return said(_page(args, rows) + unfinished(done) + remark)
+    place, stat = await spot(env, args.path)
+    query = msgspec.structs.replace(
+        query_at(env, place, stat, *_options(args), "--regexp", args.pattern),
+        is_lines=args.output_mode != "files_with_matches",
+        filter=_path_filter(args.glob),
+    )
+    # One file can fill the answer: no more of it is needed to know that there is too much.
+    enough = f"--max-count={MAX_ROWS + 1}"
+    answer = await search(
+        env,
+        query,
+        page=Window(max(args.offset, 0), _limit(args), BYTES),
+        count=MAX_ROWS,
+        unordered=(enough,) if args.output_mode == "content" else (),
+    )
+    if not answer.known:
+        none = "No match so far" if answer.timed_out else "No match"
+        return said(f"{none} for {args.pattern!r}{where(args.path)}.{answer.remarks()}")
+    return said(_page(args, answer) + answer.remarks())
 
 
 async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
@@ -79,20 +94,46 @@ async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
     place, stat = await spot(env, folder)
     if stat.kind != "folder":
         raise Refusal(f"{folder} is not a folder; leave path out to search the working folder.")
-    done = await ask(env, (*RG, "--files", "--null", "--sortr=modified", "--", place))
-    every = _narrowed([Row(path) for path in paths(answer(done))], pattern, place)
-    found = seen(every, env)
-    remark = KEPT_BACK if len(found) < len(every) else ""
-    if not found and not done.timed_out:
-        return said(f"No file matches {args.pattern!r}{where(args.path)}.{remark}")
-    lines = [plain(row.path) for row in found[:FILES]]
-    if len(found) > FILES:
-        lines.append(f"({FILES} of {len(found)}, newest first; narrow the pattern or path)")
-    return said("\n".join(lines) + unfinished(done) + remark)
+    _check(pattern)
+    query = msgspec.structs.replace(
+        query_at(env, place, stat, "--files", "--null"), filter=_path_filter(pattern)
+    )
+    answer = await search(env, query, page=Window(0, FILES, MAX_BYTES), count=MAX_SORTED)
+    if not answer.known:
+        none = "No file so far" if answer.timed_out else "No file"
+        words = f"{none} matches {args.pattern!r}{where(args.path)} {LEFT_OUT}."
+        return said(words + await _hint(env, query, pattern) + answer.remarks())
+    return said("\n".join(await _listed(env, answer)) + answer.remarks())
+
+
+async def _listed(env: Env, answer: Answer) -> list[str]:
+    """The lines of a listing, and how many files there are if it does not name all."""
+    paths, order = [row.path for row in answer.rows], "by path"
+    if answer.is_whole or answer.timed_out:
+        times = await env.files.modified([os.path.join(env.cwd, path) for path in paths])
+        age = {path: -time for path, time in zip(paths, times, strict=True)}
+        paths, order = sorted(paths, key=age.__getitem__), "newest first"
+    lines = [shown(path) for path in paths[:FILES]]
+    if answer.known > len(lines):
+        lines.append(f"({len(lines)} of {answer.total}, {order}; narrow the pattern or path)")
+    return lines
+
+
+async def _hint(env: Env, query: Query, pattern: str) -> str:
+    """What may be wrong with a pattern that matched nothing: a folder, or a link on its way."""
+    literal = globs.LITERAL.fullmatch(pattern)
+    name = (pattern if literal else globs.fixed_head(pattern)[0]).strip("/")
+    stat = await env.files.stat(absolute(os.path.join(".", name), query.folder))
+    if stat is None or stat.kind != "folder":
+        return ""
+    name = shown(os.path.join(query.base, name).rstrip("/") or query.folder)
+    if stat.link and not env.hidden(stat.link):
+        return f" {name} is reached through a link, and links are not followed: set path to it."
+    return f" {name} is a folder: {name}/** lists its files." if literal else ""
 
 
 def _options(args: GrepArgs) -> Iterable[str]:
-    yield from ("--null", "--color=never", "--no-heading", "--with-filename", "--crlf")
+    yield from ("--null", "--no-heading", "--with-filename", "--crlf")
     yield "--engine=auto"
     if args.ignore_case:
         yield "--ignore-case"
@@ -100,7 +141,8 @@ def _options(args: GrepArgs) -> Iterable[str]:
         yield from ("--multiline", "--multiline-dotall")
     elif "\\n" in args.pattern:
         yield "--multiline"
-    yield from _kinds(args)
+    if args.type:
+        yield f"--type={args.type}"
     match args.output_mode:
         case "files_with_matches":
             yield "--files-with-matches"
@@ -117,78 +159,59 @@ def _layout(args: GrepArgs) -> Iterable[str]:
     yield f"--after-context={max(args.after, args.around, 0)}"
 
 
-def _kinds(args: GrepArgs) -> Iterable[str]:
-    """Which files ripgrep opens: at least all that `glob` wants, `_narrowed` does the rest.
-
-    A file type is the one filter of ripgrep that leaves ignore files in force.
-    """
-    if args.type:
-        yield f"--type={args.type}"
-        return
-    names = [globs.basename(p) for p in globs.split(args.glob) if p[0] != "!"]
-    if names and all(name and ":" not in name for name in names):
-        yield from (f"--type-add=wanted:{name}" for name in names)
-        yield "--type=wanted"
+def _path_filter(patterns: str) -> globs.PathFilter:
+    try:
+        return globs.path_filter(patterns)
+    except re.error as error:
+        raise Refusal(f"The glob {patterns!r} is malformed: {error}.") from None
 
 
 def _rooted(args: GlobArgs) -> tuple[str, str]:
-    """Folder and pattern; an absolute pattern brings its own folder."""
-    if not args.pattern.startswith("/"):
-        return args.path, args.pattern
-    head = re.split(r"[*?\[{]", args.pattern, maxsplit=1)[0].rpartition("/")[0]
-    return head or "/", args.pattern[len(head) + 1 :]
+    """Folder and pattern; one that is absolute or begins with `..` brings its own folder."""
+    pattern = os.path.expanduser(args.pattern)
+    head, rest = globs.fixed_head(pattern)
+    if pattern.startswith("/"):
+        return head.rstrip("/") or "/", f"/{rest}" if globs.LITERAL.fullmatch(rest) else rest
+    if ".." in head.split("/"):
+        return os.path.join(args.path, head), f"/{rest}"
+    return args.path, pattern
 
 
-def _rows(args: GrepArgs, text: str) -> list[Row]:
-    if args.output_mode == "files_with_matches":
-        return [Row(path) for path in paths(text)]
-    rows, name = list[Row](), ""
-    for line in text.split("\n")[:-1]:
-        path, found, rest = (name + line).partition("\0")
-        if found:
-            rows.append(Row(path.removeprefix("./"), rest.removesuffix("\r")))
-            name = ""
-        elif binary := BINARY.fullmatch(line):
-            rows.append(Row(binary[1].removeprefix("./"), line.removeprefix(binary[1] + ": ")))
-        else:
-            name += line + "\n"
-    return rows
+def _check(pattern: str) -> None:
+    """Refuse what no path could match: it would look as if there were no such file."""
+    found = globs.alternatives(pattern) or ()
+    if any(".." in "".join(tokens).split("/") for tokens in found):
+        raise Refusal(f"{pattern!r} has .. after a wildcard; set path to that folder instead.")
+    if any(tokens[:1] == ("/",) for tokens in found):
+        raise Refusal(f"{pattern!r} holds several absolute patterns; call Glob once for each.")
 
 
-def _narrowed(rows: list[Row], patterns: str, place: str) -> list[Row]:
-    """The rows of files that one of the patterns matches, and none of those with a `!`."""
-    try:
-        wanted = [globs.compiled(p) for p in globs.split(patterns) if p[0] != "!"]
-        barred = [globs.compiled(p[1:]) for p in globs.split(patterns) if p[0] == "!"]
-    except re.error as error:
-        raise Refusal(f"The glob {patterns!r} is malformed: {error}.") from None
-    if not wanted and not barred:
-        return rows
-    base = "" if place == "." else place.rstrip("/") + "/"
-
-    def fits(path: str) -> bool:
-        inner = path.removeprefix(base) or path
-        return (not wanted or any(p.fullmatch(inner) for p in wanted)) and not any(
-            p.fullmatch(inner) for p in barred
-        )
-
-    return [row for row in rows if fits(row.path)]
+def _limit(args: GrepArgs) -> int:
+    return args.head_limit if args.head_limit > 0 else MAX_ROWS
 
 
-def _page(args: GrepArgs, rows: list[Row]) -> str:
+def _page(args: GrepArgs, answer: Answer) -> str:
     """As many rows from `offset` on as may be shown, and how to see the others."""
     first = max(args.offset, 0)
-    if first >= len(rows):
-        return f"There are only {len(rows)} results; offset {first} is past the last."
-    limit = args.head_limit if args.head_limit > 0 else len(rows)
-    lines = _fitting(args, rows[first : first + limit])
+    rows = answer.rows[first - answer.first :][: _limit(args)]
+    if not rows:
+        return _past(answer, first)
+    lines = _fitting(args, rows)
     last = first + len(lines)
-    if last < len(rows):
+    if last < answer.known:
         rest = f"offset={last} shows more; or narrow path, glob or type"
-        lines.append(f"({first + 1}-{last} of {len(rows)}; {rest})")
-    elif args.output_mode == "count":
-        lines.append(f"({sum(int(row.text) for row in rows)} in {len(rows)} files)")
+        lines.append(f"({first + 1}-{last} of {answer.total}; {rest})")
+    elif args.output_mode == "count" and not answer.first:
+        least = "" if answer.is_whole else "at least "
+        matches = sum(int(row.text) for row in answer.rows)
+        lines.append(f"({least}{matches} in {answer.known} files)")
     return "\n".join(lines)
+
+
+def _past(answer: Answer, first: int) -> str:
+    if answer.is_whole:
+        return f"There are only {answer.known} results; offset {first} is past the last."
+    return f"Only {answer.known} results were found in time; offset {first} is past the last."
 
 
 def _fitting(args: GrepArgs, rows: Sequence[Row]) -> list[str]:
@@ -203,7 +226,7 @@ def _fitting(args: GrepArgs, rows: Sequence[Row]) -> list[str]:
 
 
 def _line(args: GrepArgs, row: Row, before: Row | None) -> str:
-    name = plain(row.path)
+    name = shown(row.path)
     match args.output_mode:
         case "files_with_matches":
             return name

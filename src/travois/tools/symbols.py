@@ -21,14 +21,11 @@ from travois.tools.parsing import Source, Task, Wanted
 from travois.tools.place import absolute, plain, reads
 from travois.tools.ripgrep import (
     KEPT_BACK,
-    RG,
     Row,
-    answer,
-    ask,
-    paths,
-    seen,
+    list_files,
+    query_at,
+    shown,
     spot,
-    unfinished,
     where,
 )
 
@@ -40,6 +37,7 @@ SAMPLE = 8_000
 """How many bytes tell whether a file is text."""
 LINES, BYTES = 250, 20_000
 MADE = re.compile(rb"(?i)@generated\b|\bdo not edit\b")
+MAX_FILES = 50_000
 BATCH, KEEP = 200, 32 * 1024 * 1024
 PARSER = (sys.executable, "-I", "-m", "travois.tools.parsing")
 
@@ -64,7 +62,6 @@ class Looked(msgspec.Struct):
     rows: list[Row] = []
     done: int = 0
     passed: int = 0
-    hidden: bool = False
 
     def remarks(self) -> Iterator[str]:
         """What the model should know besides."""
@@ -77,8 +74,6 @@ class Looked(msgspec.Struct):
             yield f"\n(only {self.done} of {len(self.files)} files in {SECONDS:g} s; narrow path)"
         if lacking:
             yield f"\n({_lacking(lacking)}; there any line with the word is shown)"
-        if self.hidden:
-            yield KEPT_BACK
 
 
 async def _symbols(args: SymbolsArgs, env: Env, call: str) -> Outcome:
@@ -135,13 +130,16 @@ def _holding(wanted: Wanted) -> tuple[str, ...]:
 
 async def _sources(env: Env, place: str, stat: Stat, *options: str) -> Looked:
     """The files of known languages that ripgrep names, in order, but those that a rule hides."""
-    found, more = [place], ""
-    if stat.kind == "folder":
-        types = (f"--type-add=source:*.{ending}" for ending in syntax.endings())
-        done = await ask(env, (*RG, "--null", *types, "--type=source", *options, "--", place))
-        found, more = sorted(paths(answer(done))), unfinished(done)
-    shown = [row.path for row in seen([Row(path) for path in found], env)]
-    return Looked(stat.kind, shown, more, hidden=len(shown) < len(found))
+    if stat.kind != "folder":
+        hidden = env.hidden(absolute(place, env.cwd))
+        return Looked(stat.kind, [] if hidden else [place], KEPT_BACK if hidden else "")
+    types = (f"--type-add=source:*.{ending}" for ending in syntax.endings())
+    query = query_at(env, place, stat, "--null", *types, "--type=source", *options)
+    answer = await list_files(env, query, count=MAX_FILES)
+    more = answer.remarks()
+    if not answer.is_whole and not answer.timed_out:
+        more = f"\n(there are more than {len(answer.rows)} such files; narrow path){more}"
+    return Looked(stat.kind, sorted(row.path for row in answer.rows), more)
 
 
 async def _look(env: Env, looked: Looked, task: Task) -> Looked:
@@ -222,7 +220,7 @@ def _told(args: SymbolsArgs, looked: Looked, *, note: str = "") -> Outcome:
 def _fitting(rows: Sequence[Row], *, outline: bool) -> list[str]:
     lines, size = list[str](), 0
     for row, before in zip(rows, (None, *rows), strict=False):
-        name = plain(row.path)
+        name = shown(row.path)
         if not outline:
             line = f"{name}:{row.text}"
         elif before is not None and before.path == row.path:

@@ -7,6 +7,7 @@ folders of the session. What the editor is asked about is plain UTF-8; all else 
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 import anyio
@@ -51,6 +52,10 @@ class Buffers:
     async def names(self, folder: str, *, limit: int) -> list[str]:
         """The first names in a folder, in order; those of folders end with a slash."""
         return await self._files.names(folder, limit=limit)
+
+    async def modified(self, paths: Sequence[str]) -> list[int]:
+        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        return await self._files.modified(paths)
 
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
         """One at a time for each file."""

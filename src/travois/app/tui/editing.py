@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from time import monotonic
 
 from prompt_toolkit.buffer import Buffer
@@ -18,6 +19,7 @@ from travois.app.tui.cells import clean
 LONG, LINES = 1_000, 12
 """A paste that is longer than this is shown by its size."""
 FILES = 5_000
+"""How many files are looked through for a word; in a larger tree a folder must be typed."""
 FRESH = 20.0
 """How many seconds a listing of files is good for."""
 SKIPPED = {".git", ".hg", ".venv", "node_modules", "__pycache__", "target", "dist", ".mypy_cache"}
@@ -62,6 +64,8 @@ class Completing(Completer):
         self._offers = offers
         self._held = held
         self._files: list[str] = []
+        self._is_cut = False
+        """Whether there are more files than were listed."""
         self._listed = -FRESH
 
     def get_completions(
@@ -79,13 +83,19 @@ class Completing(Completer):
         elif found := MENTION.search(before):
             for path in self._near(found[1]):
                 yield Completion(path, -len(found[1]), display=path)
+            if self._is_cut:
+                yield Completion("", display=f"(only {FILES:,} files searched; type a folder)")
 
     def _near(self, word: str) -> list[str]:
         """Files whose path holds the word, those whose name begins with it first."""
         if monotonic() - self._listed > FRESH:
-            self._files, self._listed = list(_walk(self._folder)), monotonic()
+            files = list(islice(_walk(self._folder), FILES + 1))
+            self._files, self._is_cut = files[:FILES], len(files) > FILES
+            self._listed = monotonic()
         low = word.lower()
-        found = [path for path in (*self._files, *self._held()) if low in path.lower()]
+        named = _inside(self._folder, os.path.dirname(word)) if self._is_cut or "/" in word else ()
+        known = dict.fromkeys((*self._files, *named, *self._held()))
+        found = [path for path in known if low in path.lower()]
         found.sort(key=lambda path: (not _name(path).lower().startswith(low), len(path), path))
         return found[:FOUND]
 
@@ -106,15 +116,27 @@ def _name(path: str) -> str:
     return os.path.basename(path.rstrip("/"))
 
 
+def _inside(folder: str, part: str) -> list[str]:
+    """What lies in one folder below this one, whose own folders end with a slash."""
+    try:
+        with os.scandir(os.path.join(folder, part)) as entries:
+            found = [(one.name, "/" if one.is_dir() else "") for one in islice(entries, FILES)]
+    except OSError:
+        return []
+    kept = [os.path.join(part, name) + end for name, end in found if name not in SKIPPED]
+    return [path for path in kept if _is_typed(path)]
+
+
+def _is_typed(path: str) -> bool:
+    """Whether a path can stand after an @."""
+    return path.isprintable() and " " not in path
+
+
 def _walk(folder: str) -> Iterator[str]:
-    count = 0
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED)
         inside = os.path.relpath(place, folder)
         for name in sorted(files):
             path = name if inside == "." else f"{inside}/{name}"
-            if path.isprintable() and " " not in path:
+            if _is_typed(path):
                 yield path
-            count += 1
-            if count >= FILES:
-                return
