@@ -56,6 +56,7 @@ class World:
         self.cage: Any = None
         self.files: Any = DiskFiles()
         self.processes: Any = None
+        self.wary: Any = None
         self.web: Any = None
         self.blobs = MemoryBlobs()
         self.shown: list[str] = []

@@ -199,9 +199,9 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         mail = asked.mail if options.persist else None
         office = posting.opened(place, opened, agent, settings=mail, stack=stack)
         _renew(agent, card, options, guests)
-        notices = (*filter(None, (unchosen, fence.line)), *loaded.notices, *unusable)
-        notices += (*serving.unpriced(loaded, card), *flaws, *unstyled, *remarks)
-        notices += (*rights.remarks(loaded, place.cwd), *damage(opened.log), *loan.notices)
+        notices = (*filter(None, (unchosen, fence.line)), *loaded.notices, *unusable, *remarks)
+        notices += (*serving.unpriced(loaded, card), *flaws, *unstyled, *damage(opened.log))
+        notices += (*rights.remarks(loaded, place.cwd), *loan.notices, *world.processes.notices())
         kept = stack.pop_all()
         heard = (*hooks, *guests.listeners)
         hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
@@ -373,9 +373,11 @@ def _world(
     place: Place, loaded: Loaded, stack: AsyncExitStack, *, spill: Path, walls: Walls | None
 ) -> World:
     settings, extra = loaded.settings, skilled.variables(loaded)
-    processes = LocalProcesses(passed=settings.env_passthrough, extra=extra, walls=walls)
+    passed, journal = settings.env_passthrough, str(place.home.path / "guards")
+    processes = LocalProcesses(passed=passed, extra=extra, walls=walls, journal=journal)
+    processes.recover()
     stack.push_async_callback(processes.aclose)
     keep = partial(crew.keep, spill)
     blobs = Blobs(place.home.blobs)
-    files = ReadCache(DiskFiles())
+    files = ReadCache(DiskFiles(processes.accept))
     return World(place.cwd, files, processes, HttpxWeb(), blobs, keep, kept=str(spill))

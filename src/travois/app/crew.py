@@ -76,7 +76,7 @@ class Yard(msgspec.Struct, frozen=True):
         apart = order.worktree or (kind is not None and kind.worktree)
         apart = apart and parent.guard.mode != "plan"  # where nothing is written anyway
         name = f"{self.folder.name[:8]}-{id}"
-        tree = await worktree.add(parent.world, name, shared=self.shared) if apart else None
+        tree = await worktree.add(parent, name, shared=self.shared) if apart else None
         root = tree.root if tree else parent.world.root
         opened = self._opened(parent, id, root=root, fork=kind is None)
         with Log.create(home(self.folder, id), opened) as log:

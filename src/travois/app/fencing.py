@@ -14,7 +14,7 @@ from travois.engine.ground import TEMP, home
 from travois.engine.judged import hiding
 from travois.host.cage.probe import Walls, bundled_bwrap, look
 from travois.kernel.faults import Fault
-from travois.policy.bounds import PINNED, SECRET, Bounds
+from travois.policy.bounds import SECRET, Bounds
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.rules import Rule
@@ -80,7 +80,8 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         hidden=(*_at_home(SECRET), own, *_paths(wanted.filesystem.deny_read), *hidden),
         shown=(str(spill), *_paths(wanted.filesystem.allow_read), *_brought(loaded, own)),
         writable=(*_paths(wanted.filesystem.allow_write), *git),
-        pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_settings(git, place.cwd)),
+        pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_way(place.cwd)),
+        git=git,
         network=wanted.network.mode,
         hosts=wanted.network.allowed_domains,
         barred=wanted.network.denied_domains,
@@ -106,8 +107,9 @@ def _brought(loaded: Loaded, own: str) -> tuple[str, ...]:
 def elsewhere(bounds: Bounds, root: str) -> Bounds:
     """The same sandbox for an agent that works in another folder of the repository."""
     git = _history(root)
-    pinned = (*bounds.pinned, *_settings(git, root))
-    return msgspec.structs.replace(bounds, writable=(*bounds.writable, *git), pinned=pinned)
+    pinned, all_git = (*bounds.pinned, *_way(root)), (*bounds.git, *git)
+    writable = (*bounds.writable, *git)
+    return msgspec.structs.replace(bounds, writable=writable, pinned=pinned, git=all_git)
 
 
 def _history(cwd: str) -> tuple[str, ...]:
@@ -116,11 +118,9 @@ def _history(cwd: str) -> tuple[str, ...]:
     return (common,) if common and not inside(common, cwd) else ()
 
 
-def _settings(git: tuple[str, ...], cwd: str) -> tuple[str, ...]:
-    """What in there decides what git starts, and the file by which it finds its way there."""
-    names = [name.removeprefix(".git/") for name in PINNED if name.startswith(".git/")]
-    way = (f"{cwd}/.git",) if os.path.isfile(f"{cwd}/.git") else ()
-    return (*way, *(f"{folder}/{name}" for folder in git for name in names))
+def _way(cwd: str) -> tuple[str, ...]:
+    """The file by which git finds the repository of a worktree."""
+    return (f"{cwd}/.git",) if os.path.isfile(f"{cwd}/.git") else ()
 
 
 def _temporary(stack: AsyncExitStack) -> str:

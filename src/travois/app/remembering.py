@@ -46,7 +46,8 @@ def equip(
     asked = loaded.settings.memory
     if not asked.enabled:
         return
-    known = LazyMemories(place.home, place.project, loaded)
+    wrote = agent.world.processes.accept
+    known = LazyMemories(place.home, place.project, loaded, wrote=wrote)
     agent.memories = known
     known.behind = lambda: agent.background and agent.background(known.catch_up)
     agent.extract = asked.extract if persist else "off"
@@ -71,7 +72,14 @@ def _index(home: Home) -> Index:
     return Index(root / "index.db", None if isinstance(embedder, Absent) else embedder)
 
 
-def _open(home: Home, project: Project, loaded: Loaded, *, index: Index | None) -> FolderMemories:
+def _open(
+    home: Home,
+    project: Project,
+    loaded: Loaded,
+    *,
+    index: Index | None,
+    wrote: Callable[[str], None] | None = None,
+) -> FolderMemories:
     from travois.store.memory.memories import open_memories
 
     asked = loaded.settings.memory
@@ -82,6 +90,7 @@ def _open(home: Home, project: Project, loaded: Loaded, *, index: Index | None) 
         index=index,
         trusted=loaded.trust == "trusted",
         directory=asked.directory,
+        wrote=wrote,
     )
 
 
@@ -91,8 +100,16 @@ class LazyMemories(Opened):
     So a session in a folder that nothing is known of loads no database and no model of meaning.
     """
 
-    def __init__(self, home: Home, project: Project, loaded: Loaded) -> None:
+    def __init__(
+        self,
+        home: Home,
+        project: Project,
+        loaded: Loaded,
+        *,
+        wrote: Callable[[str], None] | None = None,
+    ) -> None:
         self._home, self._project, self._loaded = home, project, loaded
+        self._wrote = wrote
         self._held: FolderMemories | None = None
         self._told = False
         self.behind: Callable[[], object] = lambda: None
@@ -105,7 +122,9 @@ class LazyMemories(Opened):
     def _opened(self) -> FolderMemories:
         if self._held is None:
             index = _index(self._home)
-            self._held = _open(self._home, self._project, self._loaded, index=index)
+            self._held = _open(
+                self._home, self._project, self._loaded, index=index, wrote=self._wrote
+            )
         return self._held
 
     def _there(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -88,11 +88,22 @@ def at_snapshot(entries: Sequence[Entry], keeper: Snapshots, *, name: str) -> Wa
     return _way(keeper, 0, found[at:], found[at:], since=entries[-1].at)
 
 
-def go(session: Session, keeper: Snapshots, way: Way) -> Outcome:
-    """Go back. What was there can be brought back in the same manner."""
+def go(
+    session: Session,
+    keeper: Snapshots,
+    way: Way,
+    *,
+    wrote: Callable[[str], None] = lambda path: None,
+) -> Outcome:
+    """Go back. What was there can be brought back in the same manner.
+
+    `wrote` hears of each path.
+    """
     session.append(marked(way.here, REWINDING))
     session.sync()
     outcome = keeper.restore(list(way.changes)) if way.changes else Outcome()
+    for change in way.changes:
+        wrote(os.fsdecode(change.path))
     if way.to:
         session.append(Rewound(way.to))
     name = NONE if way.here == NONE else keeper.take(REWOUND)

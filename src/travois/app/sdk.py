@@ -135,7 +135,9 @@ class Session:
             if kind is None and self.leaving != "other":
                 await settled(self.crew.agent, patience=LEAVING)
             self._group.cancel_scope.cancel()
-        return await self._stack.__aexit__(kind, error, trace)
+        handled = await self._stack.__aexit__(kind, error, trace)
+        self.parting += self.crew.agent.world.processes.notices()
+        return handled
 
     async def run(self, prompt: str | tuple[Shown, ...] = ()) -> AsyncGenerator[Event]:
         """Run one turn; closing the iterator stops it and answers every open call.

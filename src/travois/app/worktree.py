@@ -11,11 +11,14 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.engine.agent import World
+from travois.engine.agent import Agent
+from travois.engine.consent import wary
 from travois.engine.ports import Files, Processes
 from travois.engine.tool import Refusal
 from travois.kernel.faults import Fault
+from travois.policy.cage import Cage
 from travois.policy.paths import inside
+from travois.store.project import repository as repository_of
 from travois.tools import repository
 from travois.tools.repository import Repository
 
@@ -32,6 +35,7 @@ class Ground(msgspec.Struct, frozen=True):
     cwd: str
     files: Files
     processes: Processes
+    wary: Cage | None = None
 
 
 class Worktree(msgspec.Struct, frozen=True):
@@ -62,9 +66,12 @@ class Worktree(msgspec.Struct, frozen=True):
         return False
 
 
-async def add(world: World, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
+async def add(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
     """Check out what was committed last, beside the workspace; `shared` folders are linked."""
-    ground = Ground(world.root, world.files, world.processes)
+    world = agent.world
+    top, git = repository_of(world.root)
+    around = wary(agent, writes=(os.path.join(top, FOLDER), git)) if top else None
+    ground = Ground(world.root, world.files, world.processes, around)
     return await _added(ground, name, shared=shared)
 
 

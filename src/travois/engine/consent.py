@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.engine.amend import suggested
-from travois.engine.ground import home, plain_arguments
+from travois.engine.ground import TEMP, home, plain_arguments, repository_around
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.hooks import arguments, fire, update
 from travois.engine.occasions import PermissionRequest
@@ -23,13 +23,17 @@ from travois.policy.access import Access
 from travois.policy.bounds import cage, contained, harmless, leaves
 from travois.policy.cage import Cage
 from travois.policy.judge import Guard, Verdict, judge
+from travois.policy.paths import inside
 from travois.policy.plan import Plan
 from travois.policy.rules import Use, parse
+from travois.policy.shell import plan
 
 INSIDE = "the settings let no command run outside the sandbox"
 AUTO = "mode auto: what stays in the workspace, offline and behind walls, runs unasked"
 ASKING = ("default", "accept-edits")
 Word = Literal["rules", "person"]
+OWN_GIT = "git worktree add x"
+"""What git does for us where it writes, for the sake of the settings that it may change then."""
 TRYING = "not all that it does is known, so it runs read-only and without network first"
 
 
@@ -188,6 +192,24 @@ def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
 def walls(agent: Agent, wanted: Use) -> Cage | None:
     """What holds a call that runs commands."""
     return cage(agent.bounds, agent.guard, wanted) if agent.bounds and wanted.plans else None
+
+
+def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
+    """Return the walls for git that we start ourselves: it looks, or writes in these folders too.
+
+    They hold whatever the settings of the repository make it start.
+    """
+    if agent.bounds is None:
+        return None
+    plans = (plan(OWN_GIT, cwd=agent.world.root, home=home()),) if writes else ()
+    own = Use("Git", (), agent.world.root, home(), plans=plans)
+    around = cage(agent.bounds, agent.guard, own, profile="work" if writes else "look")
+    assert around is not None, "a profile was given"
+    top = repository_around(agent.session.state.get("cwd", agent.world.root))
+    seen = (top,) if inside(top, TEMP) else ()  # of the rest of /tmp, walls hide everything
+    if not writes:
+        return replace(around, shown=(*around.shown, *seen))
+    return replace(around, writable=(*around.writable, *writes), network="on")
 
 
 def _unwalled(agent: Agent, wanted: Use) -> bool:

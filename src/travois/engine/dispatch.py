@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from travois.engine import doom, gate, hooks
 from travois.engine.agent import Agent, World
 from travois.engine.briefing import touch
-from travois.engine.consent import Ready, Ruling, ask, decide, use
+from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
 from travois.engine.ground import resolved, understood
 from travois.engine.heard import Heard
 from travois.engine.judged import JudgedFiles, hiding
@@ -320,6 +320,11 @@ class CallEnv:
     def room(self) -> Room:
         """How many tokens the result may take."""
         return call_room(self._agent, self._ready.call)
+
+    @property
+    def wary(self) -> Cage | None:
+        """The walls for our own git."""
+        return wary(self._agent)
 
     @property
     def search(self) -> Search | None:

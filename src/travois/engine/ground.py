@@ -44,13 +44,13 @@ def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
         return ()
     from travois.policy.shell import plan
 
-    around = _repository(here.cwd)
-    foreign = around != _repository(here.root) or _runs_programs(around)
+    around = repository_around(here.cwd)
+    foreign = around != repository_around(here.root) or _runs_programs(around)
     plans = (plan(line, cwd=here.cwd, home=home(), foreign=foreign) for line in lines)
     return tuple(one.resolved(lambda access: _followed(access, here)) for one in plans)
 
 
-def _repository(folder: str) -> str:
+def repository_around(folder: str) -> str:
     """The folder whose settings git would obey here."""
     path = real(folder)
     while path != "/":

@@ -161,6 +161,9 @@ class Command(msgspec.Struct, frozen=True):
     """The variable that tells it a descriptor for what it says to us alone; empty for none."""
     cage: Cage | None = None
     """The walls around it; none for what the harness itself needs."""
+    wary: Cage | None = None
+    """The walls around a program of our own, such as git, that obeys files which commands could
+    have changed: it gets them while such a command may run."""
     talks: bool = False
     """Whether we go on talking with it: then its output is what it says on standard error."""
 
@@ -221,6 +224,14 @@ class Processes(Protocol):
 
     def jobs(self) -> Mapping[str, Job]:
         """Background jobs by id."""
+        ...
+
+    def accept(self, path: str, data: bytes | None = None) -> None:
+        """Take a change that we made to a protected file ourselves for how it is to be."""
+        ...
+
+    def notices(self) -> tuple[str, ...]:
+        """What became of protected files that changed while commands ran; each is told once."""
         ...
 
 
@@ -311,6 +322,11 @@ class Env(Protocol):
     @property
     def cage(self) -> Cage | None:
         """The walls for the programs that this call starts."""
+        ...
+
+    @property
+    def wary(self) -> Cage | None:
+        """The walls for our own git, which obeys the settings of a repository."""
         ...
 
     @property

@@ -50,10 +50,15 @@ class Child:
         self.status: int | None = None
         self.exited = anyio.Event()
         self.done = anyio.Event()
+        self.when_done: Callable[[], None] | None = None
+        """What is to be called once it is done, by itself and not because we closed it."""
+        self.guard = started.fence.guard
         self.output, self.errors = Capture(keep, spool), Capture(keep)
         self.aside = Capture(ASIDE)
         self.feed = Feed()
         """All output on its way to a reader, if it has one."""
+        self.confined = started.fence.confine is not None
+        """Whether it is bound in our own space of processes, and can leave some behind there."""
         self.fenced = started.fence.report >= 0
         """Whether it is not the program itself but what holds the walls around it."""
         self.failed = False
@@ -106,7 +111,8 @@ class Child:
 
     def close(self) -> None:
         """Let go of everything that is open."""
-        self._finish()
+        self.done.set()
+        self.feed.end()
         self._exit.close()
         if self._linger is not None:
             self._linger.cancel()
@@ -122,10 +128,6 @@ class Child:
             self._watch(bytes(chunk[-SHOWN:]))
         if self._is_read:
             self.feed.add(chunk)
-
-    def _finish(self) -> None:
-        self.done.set()
-        self.feed.end()
 
     def _poll(self) -> bool:
         self.status = self._popen.poll()
@@ -168,6 +170,14 @@ class Child:
             from asyncio import get_running_loop
 
             self._linger = get_running_loop().call_later(LINGER, self._finish)
+
+    def _finish(self) -> None:
+        if self.done.is_set():
+            return
+        self.done.set()
+        self.feed.end()
+        if self.when_done is not None:
+            self.when_done()
 
 
 def _forget(chunk: memoryview) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Literal
@@ -30,9 +30,13 @@ class Turn(msgspec.Struct):
 
 
 class DiskFiles:
-    """The real files. Within one process callers queue; against all others, `replace` compares."""
+    """The real files. Within one process callers queue; against all others, `replace` compares.
 
-    def __init__(self) -> None:
+    `wrote` hears of each file that was replaced, with its new content.
+    """
+
+    def __init__(self, wrote: Callable[[str, bytes], None] | None = None) -> None:
+        self._wrote = wrote
         self._turns: dict[str, Turn] = {}
         self._swept: set[str] = set()
 
@@ -89,6 +93,8 @@ class DiskFiles:
             await to_thread.run_sync(sweep, folder)
             self._swept.add(folder)
         await to_thread.run_sync(_put, path, data, expect)
+        if self._wrote is not None:
+            self._wrote(path, data)
         return digest(data)
 
     @asynccontextmanager

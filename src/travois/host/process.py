@@ -18,6 +18,7 @@ from travois.engine.ports import Captured, Command, Completed
 from travois.host.cage.fence import Unfenced
 from travois.host.capture import CHUNK
 from travois.host.environment import bare, clean
+from travois.host.guarding import Guarding
 from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, send, tree
 from travois.host.watchdog import Watchdog
 from travois.policy.secrets import secrets
@@ -71,6 +72,7 @@ class LocalProcesses:
     """Programs on this machine, each in a session of its own, none of which outlives us.
 
     `passed` names variables that children get although they look like secrets, `extra` are more.
+    `journal` is a folder that no command can write, for what protected files were before one ran.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class LocalProcesses:
         grace: float = GRACE,
         walls: Walls | None = None,
         network: Network | None = None,
+        journal: str = "",
     ) -> None:
         self._environ = clean(os.environ, passed=passed) | dict(extra or {})
         self._secrets = secrets(os.environ.items())
@@ -95,6 +98,8 @@ class LocalProcesses:
         self._watchdog = Watchdog(self._mark)
         self._walls = walls
         self._network = network
+        self._guarding = Guarding(journal)
+        self._started: set[int] = set()
 
     async def run(
         self,
@@ -182,6 +187,7 @@ class LocalProcesses:
 
         assert id not in self._jobs, f"there is a job {id} already"
         child = self._begin(command)
+        child.when_done = lambda: self._over(child)
         child.slow()
         self._jobs[id] = LocalJob(id, join(command.argv), child=child, end=self._end)
         return self._jobs[id]
@@ -203,12 +209,27 @@ class LocalProcesses:
         """Background jobs by id, ended ones too."""
         return MappingProxyType(self._jobs)
 
+    def notices(self) -> tuple[str, ...]:
+        """What became of protected files that changed while commands ran; each is told once."""
+        self._guarding.settle(self._gone)
+        return self._guarding.notices()
+
+    def recover(self) -> None:
+        """Restore protected files that were left changed by a session that was killed."""
+        self._guarding.recover()
+
+    def accept(self, path: str, data: bytes | None = None) -> None:
+        """Take a change of ours to a protected file for how it is to be from here on."""
+        self._guarding.accept(path, data)
+
     async def aclose(self) -> None:
         """End everything that still runs."""
         with anyio.CancelScope(shield=True):
             if self._count:
                 await self._fell()
         self._watchdog.dismiss()
+        self._guarding.settle(lambda child: True)
+        self._guarding.close()
         if self._network is not None:
             await anyio.to_thread.run_sync(self._network.close)
 
@@ -226,12 +247,17 @@ class LocalProcesses:
         from travois.host.spool import Spool
 
         self._children = {c for c in self._children if c.status is None or not c.silent}
+        self._guarding.settle(self._gone)
+        if command.cage is None and command.wary is not None and self._exposed():
+            command = replace(command, cage=command.wary)
         self._watchdog.wake()
         self._count += 1
         mark = f"{self._mark}-{self._count}-"
         environ = bare(self._environ) if command.talks else self._environ
         marked = {**environ, MARK: self._outer + mark}
-        surroundings = Surroundings(marked, self._walls, self._net, around)
+        surroundings = Surroundings(
+            marked, self._walls, self._net, around, self._guarding.journal, self._mark
+        )
         started = spawn(command, surroundings)
         if line is not None:
             line(started.line)
@@ -239,10 +265,41 @@ class LocalProcesses:
         kept = partial(Child, keep=command.keep, spool=spool, is_read=is_read)
         child = kept(started, mark, buffer=self._buffer, watch=watch)
         self._children.add(child)
+        self._guarding.watch(child)
+        self._started.add(child.pid)
+        self._orphans.confined |= child.confined
         if not self._orphans.sessions:
             adopt_orphans()
         self._orphans.sessions.add(child.pid)
         return child
+
+    def _exposed(self) -> bool:
+        """Whether a program of our own could obey files that a command has just changed."""
+        kind = self._walls.kind if self._walls else "none"
+        return kind == "partial" or (kind == "full" and self._guarding.is_open)
+
+    def _over(self, child: Child) -> None:
+        """Tidy up after a job that has ended by itself."""
+        child.unfence()
+        self._guarding.settle(self._gone)
+
+    def _gone(self, child: Child) -> bool:
+        """Whether a program is over with all that it started, as far as that can change files.
+
+        What left its session and its environment behind belongs to some program that is bound: as
+        long as it lives, none of those counts as gone.
+        """
+        if not child.confined:
+            return child.done.is_set()
+        looks = (self._roots(child) or self._strays() for _ in range(2))
+        return child.status is not None and not any(looks)
+
+    def _strays(self) -> set[int]:
+        """Orphans that nothing tells the origin of."""
+        running = {child.pid for child in self._children if child.status is None}
+        orphans = self._orphans.look({*running, self._watchdog.pid})
+        unknown = {pid for pid, session in orphans.items() if session not in self._started}
+        return {pid for pid in unknown if not bears(pid, self._mark)}
 
     def _net(self) -> Network:
         """The way out for those that may reach some hosts; there is none until one asks."""
@@ -259,9 +316,9 @@ class LocalProcesses:
             child.leave()
         else:
             self._children.discard(child)
-            if not left:
-                return ()
-        return tuple(sorted(tree(child.mark, left)))
+        running = tuple(sorted(tree(child.mark, left))) if left or not child.silent else ()
+        self._guarding.settle(self._gone)
+        return running
 
     async def _stop(self, child: Child) -> None:
         """End a program of which we want nothing more.
@@ -295,6 +352,7 @@ class LocalProcesses:
         self._orphans.sessions.update(found.values())
         self._orphans.bury(found.keys() - {child.pid for child in children})
         self._roots()
+        self._guarding.settle(self._gone)
 
     def _roots(self, only: Child | None = None) -> set[int]:
         """The programs that still run and the orphans of those that do not: one's, or all."""

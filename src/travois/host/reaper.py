@@ -60,6 +60,17 @@ def bears(pid: int, mark: str) -> bool:
     return mark.encode() in _content(f"/proc/{pid}/environ")
 
 
+def marked(mark: str) -> bool:
+    """Whether any process bears the mark."""
+    return PROC and any(bears(seen.pid, mark) for seen in _processes())
+
+
+def filters(pid: int | str) -> int:
+    """How many filters of system calls bind a process: none can be taken off again."""
+    lines = _content(f"/proc/{pid}/status").splitlines()
+    return next((int(line.split()[1]) for line in lines if line[:16] == b"Seccomp_filters:"), 0)
+
+
 def send(pid: int, sign: int) -> bool:
     """Signal a process; false if it is not there or not ours to signal."""
     try:
@@ -127,20 +138,23 @@ class Orphans:
         self._ours: set[int] = set()
         self.sessions: set[int] = set()
         """Those that we began."""
+        self.confined = False
+        """Whether what we start is bound by a filter, by which it is known whatever it does."""
 
     def look(self, others: Collection[int]) -> dict[int, int]:
         """Bury those that have ended; returns the living with their sessions.
 
         `others` are no orphans. A child that is none of these may still be one of other code in
         this process, which wants to wait for it: ours are those that bear the mark or are of a
-        session that is ours, and half-made daemons.
+        session that is ours, half-made daemons, and those that a filter of ours binds.
         """
         self.bury(self._ours)
-        ours = os.getsid(0)
+        ours, bound = os.getsid(0), filters("self") if self.confined else 0
         fresh = set(_children()).difference(others, self._ours)
         for seen in (seen for pid in fresh for seen in _stat(pid)):
             daemon = seen.dead and seen.flags & PF_FORKNOEXEC and seen.session != ours
-            if daemon or seen.session in self.sessions or bears(seen.pid, self._mark):
+            known = daemon or seen.session in self.sessions or bears(seen.pid, self._mark)
+            if known or (self.confined and filters(seen.pid) > bound):
                 self.sessions.add(seen.session)
                 self._ours.add(seen.pid)
         self.bury(self._ours)

@@ -21,6 +21,7 @@ from travois.host.ripgrep import resolve
 if TYPE_CHECKING:
     from subprocess import Popen
 
+    from travois.host.cage.guard import Journal
     from travois.host.cage.network import Network
 
 HIGH = 240
@@ -68,6 +69,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     walls: Walls | None = None
     network: Callable[[], Network] | None = None
     around: tuple[str, ...] = ()
+    journal: Callable[[], Journal] | None = None
+    mark: str = ""
 
 
 def spawn(command: Command, surroundings: Surroundings) -> Started:
@@ -90,6 +93,7 @@ def spawn(command: Command, surroundings: Surroundings) -> Started:
             said = _raised(said, theirs)
             told = {command.aside: str(said)}
         after = ours.enter_context(ExitStack())
+        fence = None
         try:
             fence = _fenced(command, surroundings, theirs=theirs, after=after)
             popen = _start(
@@ -103,6 +107,8 @@ def spawn(command: Command, surroundings: Surroundings) -> Started:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
+            if fence is not None and fence.guard is not None:
+                fence.guard.close()
             raise _failure(command, error) from error
         ours.pop_all()
         return Started(popen, output, errors, aside, fence, after, (into, heard))
@@ -120,7 +126,14 @@ def _fenced(
             raise FileNotFoundError(errno.ENOENT, path)
         if os.path.isdir(path) is (need == os.X_OK) or not os.access(path, need):
             raise PermissionError(errno.EACCES, path)
-    ground = Ground(surroundings.walls, surroundings.network, theirs=theirs, after=after)
+    ground = Ground(
+        surroundings.walls,
+        surroundings.network,
+        theirs=theirs,
+        after=after,
+        journal=surroundings.journal,
+        mark=surroundings.mark,
+    )
     fence = enclose(argv, command.cwd, cage=command.cage, ground=ground)
     return msgspec.structs.replace(fence, argv=(*surroundings.around, *fence.argv))
 

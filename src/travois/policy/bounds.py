@@ -51,6 +51,8 @@ OFFLINE = (
     *("Failed to establish a new connection", "Couldn't connect to server", "ENETUNREACH"),
 )
 """What programs say when there is no network."""
+SETTINGS = (".git/config", ".gitmodules")
+"""What ordinary git commands write themselves, key by key."""
 BEGINS = frozenset(("init", "clone"))
 GIT = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "lfs"))
 
@@ -64,6 +66,8 @@ class Bounds(msgspec.Struct, frozen=True):
     shown: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
+    git: tuple[str, ...] = ()
+    """Where git keeps the history of the workspace, if that lies elsewhere."""
     network: Literal["", "off", "listed", "on"] = ""
     """What commands that may run may reach; empty means that it depends on the command."""
     hosts: tuple[str, ...] = ()
@@ -90,11 +94,14 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
     beyond = _beyond(bounds, guard, use) if allowed else ()
     network = _network(bounds, guard, use) if allowed and not looking else "off"
     sifted = network == "on" and bool(bounds.barred)
+    pins = Pins() if looking else _pins(bounds, guard, use)
     return Cage(
         chosen,
         folders=guard.folders,
         temp=bounds.temp,
-        pinned=() if looking else _pinned(bounds, guard, use),
+        pinned=pins.kept,
+        git_written=pins.git_written,
+        lifted=pins.lifted,
         hidden=bounds.hidden,
         shown=bounds.shown,
         writable=() if looking else (*bounds.writable, *beyond),
@@ -117,7 +124,7 @@ def harmless(guard: Guard, use: Use) -> bool:
     Not if it is known to need more: that try would fail, and tell nobody anything.
     """
     changes = (a for a in use.touched if a.kind != "read" and not _within(a, (guard.scratch,)))
-    return contained(guard, use) and not any(changes) and not any(_freed(use))
+    return contained(guard, use) and not any(changes) and not any(_git_steps(use))
 
 
 def contained(guard: Guard, use: Use) -> bool:
@@ -151,27 +158,62 @@ def _named(step: Step, patterns: tuple[str, ...]) -> bool:
     )
 
 
-def _pinned(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
-    """The paths that stay as they are; those that the call was allowed to write do not."""
-    names = [join(folder, name) for folder in guard.folders for name in PINNED]
+class Pins(msgspec.Struct, frozen=True):
+    """What becomes of the protected paths of a workspace while a call runs."""
+
+    kept: tuple[str, ...] = ()
+    git_written: tuple[str, ...] = ()
+    lifted: tuple[str, ...] = ()
+
+
+def _pins(bounds: Bounds, guard: Guard, use: Use) -> Pins:
+    """The paths that stay as they are, that git may write, and that the call was allowed to."""
     free = [access.target for access in use.touched if access.kind == "write"]
-    free_names = tuple(_freed(use))
-    kept = (path for path in names if not path.endswith(free_names))
-    return (*bounds.pinned, *(path for path in kept if not any(_meets(path, f) for f in free)))
+    by_git, by_name = _written_by_git(use), _configured(use)
+    kept, git_written, lifted = list(bounds.pinned), list[str](), list[str]()
+    for name, path in _protected(bounds, guard):
+        if name in by_name or any(_meets(path, target) for target in free):
+            lifted.append(path)
+        elif name in by_git:
+            git_written.append(path)
+        else:
+            kept.append(path)
+    return Pins(tuple(kept), tuple(git_written), tuple(lifted))
+
+
+def _protected(bounds: Bounds, guard: Guard) -> Iterator[tuple[str, str]]:
+    """The protected names, each with the path that it has in a folder of the workspace."""
+    for folder in guard.folders:
+        yield from ((name, join(folder, name)) for name in PINNED)
+    for folder in bounds.git:
+        own = (name for name in PINNED if name.startswith(".git/"))
+        yield from ((name, join(folder, name.removeprefix(".git/"))) for name in own)
 
 
 def _meets(path: str, other: str) -> bool:
     return inside(path, other) or inside(other, path)
 
 
-def _freed(use: Use) -> Iterator[str]:
-    """What git itself was allowed to change: its settings, or all of a repository that it makes."""
-    for step in (step for plan in use.plans for step in plan.steps):
-        if step.name == "git" and step.needs != "nothing":
-            yield from ("/.git/config", "/.gitmodules")
-            yield from (
-                f"/{name}" for name in PINNED if name[:4] == ".git" and _git(step) in BEGINS
-            )
+def _git_steps(use: Use) -> Iterator[Step]:
+    """The calls of git that do more than look."""
+    steps = (step for plan in use.plans for step in plan.steps)
+    return (step for step in steps if step.name == "git" and step.needs != "nothing")
+
+
+def _written_by_git(use: Use) -> frozenset[str]:
+    """What git itself writes: its settings, its own hooks, or all of a repository that it makes."""
+    told = {_git(step) for step in _git_steps(use)}
+    own = (name for name in PINNED if name.startswith(".git/")) if told & BEGINS else ()
+    hooks = (".git/hooks",) if "lfs" in told else ()
+    return frozenset((*SETTINGS, *own, *hooks)) if told else frozenset()
+
+
+def _configured(use: Use) -> frozenset[str]:
+    """The settings that the call is there to change, by name."""
+    steps = [step for step in _git_steps(use) if _git(step) == "config"]
+    modules = any(".gitmodules" in word.text for step in steps for word in step.argv)
+    own = (".git/config", ".git/config.worktree") if steps else ()
+    return frozenset((*own, ".gitmodules") if modules else own)
 
 
 def _beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:

@@ -23,6 +23,10 @@ class Cage(msgspec.Struct, frozen=True):
     """A private folder of this session that stands in for /tmp; always writable."""
     pinned: tuple[str, ...] = ()
     """Paths that stay as they are in a writable folder, existing or not."""
+    git_written: tuple[str, ...] = ()
+    """Pinned paths that git may write: what it would not write there by itself is undone."""
+    lifted: tuple[str, ...] = ()
+    """Pinned paths that this program was allowed to change by name."""
     hidden: tuple[str, ...] = ()
     """Paths that are not to be read: secrets, our own state, what a rule denies."""
     shown: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ import msgspec
 from travois.store import disk
 from travois.store.home import Home
 
+HARMLESS = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 PATIENCE = 5.0
 
 
@@ -93,14 +94,14 @@ def _by_history(home: Home, root: str, *, common: str) -> str:
 def _first_commit(root: str) -> str:
     import subprocess
 
-    command = ("git", "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
+    command = (*HARMLESS, "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
             command,
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            env=kept | {"GIT_NO_LAZY_FETCH": "1"},
+            env=kept | {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"},
             timeout=PATIENCE,
             check=True,
             text=True,

@@ -1,7 +1,8 @@
 """Asking git about a repository without running any code that the repository brings.
 
 A repository's own configuration can name programs: hooks, monitors, filters, text converters,
-signature checkers, transports. Here none of them runs.
+signature checkers, transports. Here none of them runs. A command that is running meanwhile could
+still name one between two looks of ours: then git runs in walls, where none could do anything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from travois.engine.ports import Command, Completed, Files, Processes
 from travois.engine.tool import Refusal
+from travois.policy.cage import Cage
 from travois.tools.place import absolute
 
 SECONDS = 30.0
@@ -51,6 +53,9 @@ class Where(Protocol):
 
     @property
     def cwd(self) -> str: ...
+
+    @property
+    def wary(self) -> Cage | None: ...
 
     @property
     def files(self) -> Files: ...
@@ -122,7 +127,8 @@ async def _filters(env: Where) -> tuple[str, ...]:
 async def _run(env: Where, words: Sequence[str], added: dict[str, str]) -> Completed:
     if any("\0" in word for word in words):
         raise Refusal("The arguments hold a NUL character; leave it out.")
-    command = Command((*HARMLESS, *words), cwd=env.cwd, env=added, keep=KEEP, stderr="apart")
+    argv = (*HARMLESS, *words)
+    command = Command(argv, env.cwd, added, keep=KEEP, stderr="apart", wary=env.wary)
     return await env.processes.run(command, timeout=SECONDS)
 
 

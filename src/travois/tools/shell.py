@@ -112,6 +112,7 @@ async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
     remarks = [*body.remarks, *_endings(done, args)]
     remarks += [remark for remark in (start.remark, place.remark) if remark]
     remarks += _held_back(done, body.text, env.cage)
+    remarks += env.processes.notices()
     ran = Ran(_code(done.status), done.timed_out, done.output.total, place.cwd)
     return Outcome(
         (Text(_joined(_headline(done), body.text, remarks)),),
@@ -265,7 +266,8 @@ async def _output(args: OutputArgs, env: Env, call: str) -> Outcome:
     if args.filter and output.total:
         output = await _matching(output, env, pattern=args.filter)
     body = _shown(output, env, call)
-    text = _joined(_state(status), body.text or "(no new output)", list(body.remarks))
+    remarks = [*body.remarks, *env.processes.notices()]
+    text = _joined(_state(status), body.text or "(no new output)", remarks)
     ran = Ran(None if status is None else _code(status), status is None, output.total)
     return Outcome(
         (Text(text),),
@@ -290,7 +292,9 @@ async def _kill(args: KillArgs, env: Env, call: str) -> Outcome:
     before = job.status
     await job.kill()
     if before is None:
-        said = f"{job.id} was ended with all it had started."
+        said = _joined(
+            f"{job.id} was ended with all it had started.", "", [*env.processes.notices()]
+        )
         return Outcome((Text(said),), changes=(Changed(f"job:{job.id}", "killed"),))
     said = f"{job.id} had ended before ({_state(before)})."
     return Outcome((Text(said),), changes=_ended(env, job.id, before))

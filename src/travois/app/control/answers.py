@@ -153,7 +153,7 @@ async def _rewind(driven: Driven, request: Request) -> Object:
     way = replace(rewinding.before_turn(entries, agent.keeper, number=number), to=0)
     changed: list[Json] = [os.fsdecode(change.path) for change in way.changes]
     if not request.dry_run:
-        rewinding.go(agent.session, agent.keeper, way)
+        rewinding.go(agent.session, agent.keeper, way, wrote=agent.world.processes.accept)
     return {"canRewind": True, "filesChanged": changed}
 
 

@@ -77,7 +77,7 @@ async def _rewind(desk: Desk, number: str) -> str:
         way, entries, agent.keeper, number=turn.number - 1, part=("all", "conversation")[part]
     )
     found = await anyio.to_thread.run_sync(find)
-    outcome = rewinding.go(agent.session, agent.keeper, found)
+    outcome = rewinding.go(agent.session, agent.keeper, found, wrote=agent.world.processes.accept)
     desk.type(turn.text)
     kept = f", {len(found.theirs)} kept that others changed" if found.theirs else ""
     files = f"{outcome.restored} files restored, {outcome.deleted} deleted{kept}"

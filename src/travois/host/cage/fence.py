@@ -14,6 +14,7 @@ from travois.host.cage.probe import Walls, bundled_bwrap
 from travois.policy.cage import Cage
 
 if TYPE_CHECKING:
+    from travois.host.cage.guard import Guard, Journal
     from travois.host.cage.network import Door, Network
 
 NONE = "there is no sandbox here; `travois doctor` says why"
@@ -38,6 +39,8 @@ class Fence(msgspec.Struct, frozen=True):
     """Where bwrap tells how it went; -1 where there is no bwrap."""
     door: Door | None = None
     """The program's way out to the hosts on its list."""
+    guard: Guard | None = None
+    """What checks the protected files that the program can write, once it is over."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -62,6 +65,10 @@ class Ground(msgspec.Struct, frozen=True):
     """To be closed once the program is started."""
     after: ExitStack
     """To be closed once the program and all that it started are gone."""
+    journal: Callable[[], Journal] | None = None
+    """Where guards keep what protected files were."""
+    mark: str = ""
+    """What the program and all that it starts are known by."""
 
 
 def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
@@ -77,9 +84,30 @@ def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
         if walls.kind == "full":
             return _walled(argv, cwd, cage=cage, ground=ground)
         confine = landlock.confinement(cage, ground.theirs)
+        guard = _guard(cage, ground, held=False)
     except OSError as error:
         raise Unfenced(error.errno, error.strerror) from error
-    return Fence(argv, cwd, {"TMPDIR": cage.temp}, confine=confine)
+    return Fence(argv, cwd, {"TMPDIR": cage.temp}, confine=confine, guard=guard)
+
+
+def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
+    """What checks the protected files that no mount holds; none where there are none."""
+    if cage.profile == "look" or ground.journal is None:
+        return None
+    from travois.host.cage.guard import watches
+
+    found = watches(cage, held=held)
+    if not found:
+        return None
+    journal = ground.journal()
+    within = (*cage.folders, *cage.writable, cage.temp)
+    if not any(_inside(journal.folder, path) for path in cage.hidden):
+        refuse_own(os.path.join(journal.folder, "runs"), within)
+    return journal.open(found, mark=ground.mark)
+
+
+def _inside(path: str, folder: str) -> bool:
+    return f"{os.path.realpath(path)}/".startswith(os.path.realpath(folder).rstrip("/") + "/")
 
 
 def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
@@ -99,10 +127,12 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
     listed = _file(b"\0".join(map(os.fsencode, [*words, "--seccomp", str(filtered)])), ground)
     start = (ground.walls.bwrap, "--args", str(listed), "--")
     fds = (told, filtered, listed)
+    guard = _guard(cage, ground, held=True)
     if door is None:
-        return Fence((*start, *argv), "/", {}, fds, report=report)
+        return Fence((*start, *argv), "/", {}, fds, report=report, guard=guard)
     argv = (*start, *door.argv(argv))
-    return Fence(argv, "/", _proxies(), (*fds, door.fd), report=report, door=door)
+    fds = (*fds, door.fd)
+    return Fence(argv, "/", _proxies(), fds, report=report, door=door, guard=guard)
 
 
 def _door(cage: Cage, ground: Ground) -> Door | None:

@@ -1,7 +1,9 @@
 """Walls for machines that give us no namespaces: rules on files, and a filter on calls.
 
-Rules only ever allow, and hold for everything below a path. What is pinned or hidden is therefore
-left out by allowing its siblings one by one: beside it nothing can be made anew.
+Rules only ever allow, and hold for everything below a path. What is hidden is therefore left out by
+allowing its siblings one by one: beside it nothing can be made anew. For what is pinned that would
+cost too much, since it stands at the top of every workspace and in `.git`: it can be written, and
+`guard` restores it afterwards.
 """
 
 from __future__ import annotations
@@ -74,9 +76,8 @@ def grants(cage: Cage) -> Iterator[tuple[str, int]]:
     yield os.path.realpath(cage.temp), READ | WRITE
     if cage.profile == "look":
         return
-    kept = hidden | {os.path.realpath(path) for path in cage.pinned} | set(cage.pinned)
     for folder in (*cage.folders, *cage.writable):
-        for path in _beside(folder, kept):
+        for path in _beside(folder, hidden):
             yield path, READ | WRITE
 
 

@@ -24,7 +24,8 @@ def inner(cage: Cage, layers: Layers) -> Cage:
     """
     writable = tuple(path for path in cage.writable if os.path.realpath(path) in layers.folders)
     pinned = tuple(path for path in cage.pinned if os.path.lexists(path))
-    return replace(cage, profile="work", writable=writable, pinned=pinned)
+    changes = {"writable": writable, "pinned": pinned, "git_written": (), "lifted": ()}
+    return replace(cage, profile="work", **changes)
 
 
 class Overlay:

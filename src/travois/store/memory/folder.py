@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -55,7 +55,15 @@ class Seen(msgspec.Struct, frozen=True):
 class Folder:
     """The memories of one scope. What was read is kept until its file changes."""
 
-    def __init__(self, key: str, path: Path, *, scope: Scope = "project") -> None:
+    def __init__(
+        self,
+        key: str,
+        path: Path,
+        *,
+        scope: Scope = "project",
+        wrote: Callable[[str], None] | None = None,
+    ) -> None:
+        self._wrote = wrote
         self.key = key
         """Its name in the history of all folders."""
         self.path = path
@@ -141,6 +149,8 @@ class Folder:
             path.unlink(missing_ok=True)
         else:
             disk.replace(path, data)
+        if self._wrote is not None:
+            self._wrote(os.path.realpath(path))
 
     def pages(self) -> dict[str, str]:
         """The index of what is there, with what people wrote into it."""

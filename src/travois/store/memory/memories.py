@@ -51,9 +51,13 @@ def open_memories(
     index: Index | None,
     trusted: bool,
     directory: str = "",
+    wrote: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> FolderMemories:
-    """The memories that count in a project; nothing is made yet."""
+    """The memories that count in a project; nothing is made yet.
+
+    `wrote` hears of each file of the team's that changes: those lie in the workspace.
+    """
     root = home.path / "memory"
     key = place.key(home, project)
     own = Path(directory).expanduser().absolute() if directory else root / key
@@ -63,7 +67,7 @@ def open_memories(
     }
     link = root / key / "team"
     if trusted and link.is_dir() and os.path.realpath(link) == os.readlink(link):
-        folders["team"] = Folder(f"{key}/team", link, scope="team")
+        folders["team"] = Folder(f"{key}/team", link, scope="team", wrote=wrote)
     archive = Archive(History(root, clock=clock), folders)
     return FolderMemories(archive, consent=consent, root=project.root, index=index)
 

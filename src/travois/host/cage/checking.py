@@ -1,0 +1,112 @@
+"""Comparing a protected path with what was saved of it, by a rule, and undoing what broke it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from travois.host.beneath import spot
+from travois.host.cage.aside import Aside
+from travois.host.cage.saved import Node, Saved, Tree, differences, hold, put, read, restore
+from travois.policy.gitconfig import is_harmless_hook, settle
+
+Check = Literal["exact", "config", "hooks"]
+LONGEST = 120
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A name that had changed, in words, and whether it is as it was again."""
+
+    words: str
+    restored: bool = True
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What a check found, and how the path is to be from here on."""
+
+    changes: tuple[Change, ...]
+    saved: Saved
+
+
+def check(saved: Saved, rule: Check, aside: Aside) -> Checked:
+    """Undo what a rule does not allow, and take over what it does."""
+    moved = tuple(Change(_named(path, saved)) for path in hold(saved, aside))
+    now = read(saved.path, saved)
+    names = list(differences(saved.nodes, now))
+    if rule == "config" and names == [b""] and _is_file(now.get(b"")):
+        change, data = _settled(saved, now[b""], aside)
+        kept = msgspec.structs.replace(now[b""], data=data)
+        taken = msgspec.structs.replace(saved, tree=((b"", kept),))
+        return Checked((*moved, *change), taken)
+    if rule == "hooks":
+        names, saved = _hooks(saved, now, names)
+    failed = {name for name in names if not _restored(saved, name, aside)}
+    if names:
+        failed |= set(names) & set(differences(saved.nodes, read(saved.path)))
+    paths = {
+        name: os.path.join(saved.path, os.fsdecode(name)) if name else saved.path for name in names
+    }
+    changes = [Change(_named(paths[name], saved), restored=name not in failed) for name in names]
+    return Checked((*moved, *changes), saved)
+
+
+def _settled(saved: Saved, now: Node, aside: Aside) -> tuple[tuple[Change, ...], bytes]:
+    """Undo the settings of git that it would not set by itself; returns what it is to hold."""
+    was = saved.nodes.get(b"")
+    assert now.data is not None
+    settled = settle((was.data if was else b"") or b"", now.data)
+    if not settled.undone:
+        return (), now.data
+    done = False
+    with suppress(OSError), spot(saved.path) as place:
+        aside.copy(place, root=saved.root)
+        put(place, msgspec.structs.replace(was or now, data=settled.data))
+        done = True
+    words = f"{_named(saved.path, saved)} ({', '.join(map(plain, settled.undone))})"
+    return (Change(words, restored=done),), settled.data
+
+
+def _hooks(saved: Saved, now: Tree, names: list[bytes]) -> tuple[list[bytes], Saved]:
+    """The hooks to undo, and what is saved with all others taken over."""
+    folder = now.get(b"")
+    if folder is None or folder.kind != "folder":
+        return names, saved
+    fresh = [b"", *(name for name in now if name)] if b"" in names else names
+    kept = [name for name in fresh if _harmless(name, now)]
+    tree = {**saved.nodes, **{name: now[name] for name in kept}}
+    undone = [name for name in fresh if name not in kept]
+    return undone, msgspec.structs.replace(saved, tree=tuple(tree.items()))
+
+
+def _is_file(node: Node | None) -> bool:
+    return node is not None and node.kind == "file" and node.data is not None
+
+
+def _harmless(name: bytes, now: Tree) -> bool:
+    """Whether a hook, or the folder of hooks itself, is one that git and its extensions make."""
+    node = now.get(name)
+    if node is None or not name:
+        return node is not None
+    hook = node.kind == "file" and node.data is not None and b"/" not in name
+    return hook and is_harmless_hook(os.fsdecode(name), node.data or b"")
+
+
+def _restored(saved: Saved, name: bytes, aside: Aside) -> bool:
+    try:
+        restore(saved, name, aside)
+    except OSError:
+        return False
+    return True
+
+
+def _named(path: str, saved: Saved) -> str:
+    return plain(os.path.relpath(path, saved.root))
+
+
+def plain(text: str) -> str:
+    """A name as part of a message: whoever chose it does not choose how the message reads."""
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."

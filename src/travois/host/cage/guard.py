@@ -1,0 +1,338 @@
+"""Guards of protected paths that commands can write: saved before, checked and restored after.
+
+The journal is a folder that no command can write. A file in `runs` names the paths that one running
+command must leave alone, and is locked by whoever started it; `saved` holds what those paths were.
+The first run that guards a path saves it, and what was saved holds until the last one has ended.
+A run whose lock is free belongs to a process that was killed: whoever comes next checks its paths.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import msgspec
+
+from travois.host.cage.aside import Aside
+from travois.host.cage.checking import Change, Check, check, plain
+from travois.host.cage.saved import Saved, read, save
+from travois.host.reaper import marked
+from travois.policy.cage import Cage
+
+PATIENCE = 20.0
+"""How many seconds to wait for another process that works on the journal."""
+Rule = Literal["exact", "config", "hooks", "lifted"]
+"""How a path may change: not at all, as git changes its settings or hooks, or as it likes."""
+OVERLAP = " (another command runs that may not change it; end that one, then repeat this)"
+
+
+class Watch(msgspec.Struct, frozen=True, array_like=True):
+    """A path that is guarded, the writable folder that it lies in, and how it may change."""
+
+    path: str
+    root: str
+    rule: Rule
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What one running command must leave alone."""
+
+    mark: str
+    watches: tuple[Watch, ...]
+
+
+class Guard:
+    """The guard of one running command."""
+
+    def __init__(self, journal: Journal, name: str, run: Run, *, lock: int) -> None:
+        self._journal, self._name, self._run, self._lock = journal, name, run, lock
+
+    def check(self) -> tuple[str, ...]:
+        """Restore what must not have changed; returns what to tell. The guard stays."""
+        return self._journal.check(self._name, self._run) if self._lock >= 0 else ()
+
+    def close(self) -> tuple[str, ...]:
+        """Check for the last time: the command and all that it started are gone."""
+        if self._lock < 0:
+            return ()
+        lock, self._lock = self._lock, -1
+        try:
+            return self._journal.close(self._name, self._run)
+        finally:
+            os.close(lock)
+
+
+class Journal:
+    """The guards of all processes of one user that share a state folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.notices: list[str] = []
+        """What was found that no guard of ours could tell."""
+        self._memory: dict[str, tuple[tuple[int, int], Saved]] = {}
+
+    def open(self, watches: tuple[Watch, ...], *, mark: str) -> Guard:
+        """Guard paths from here on. Raises OSError if they cannot be saved."""
+        with self._alone():
+            self.notices += self._recovered()
+            held = _guarded(run for _, run in self._running())
+            run = Run(mark, tuple(watch for watch in watches if self._guards(watch, held)))
+            name = os.urandom(8).hex()
+            path = os.path.join(self.folder, "runs", name)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(lock, msgspec.msgpack.encode(run))
+        return Guard(self, name, run, lock=lock)
+
+    def _guards(self, watch: Watch, held: frozenset[str]) -> bool:
+        """Save a path that nobody guards yet; false for one that we may not look at."""
+        if watch.rule == "lifted" or watch.path in held:
+            return True
+        earlier = self._load(watch.path)
+        try:
+            saved = save(watch.path, watch.root, earlier)
+        except PermissionError:
+            return False
+        if earlier is None or (earlier.tree, earlier.holders) != (saved.tree, saved.holders):
+            self._write(saved)
+        return True
+
+    def is_open(self) -> bool:
+        """Whether any command runs that could have changed protected files."""
+        try:
+            return bool(os.listdir(os.path.join(self.folder, "runs")))
+        except FileNotFoundError:
+            return False
+
+    def check(self, name: str, run: Run) -> tuple[str, ...]:
+        """Restore what the run must not have changed; returns what to tell."""
+        with self._alone():
+            others = [run for other, run in self._running() if other != name]
+            return self._checked(run, _guarded(others), when="while a command ran")
+
+    def close(self, name: str, run: Run) -> tuple[str, ...]:
+        """Check, and end the run."""
+        with self._alone():
+            others = [run for other, run in self._running() if other != name]
+            told = self._checked(run, _guarded(others), when="while a command ran")
+            os.unlink(os.path.join(self.folder, "runs", name))
+            return told
+
+    def recover(self) -> None:
+        """Check what killed processes had guarded; what there is to tell is in `notices`."""
+        if self.is_open():
+            with self._alone():
+                self.notices += self._recovered()
+
+    def _recovered(self) -> Iterator[str]:
+        living = dict(self._running())
+        for name in set(self._names()) - living.keys():
+            when = "while a command ran whose session was killed"
+            yield from self._checked(self._read(name), _guarded(living.values()), when=when)
+            os.unlink(os.path.join(self.folder, "runs", name))
+
+    def accept(self, path: str, data: bytes | None = None) -> None:
+        """Take a change that we made ourselves for how things are to be."""
+        if not self.is_open():
+            return
+        with self._alone():
+            for guarded in _guarded(run for _, run in self._running()):
+                if path == guarded or path.startswith(guarded + "/"):
+                    self._accept(guarded, path, data)
+
+    def _accept(self, guarded: str, path: str, data: bytes | None) -> None:
+        saved = self._load(guarded)
+        if saved is None:
+            return
+        now, name = read(guarded, saved), os.fsencode(os.path.relpath(path, guarded))
+        name = b"" if name == b"." else name
+        tree = {k: v for k, v in saved.tree if not _touches(k, name)}
+        fresh = {k: v for k, v in now.items() if _touches(k, name)}
+        for each in fresh:  # the folders on the way may be new as well
+            way = each.split(b"/")
+            above = (b"/".join(way[:depth]) for depth in range(len(way)))
+            tree |= {one: now[one] for one in above if one in now and one not in tree}
+        if data is not None and name in fresh:
+            fresh[name] = msgspec.structs.replace(fresh[name], data=data)
+        self._write(msgspec.structs.replace(saved, tree=tuple((tree | fresh).items())))
+
+    def _checked(self, run: Run, held: frozenset[str], *, when: str) -> tuple[str, ...]:
+        aside = Aside(os.path.join(self.folder, "replaced"))
+        changes = list[Change]()
+        for watch in sorted(run.watches, key=lambda watch: len(watch.path)):
+            # Who wrote to a path that two commands run beside each other can write? Nobody knows.
+            # So a leave to change it counts only while no other command is kept from doing so.
+            if watch.rule == "lifted" and watch.path not in held:
+                continue
+            saved = self._load(watch.path)
+            if saved is None:
+                continue
+            try:
+                found = check(saved, _check(watch), aside)
+            except OSError as error:
+                changes.append(Change(f"{plain(watch.path)} ({error.strerror})", restored=False))
+                continue
+            why = OVERLAP if watch.rule == "lifted" else ""
+            changes += (msgspec.structs.replace(c, words=c.words + why) for c in found.changes)
+            if found.saved.tree != saved.tree:
+                self._write(found.saved)
+        return tuple(_told(changes, aside, when=when))
+
+    def _running(self) -> Iterator[tuple[str, Run]]:
+        """The runs of living processes, and those whose processes outlive who started them."""
+        for name in self._names():
+            run = self._read(name)
+            if self._is_locked(name) or (run.mark and marked(run.mark)):
+                yield name, run
+
+    def _names(self) -> list[str]:
+        return os.listdir(os.path.join(self.folder, "runs"))
+
+    def _is_locked(self, name: str) -> bool:
+        fd = os.open(os.path.join(self.folder, "runs", name), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def _read(self, name: str) -> Run:
+        with open(os.path.join(self.folder, "runs", name), "rb") as file:
+            data = file.read()
+        try:
+            return msgspec.msgpack.decode(data, type=Run)
+        except msgspec.DecodeError:
+            return Run("", ())  # killed before it was written, so nothing was started
+
+    def _write(self, saved: Saved) -> None:
+        path = self._place(saved.path)
+        draft = f"{path}.{os.getpid()}"
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.msgpack.encode(saved))
+        os.replace(draft, path)
+
+    def _load(self, path: str) -> Saved | None:
+        """What was saved of a path; between runs that is only a way to read less."""
+        place = self._place(path)
+        try:
+            found = os.stat(place)
+        except FileNotFoundError:
+            return None
+        stamp = (found.st_ino, found.st_mtime_ns)
+        if path in self._memory and self._memory[path][0] == stamp:
+            return self._memory[path][1]
+        with open(place, "rb") as file:
+            saved = msgspec.msgpack.decode(file.read(), type=Saved)
+        self._memory[path] = (stamp, saved)
+        return saved
+
+    def _place(self, path: str) -> str:
+        from hashlib import blake2b
+
+        name = blake2b(os.fsencode(path), digest_size=16).hexdigest()
+        return os.path.join(self.folder, "saved", name)
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Keep all other processes from the journal. Raises OSError if one does not let go."""
+        for name in ("runs", "saved"):
+            os.makedirs(os.path.join(self.folder, name), 0o700, exist_ok=True)
+        fd = os.open(
+            os.path.join(self.folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            _lock(fd)
+            yield
+        finally:
+            os.close(fd)
+
+
+def watches(cage: Cage, *, held: bool) -> tuple[Watch, ...]:
+    """What to guard of a cage; `held` says that mounts hold what is pinned."""
+    if cage.profile == "look":
+        return ()
+    roots = sorted(
+        dict.fromkeys(map(os.path.realpath, (*cage.folders, *cage.writable))), key=len, reverse=True
+    )
+    found = dict[str, Watch]()
+    for path in cage.lifted:
+        found |= {watch.path: watch for watch in _found(path, roots, "lifted")}
+    for path in cage.git_written:
+        found |= {watch.path: watch for watch in _found(path, roots, _by_name(path))}
+    for path in () if held else cage.pinned:
+        found |= {watch.path: watch for watch in _found(path, roots, "exact")}
+    return tuple(found.values())
+
+
+def _found(path: str, roots: list[str], rule: Rule) -> Iterator[Watch]:
+    """The path itself, or what stands in its way: a link, with what it leads to, or a file."""
+    root = next((root for root in roots if path.startswith(root.rstrip("/") + "/")), "")
+    real = os.path.realpath(path)
+    if root:
+        way = path.removeprefix(root + "/").split("/")
+        parts = ["/".join((root, *way[:depth])) for depth in range(1, len(way) + 1)]
+        blocked = next((part for part in parts if _blocks(part, last=part == path)), "")
+        yield Watch(blocked or path, root, "exact" if blocked else rule)
+        if not blocked or not os.path.islink(blocked):
+            return
+    if real != path:
+        yield from _found(real, roots, rule)
+
+
+def _blocks(part: str, *, last: bool) -> bool:
+    return os.path.islink(part) or (not last and os.path.lexists(part) and not os.path.isdir(part))
+
+
+def _check(watch: Watch) -> Check:
+    return _by_name(watch.path) if watch.rule == "lifted" else watch.rule
+
+
+def _by_name(path: str) -> Check:
+    name = os.path.basename(path)
+    if name in ("config", "config.worktree", ".gitmodules"):
+        return "config"
+    return "hooks" if name == "hooks" else "exact"
+
+
+def _guarded(runs: Iterable[Run]) -> frozenset[str]:
+    return frozenset(w.path for run in runs for w in run.watches if w.rule != "lifted")
+
+
+def _touches(name: bytes, other: bytes) -> bool:
+    return not other or name == other or name.startswith(other + b"/")
+
+
+def _lock(fd: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise OSError(errno.EAGAIN, "another process keeps the journal of guards") from None
+            time.sleep(0.005)
+        else:
+            return
+
+
+def _told(changes: list[Change], aside: Aside, *, when: str) -> Iterator[str]:
+    """What to tell a person and the model of what was found."""
+    restored = [change.words for change in changes if change.restored]
+    failed = [change.words for change in changes if not change.restored]
+    if restored:
+        kept = f" The changed copies are in {aside.path}." if aside.path else ""
+        yield f"Protected files changed {when} and were restored: {_few(restored)}.{kept}"
+    if failed:
+        yield f"Protected files changed {when} and could NOT be restored: {_few(failed)}."
+
+
+def _few(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

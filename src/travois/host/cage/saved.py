@@ -1,0 +1,359 @@
+"""The saved state of a protected path: what it was, how it differs from that, and putting it back.
+
+Everything is opened name by name in the folder before it, and no link is ever followed: between
+the save and the check, a hostile program may have put anything in the place of anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from travois.host.beneath import Spot, spot
+from travois.host.cage.aside import Aside
+
+MOST_BYTES = 32 * 1024 * 1024
+MOST_NAMES = 5_000
+"""How much of one path is saved. Beyond that a change is noticed but cannot be undone."""
+SLACK = 100_000_000
+"""Nanoseconds by which the clock of the file system may lag behind ours."""
+CHECKOUTS = b"worktrees"
+"""The folder in our own and Claude's settings that holds checkouts: agents work in there."""
+READING = os.O_RDONLY | os.O_NONBLOCK
+
+Kind = Literal["file", "link", "folder", "other"]
+
+
+class Node(msgspec.Struct, frozen=True, array_like=True):
+    """One file, link or folder; `data` is None where it was not saved."""
+
+    kind: Kind
+    mode: int
+    owner: tuple[int, int]
+    stamp: tuple[int, int, int, int, int]
+    """Device, inode, size, and when content and anything at all were last changed."""
+    names: int
+    """How many names a file has: a second one would be a way to change it later."""
+    data: bytes | None = None
+
+    def is_like(self, other: Node) -> bool:
+        """Whether nothing that matters is different."""
+        if (self.kind, self.mode, self.owner) != (other.kind, other.mode, other.owner):
+            return False
+        if self.kind == "folder":
+            return True
+        if self.data is None or other.data is None:
+            return self.stamp == other.stamp
+        return self.data == other.data and (self.names == other.names or other.names == 1)
+
+
+Tree = Mapping[bytes, Node]
+"""What is at a path, by names relative to it; nothing if nothing is there."""
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True):
+    """A folder on the way to a protected path, and which one it was."""
+
+    path: str
+    device: int
+    inode: int
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What a protected path was at a moment."""
+
+    path: str
+    root: str
+    """The folder that is writable and cannot be replaced itself."""
+    at: int
+    tree: tuple[tuple[bytes, Node], ...]
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def nodes(self) -> Tree:
+        """The tree, by names."""
+        return dict(self.tree)
+
+
+class Reader:
+    """Reads trees; takes content that cannot have changed from an earlier save."""
+
+    def __init__(self, earlier: Saved | None, *, checkouts: bool) -> None:
+        self._known: Tree = earlier.nodes if earlier else {}
+        self._settled = earlier.at - SLACK if earlier else 0
+        self._skipped = (CHECKOUTS,) if checkouts else ()
+        self._bytes, self._names = MOST_BYTES, MOST_NAMES
+
+    def read(self, place: Spot, name: bytes = b"") -> Iterator[tuple[bytes, Node]]:
+        """What has a name in an open folder, with all that is in it."""
+        self._names -= 1
+        if self._names < 0:
+            return
+        try:
+            found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        node = _node(found)
+        if node.kind == "folder":
+            yield name, node
+            yield from self._inner(place, name)
+            return
+        with suppress(PermissionError):
+            node = self._filled(node, place, name)
+        yield name, node
+
+    def _inner(self, place: Spot, name: bytes) -> Iterator[tuple[bytes, Node]]:
+        try:
+            fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return
+        try:
+            for each in sorted(map(os.fsencode, os.listdir(fd))):
+                below = name + b"/" + each if name else each
+                if below not in self._skipped:
+                    inner = Spot(fd, os.fsdecode(each), f"{place.path}/{os.fsdecode(each)}")
+                    yield from self.read(inner, below)
+        finally:
+            os.close(fd)
+
+    def _filled(self, node: Node, place: Spot, name: bytes) -> Node:
+        known = self._known.get(name)
+        same = known is not None and (known.kind, known.stamp) == (node.kind, node.stamp)
+        if same and known is not None and known.stamp[-1] < self._settled:
+            return msgspec.structs.replace(node, data=known.data)
+        if node.kind == "link":
+            target = os.readlink(place.name, dir_fd=place.folder)
+            return msgspec.structs.replace(node, data=os.fsencode(target))
+        if node.kind == "other" or node.stamp[2] > self._bytes:
+            return node
+        with os.fdopen(place.open(READING), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return node
+            data = file.read(self._bytes + 1)
+        self._bytes -= len(data)
+        return msgspec.structs.replace(node, data=data) if self._bytes >= 0 else node
+
+
+def save(path: str, root: str, earlier: Saved | None = None) -> Saved:
+    """What a path is now; `earlier` saves the reading of what has not changed since."""
+    at = time.time_ns()
+    tree = tuple(read(path, earlier).items())
+    return Saved(path, root, at, tree, tuple(_holders(path, root)))
+
+
+def read(path: str, earlier: Saved | None = None) -> Tree:
+    """What is at a path; a path that leads through a link or a file has nothing."""
+    try:
+        with spot(path) as place:
+            tree = dict(Reader(earlier, checkouts=_has_checkouts(path)).read(place))
+            # A folder that is there for checkouts alone counts as none: we make it when we need it.
+            bare = len(tree) == 1 and _has_checkouts(path) and tree[b""].kind == "folder"
+            return {} if bare and _holds(place, os.fsdecode(CHECKOUTS)) else tree
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return {}
+        raise
+
+
+def differences(before: Tree, now: Tree) -> Iterator[bytes]:
+    """The names that differ, from the top down; what is in an added folder goes with it."""
+    added = list[bytes]()
+    for name in sorted(before.keys() | now.keys()):
+        was, is_ = before.get(name), now.get(name)
+        if was is not None and is_ is not None and was.is_like(is_):
+            continue
+        if was is None and any(_within(name, one) for one in added):
+            continue
+        if was is None:
+            added.append(name)
+        yield name
+
+
+def hold(saved: Saved, aside: Aside) -> Iterator[str]:
+    """Put back folders on the way that were renamed, if they lie beside their old name.
+
+    A repository whose `.git` was moved away and replaced would else be left in two pieces.
+    """
+    for holder in saved.holders:
+        with suppress(OSError), spot(holder.path) as place:
+            if _is(place, holder):
+                _let_in(place)
+                continue
+            moved = next((name for name in _names(place) if _is(place.beside(name), holder)), None)
+            if moved is None:
+                continue
+            aside.move(place, root=saved.root)
+            ends = {"src_dir_fd": place.folder, "dst_dir_fd": place.folder}
+            os.rename(moved, place.name, **ends)
+            yield holder.path
+
+
+def restore(saved: Saved, name: bytes, aside: Aside) -> None:
+    """Put one name back to what it was; what is there goes aside. Raises OSError."""
+    node = saved.nodes.get(name)
+    path = os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
+    _clear_way(path, saved, aside)
+    with spot(path, missing="make" if node else "fail") as place:
+        found = _found(place)
+        if node is None and found:
+            _remove(place, found, saved, aside)
+        elif node is None:
+            return
+        elif node.kind == "folder":
+            if found and found.kind != "folder":
+                aside.move(place, root=saved.root)
+            _make_folder(place, node)
+        else:
+            if found and found.kind == "folder":
+                aside.move(place, root=saved.root)
+            elif found:
+                aside.copy(place, root=saved.root)
+            put(place, node)
+
+
+def put(place: Spot, node: Node) -> None:
+    """Give a name this content, all at once and as a new file: old links to it lead elsewhere."""
+    if node.data is None:
+        raise OSError(errno.EFBIG, "it was too large to be saved", place.path)
+    draft = place.beside(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
+    try:
+        if node.kind == "link":
+            os.symlink(node.data, draft.name, dir_fd=draft.folder)
+        else:
+            fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with os.fdopen(fd, "wb") as file:
+                file.write(node.data)
+                _dress(fd, node)
+                os.utime(fd, ns=(node.stamp[3], node.stamp[3]))
+        ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
+        os.replace(draft.name, place.name, **ends)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft.name, dir_fd=draft.folder)
+
+
+def _remove(place: Spot, found: Node, saved: Saved, aside: Aside) -> None:
+    """Take away what was not there; checkouts of agents stay, with the folder that holds them."""
+    kept = os.fsdecode(CHECKOUTS)
+    if found.kind != "folder" or place.path != saved.path or not _has_checkouts(saved.path):
+        aside.move(place, root=saved.root)
+        return
+    if not _holds(place, kept):
+        aside.move(place, root=saved.root)
+        return
+    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in os.listdir(fd):
+            if name != kept:
+                aside.move(Spot(fd, name, f"{place.path}/{name}"), root=saved.root)
+    finally:
+        os.close(fd)
+
+
+def _has_checkouts(path: str) -> bool:
+    return os.path.basename(path) in (".travois", ".claude")
+
+
+def _make_folder(place: Spot, node: Node) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(place.name, 0o700, dir_fd=place.folder)
+    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _dress(fd, node)
+    finally:
+        os.close(fd)
+
+
+def _dress(fd: int, node: Node) -> None:
+    with suppress(PermissionError):
+        os.chown(fd, *node.owner)
+    os.chmod(fd, stat.S_IMODE(node.mode))
+
+
+def _clear_way(path: str, saved: Saved, aside: Aside) -> None:
+    """Move aside whatever is on the way to a path and is no folder."""
+    way = path.removeprefix(saved.root + "/").split("/")[:-1]
+    for depth in range(1, len(way) + 1):
+        with suppress(FileNotFoundError), spot("/".join((saved.root, *way[:depth]))) as place:
+            found = _found(place)
+            if found and found.kind != "folder":
+                aside.move(place, root=saved.root)
+
+
+def _holders(path: str, root: str) -> Iterator[Holder]:
+    way = path.removeprefix(root + "/").split("/")[:-1]
+    for depth in range(1, len(way) + 1):
+        at = "/".join((root, *way[:depth]))
+        with suppress(OSError):
+            found = os.lstat(at)
+            if stat.S_ISDIR(found.st_mode):
+                yield Holder(at, found.st_dev, found.st_ino)
+
+
+def _let_in(place: Spot) -> None:
+    """Open a folder of ours that was closed to us."""
+    fd = place.open(os.O_PATH | os.O_DIRECTORY)
+    try:
+        mode = os.fstat(fd).st_mode
+        if mode & 0o700 != 0o700:
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(mode) | 0o700)
+    finally:
+        os.close(fd)
+
+
+def _is(place: Spot, holder: Holder) -> bool:
+    try:
+        found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (holder.device, holder.inode)
+
+
+def _names(place: Spot) -> list[str]:
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place.folder)
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def _holds(place: Spot, name: str) -> bool:
+    """Whether a folder has an entry of that name."""
+    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return name in os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def _found(place: Spot) -> Node | None:
+    try:
+        return _node(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _node(found: os.stat_result) -> Node:
+    stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    kind = _kind(found.st_mode)
+    names = found.st_nlink if kind == "file" else 1
+    return Node(kind, found.st_mode, (found.st_uid, found.st_gid), stamp, names)
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISLNK(mode):
+        return "link"
+    return "folder" if stat.S_ISDIR(mode) else "other"
+
+
+def _within(name: bytes, folder: bytes) -> bool:
+    return not folder or name.startswith(folder + b"/")

@@ -1,0 +1,88 @@
+"""The guards of the programs of one session, each closed when all that it started is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from travois.host.cage.guard import Journal
+    from travois.host.child import Child
+
+
+class Guarding:
+    """Which programs are guarded, and what is to be told of it.
+
+    Without a folder for the journal there is one until we close: then nothing survives a kill.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._own = ""
+        self._journal: Journal | None = None
+        self._children: list[Child] = []
+        self._told: list[str] = []
+
+    def journal(self) -> Journal:
+        """Where guards keep what protected files were."""
+        if self._journal is None:
+            from travois.host.cage.guard import Journal
+
+            self._journal = Journal(self._folder or self._temporary())
+        return self._journal
+
+    def _temporary(self) -> str:
+        from tempfile import mkdtemp
+
+        self._own = mkdtemp(prefix="travois-guards-")
+        return self._own
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a program runs, of this or another session, that could change protected files."""
+        known = self._journal is not None or bool(self._folder)
+        return known and self.journal().is_open()
+
+    def watch(self, child: Child) -> None:
+        """Check the protected files of a program that was started, when it is over."""
+        if child.guard is not None:
+            self._children.append(child)
+
+    def settle(self, is_over: Callable[[Child], bool]) -> None:
+        """Check the files of all programs that have ended; close the guards of those all gone."""
+        for child in [child for child in self._children if child.status is not None]:
+            assert child.guard is not None
+            if is_over(child):
+                self._children.remove(child)
+                self._told += child.guard.close()
+            else:
+                self._told += child.guard.check()
+
+    def recover(self) -> None:
+        """Check what processes that were killed had guarded."""
+        if self._folder and os.path.isdir(self._folder):
+            self.journal().recover()
+
+    def accept(self, path: str, data: bytes | None = None) -> None:
+        """Take a change of ours to a protected file for how it is to be."""
+        if self.is_open:
+            self.journal().accept(path, data)
+
+    def notices(self) -> tuple[str, ...]:
+        """What there is to tell; each is told once."""
+        if self._journal is not None:
+            self._told += self._journal.notices
+            self._journal.notices.clear()
+        told, self._told = tuple(dict.fromkeys(self._told)), []
+        return told
+
+    def close(self) -> None:
+        """Let go of the journal."""
+        if self._own:
+            from shutil import rmtree
+
+            with suppress(OSError):
+                rmtree(self._own)
+            self._own, self._journal = "", None
