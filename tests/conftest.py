@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("build", derandomize=True, deadline=None)
@@ -11,3 +12,9 @@ settings.register_profile("long", max_examples=2_000, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("build")
 os.environ["CLAUDE_CONFIG_DIR"] = os.devnull  # the settings of whoever runs the tests are theirs
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--backend landlock` runs the program of every test as on a machine without namespaces."""
+    told = "the sandbox that the real program uses: bwrap, landlock (no namespaces), or both"
+    parser.addoption("--backend", choices=("both", "bwrap", "landlock"), default="both", help=told)

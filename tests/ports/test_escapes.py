@@ -19,6 +19,8 @@ from travois.host.process import LocalProcesses
 
 __all__ = ["nap"]
 
+each = pytest.mark.parametrize("mode", [None, "full", "partial"], ids=["bare", "bwrap", "landlock"])
+both = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 ROOT = os.geteuid() == 0
 TIOCSTI_CLOSED = Path("/proc/sys/dev/tty/legacy_tiocsti")
 SHM = Path("/dev/shm") / f"travois-{os.getpid()}"
@@ -176,9 +178,10 @@ def state(place: Scene) -> dict[str, str]:
     return {str(file): file.read_text() for file in sorted(files)}
 
 
-@pytest.mark.parametrize("mode", [None, "full", "partial"])
+@each
 @pytest.mark.parametrize("way", WRITES)
 def test_nothing_is_written_where_nothing_may_change(way: str, mode: Mode | None):
+    """With Landlock, what is pinned is unchanged once the command and its children have ended."""
     with stage() as (place, env):
         before = state(place)
         cage = place.cage if mode else None
@@ -186,7 +189,7 @@ def test_nothing_is_written_where_nothing_may_change(way: str, mode: Mode | None
         assert (state(place) == before) == (mode is not None), done.output.joined().decode()
 
 
-@pytest.mark.parametrize("mode", [None, "full", "partial"])
+@each
 @pytest.mark.parametrize("way", [*DEEDS, *ROOTS])
 def test_nothing_is_read_reached_or_gained(way: str, mode: Mode | None):
     if mode is None and way in ROOTS and not ROOT:
@@ -200,7 +203,7 @@ def test_nothing_is_read_reached_or_gained(way: str, mode: Mode | None):
         assert (OUT in said) == (mode is None), said
 
 
-@pytest.mark.parametrize("mode", ["full", "partial"])
+@both
 @pytest.mark.parametrize("way", ["a write", "a pinned name that is not there"])
 def test_who_may_only_look_changes_nothing(way: str, mode: Mode):
     text = {"a write": "echo x > sub/made", "a pinned name that is not there": "mkdir .claude"}

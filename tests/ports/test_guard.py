@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 from tests.ports.caged import SECONDS, Mode, Scene, play, scene, walls
-from tests.ports.test_processes import nap, sleepers, until
+from tests.ports.test_processes import children, nap, sleepers, until
+from travois.engine.ports import Command
 from travois.host.cage.guard import Journal, watches
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
@@ -69,6 +70,7 @@ DEEDS = {
     "a mode": ("chmod 644 .git/hooks/pre-commit", ".git/hooks/pre-commit"),
     "a link in its place": ("ln -sf /etc/passwd .mcp.json", ".mcp.json"),
     "a folder in its place": ("rm .git/config; mkdir .git/config", ".git/config"),
+    "a full folder in its place": ("rm .git/config; mkdir -p .git/config/a/b", ".git/config"),
     "a pipe in its place": ("rm .git/config; mkfifo .git/config", ".git/config"),
     "a pipe that is new": ("mkfifo .mcp.json", ".mcp.json"),
     "a folder that is new": ("mkdir -p .husky/_; echo evil > .husky/_/pre-commit", ".husky"),
@@ -212,12 +214,12 @@ def test_a_new_repository_has_the_samples_of_git_and_no_hook_of_another(mode: Mo
 
 
 async def waiting(
-    processes: LocalProcesses, place: Scene, text: str, id: str
+    processes: LocalProcesses, place: Scene, text: str, id: str, cage: Cage | None = None
 ) -> Callable[[], None]:
     """A job that does something and then waits until it is let go; returns what lets it."""
     go = place.work / f"go-{id}"
     line = f"{text}; touch ready-{id}; until [ -e {go} ]; do sleep 0.01; done"
-    await processes.start(place.sh(line), id=id)
+    await processes.start(place.sh(line, cage=cage or place.cage), id=id)
     await until((place.work / f"ready-{id}").exists)
     return go.touch
 
@@ -301,6 +303,31 @@ def test_checkouts_of_agents_are_no_settings(place: Scene) -> None:
     assert told == []
 
 
+@BACKENDS
+def test_a_program_of_ours_is_in_walls_while_a_command_could_mislead_it(
+    place: Scene, mode: Mode
+) -> None:
+    subprocess.run(["git", "add", "kept"], cwd=place.work, check=True)
+
+    async def one(processes: LocalProcesses) -> None:
+        evil, out = place.outside / "evil", place.outside / "out"
+        evil.write_text(f"#!/bin/sh\ntouch {out}\n")
+        evil.chmod(0o755)
+        argv = ("git", "-c", f"diff.external={evil}", "diff")
+        looks = place.but(profile="look", pinned=())
+        ours = Command(argv, str(place.work), wary=looks)
+        (place.work / "kept").write_text("other\n")
+        go = await waiting(processes, place, "true", "a", cage=by_git(place))
+        assert (await processes.run(ours, timeout=SECONDS)).output.joined()
+        assert not out.exists()
+        go()
+        await processes.jobs()["a"].wait()
+        assert (await processes.run(ours, timeout=SECONDS)).status == 0 or mode == "partial"
+        assert out.exists() == (mode == "full")  # nothing could have been planted by then
+
+    play(mode, one)
+
+
 # --- the end of a command -------------------------------------------------------------------------
 
 LATE = {
@@ -361,13 +388,16 @@ anyio.run(main)
 def test_what_a_killed_session_left_is_restored_by_the_next(place: Scene, nap: str) -> None:
     walls("partial")
     with LocalJournal(place) as journal:
-        before = look(place.work)
+        before, others = look(place.work), {one.pid for one in children(os.getpid())}
         argv = [sys.executable, "-c", KILLED, place.work, place.cage.temp, journal, nap]
         with subprocess.Popen(argv) as harness:
             anyio.run(until, lambda: sleepers(nap))
             harness.kill()
         assert look(place.work) != before
         anyio.run(until, lambda: not sleepers(nap))
+        for one in children(os.getpid()):  # its orphans are ours, if we have adopted any before
+            if one.pid not in others:
+                os.waitpid(one.pid, 0)
         processes = LocalProcesses(journal=journal)
         processes.recover()
         (told,) = processes.notices()

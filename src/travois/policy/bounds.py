@@ -201,8 +201,13 @@ def _git_steps(use: Use) -> Iterator[Step]:
 
 
 def _written_by_git(use: Use) -> frozenset[str]:
-    """What git itself writes: its settings, its own hooks, or all of a repository that it makes."""
+    """What git itself writes: its settings, its own hooks, or all of a repository that it makes.
+
+    Where it clones into an empty folder, no name of ours may stand in there.
+    """
     told = {_git(step) for step in _git_steps(use)}
+    if "clone" in told:
+        return frozenset(PINNED)
     own = (name for name in PINNED if name.startswith(".git/")) if told & BEGINS else ()
     hooks = (".git/hooks",) if "lfs" in told else ()
     return frozenset((*SETTINGS, *own, *hooks)) if told else frozenset()

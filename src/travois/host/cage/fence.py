@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.host.cage.probe import Walls, bundled_bwrap
 from travois.policy.cage import Cage
@@ -90,6 +91,14 @@ def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
     return Fence(argv, cwd, {"TMPDIR": cage.temp}, confine=confine, guard=guard)
 
 
+def _held(cage: Cage) -> Cage:
+    """The cage with mounts for all that nobody may write, although git may make what is missing."""
+    from travois.host.cage.guard import rule_of
+
+    there = (path for path in cage.git_written if os.path.lexists(path))
+    return replace(cage, pinned=(*cage.pinned, *(p for p in there if rule_of(p) == "exact")))
+
+
 def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
     """What checks the protected files that no mount holds; none where there are none."""
     if cage.profile == "look" or ground.journal is None:
@@ -115,7 +124,7 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 
     assert ground.walls is not None
     refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
-    cage = bwrap.settle(cage, ground.after)
+    cage = bwrap.settle(_held(cage), ground.after)
     door = _door(cage, ground)
     report, told = os.pipe()
     ground.after.callback(os.close, report)

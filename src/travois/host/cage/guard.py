@@ -265,7 +265,7 @@ def watches(cage: Cage, *, held: bool) -> tuple[Watch, ...]:
     for path in cage.lifted:
         found |= {watch.path: watch for watch in _found(path, roots, "lifted")}
     for path in cage.git_written:
-        found |= {watch.path: watch for watch in _found(path, roots, _by_name(path))}
+        found |= {watch.path: watch for watch in _found(path, roots, rule_of(path))}
     for path in () if held else cage.pinned:
         found |= {watch.path: watch for watch in _found(path, roots, "exact")}
     return tuple(found.values())
@@ -291,10 +291,11 @@ def _blocks(part: str, *, last: bool) -> bool:
 
 
 def _check(watch: Watch) -> Check:
-    return _by_name(watch.path) if watch.rule == "lifted" else watch.rule
+    return rule_of(watch.path) if watch.rule == "lifted" else watch.rule
 
 
-def _by_name(path: str) -> Check:
+def rule_of(path: str) -> Check:
+    """Return how git may change a path of its own."""
     name = os.path.basename(path)
     if name in ("config", "config.worktree", ".gitmodules"):
         return "config"

@@ -163,7 +163,7 @@ def read(path: str, earlier: Saved | None = None) -> Tree:
 
 
 def differences(before: Tree, now: Tree) -> Iterator[bytes]:
-    """The names that differ, from the top down; what is in an added folder goes with it."""
+    """The names that differ, from the top down; what is in a folder that is new goes with it."""
     added = list[bytes]()
     for name in sorted(before.keys() | now.keys()):
         was, is_ = before.get(name), now.get(name)
@@ -171,7 +171,7 @@ def differences(before: Tree, now: Tree) -> Iterator[bytes]:
             continue
         if was is None and any(_within(name, one) for one in added):
             continue
-        if was is None:
+        if was is None or was.kind != "folder":
             added.append(name)
         yield name
 
@@ -199,7 +199,8 @@ def restore(saved: Saved, name: bytes, aside: Aside) -> None:
     """Put one name back to what it was; what is there goes aside. Raises OSError."""
     node = saved.nodes.get(name)
     path = os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
-    _clear_way(path, saved, aside)
+    if node is not None:
+        _clear_way(path, saved, aside)
     with spot(path, missing="make" if node else "fail") as place:
         found = _found(place)
         if node is None and found:
