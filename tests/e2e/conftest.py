@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.program import Program
+from tests.ports.caged import walls
 from travois.host.cage.probe import look
 
 BOTH = {"test_work.py", "test_rewind.py", "test_hands.py"}
@@ -36,7 +37,7 @@ def program(tmp_path: Path, request: pytest.FixtureRequest) -> Program:
         case "bwrap" if kind() != "full":
             pytest.skip(f"bubblewrap cannot work here: the sandbox is {kind()}")
         case "no-namespaces":
-            made.launcher = (made.launcher[0], str(HERE / "no_namespaces.py"), *made.launcher)
+            close_namespaces(made)
         case _:
             pass
     return made
@@ -45,3 +46,26 @@ def program(tmp_path: Path, request: pytest.FixtureRequest) -> Program:
 @cache
 def kind() -> str:
     return look(None).kind
+
+
+def close_namespaces(program: Program) -> None:
+    """Start the program where the kernel refuses namespaces, as in an ordinary container."""
+    program.launcher = (program.launcher[0], str(HERE / "no_namespaces.py"), *program.launcher)
+
+
+@pytest.fixture
+def full(program: Program) -> Program:
+    """The program with the full sandbox; the test is skipped where this machine has none."""
+    walls("full")
+    if len(program.launcher) > len(Program.launcher):
+        pytest.skip("it runs without namespaces, and this is about the full sandbox")
+    return program
+
+
+@pytest.fixture
+def partial(program: Program) -> Program:
+    """The program on a machine where bwrap cannot work."""
+    walls("partial")
+    if len(program.launcher) == len(Program.launcher):
+        close_namespaces(program)
+    return program

@@ -1,16 +1,21 @@
-"""Looking at a repository that would have git start programs needs a question."""
+"""Facts of the disk: repositories that have git start programs, and the two meanings of /tmp."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from travois.engine.ground import understood
-from travois.engine.tool import Here
+from travois.engine.ground import By, Located, locate, understood
+from travois.engine.tool import Here, Refusal
 from travois.policy.access import Access
 
+BY: tuple[By, ...] = ("tool", "command")
 TRAPS = (
     ("core.fsmonitor", "./evil.sh"),
     ("diff.external", "./evil.sh"),
@@ -49,3 +54,74 @@ def test_nor_one_whose_hook_runs_when_the_index_is_refreshed(repository: Path) -
     assert looks(repository)
     (folder / "post-index-change").write_text("#!/bin/sh\n")
     assert not looks(repository)
+
+
+# --- /tmp ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machine() -> Iterator[Path]:
+    """A folder in the machine's own /tmp, with a file in it."""
+    folder = Path(tempfile.mkdtemp(prefix="travois-machine-", dir="/tmp"))
+    (folder / "a").write_text("a")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    for name in ("work", "private"):
+        (tmp_path / name).mkdir()
+    return Here(str(tmp_path / "work"), str(tmp_path / "work"), str(tmp_path / "private"))
+
+
+def test_a_new_path_of_tmp_is_private_to_the_session(here: Here) -> None:
+    for by in BY:
+        for name in ("/tmp/made/here", "/var/tmp/made/here"):
+            assert locate(name, here, by=by) == Located(f"{here.temp}/made/here", "private")
+        assert locate("/tmp", here, by=by) == Located(here.temp, "private")
+
+
+def test_a_file_tool_sees_the_machines_file_until_the_session_has_one(
+    here: Here, machine: Path
+) -> None:
+    path = str(machine / "a")
+    private = f"{here.temp}/{machine.name}/a"
+    assert locate(path, here, by="tool") == Located(path, "machine")
+    assert locate(path, here, by="command") == Located(private, "private")
+    os.makedirs(os.path.dirname(private))
+    Path(private).write_text("mine")
+    assert locate(path, here, by="tool") == Located(private, "private")
+
+
+def test_workspace_and_folders_apart_are_what_they_are_below_tmp(here: Here, machine: Path) -> None:
+    apart = Here(here.root, here.cwd, here.temp, (str(machine / "x"),))
+    for by in BY:
+        assert locate(f"{here.root}/a", apart, by=by) == Located(f"{here.root}/a")
+        assert locate(str(machine / "x/new"), apart, by=by) == Located(str(machine / "x/new"))
+    # What the sandbox mounts such a folder on is no folder of the session's.
+    os.makedirs(f"{here.temp}/{machine.name}/x")
+    assert locate(str(machine), apart, by="tool") == Located(str(machine), "machine")
+
+
+def test_a_link_leads_to_the_tmp_that_a_command_would_find_there(here: Here, machine: Path) -> None:
+    os.symlink("/tmp/made", f"{here.root}/link")
+    os.symlink("/tmp/made", f"{here.temp}/inner")
+    os.symlink(str(machine / "a"), f"{here.root}/theirs")
+    made = Located(f"{here.temp}/made", "private")
+    for by in BY:
+        assert locate(f"{here.root}/link", here, by=by) == made
+        assert locate("/tmp/inner", here, by=by) == made
+    assert locate(f"{here.root}/theirs", here, by="tool") == Located(str(machine / "a"), "machine")
+
+
+def test_links_that_go_round_in_a_circle_are_refused(here: Here) -> None:
+    os.symlink("/tmp/two/x", f"{here.temp}/one")
+    os.symlink("/tmp/one/x", f"{here.temp}/two")
+    with pytest.raises(Refusal):
+        locate("/tmp/one", here, by="command")
+
+
+def test_without_a_private_folder_tmp_is_the_machines(machine: Path) -> None:
+    for by in BY:
+        assert locate(str(machine / "b"), Here("/w", "/w"), by=by) == Located(str(machine / "b"))

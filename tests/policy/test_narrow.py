@@ -87,3 +87,10 @@ def test_effects_say_what_changes_what_is_unknown_and_what_holds_it_back() -> No
         "runs x, which may do more than can be told",
         "no sandbox: it may touch anything that you may",
     )
+
+
+def test_a_question_says_where_a_private_path_of_tmp_is_on_disk() -> None:
+    access = Access("write", "/state/tmp/1/x", spelt="/tmp/x", tmp="private")
+    use = Use("Write", (access,), "/w", "/home/u")
+    told = "changes /tmp/x (/tmp is private to this session; on disk: /state/tmp/1/x)"
+    assert effects(use, None) == (told,)

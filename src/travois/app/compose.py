@@ -169,7 +169,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         kinds, flaws = agents_here(place, loaded, options)
         lead, loaded = leading.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
-        fence = fencing.build(loaded, place, stack, attended=guests.attended, spill=opened.spill)
+        fence = fencing.build(loaded, place, stack, attended=guests.attended, session=opened)
         window, remarks = browsing.opened(loaded, options, stack, session=session)
         own = leading.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
         tools, asked = crew.described(own, kinds), loaded.settings
@@ -195,7 +195,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
             person=guests.person or Nobody(),
             purse=_purse(asked, session),
         )
-        _equip(agent, place, loaded=loaded, options=options)
+        _equip(agent, place, loaded=loaded, options=options, id=opened.id)
         mail = asked.mail if options.persist else None
         office = posting.opened(place, opened, agent, settings=mail, stack=stack)
         _renew(agent, card, options, guests)
@@ -266,7 +266,7 @@ def _guard(
     return replace(guard, scratch=fence.bounds.temp) if fence.bounds is not None else guard
 
 
-def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> None:
+def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options, id: str) -> None:
     """Give an agent what settings say, and what needs the agent itself."""
     asked = loaded.settings
     agent.layers, agent.chance = serving.layers(asked, agent.session), random
@@ -278,9 +278,11 @@ def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options) -> N
 
         tidy(place.home, days=days, now=time())
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
+    old_tmp = fencing.find_old_tmp(agent.bounds, place, id=id, session=agent.session)
     agent.around = lambda: replace(
         around(place, options, cwd=agent.session.state.get("cwd", "")),
         planning=agent.guard.mode == "plan",
+        old_tmp=old_tmp,
     )
     agent.library = library(place, loaded, agent.guard, sources=options.shelves)
     agent.skills, agent.practice = skilled.skills(place, loaded, options), Practitioner

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
 
-from travois.app.opening import Place
-from travois.engine.ground import TEMP, home
+from travois.app.opening import Found, Place
+from travois.engine.ground import home
 from travois.engine.judged import hiding
+from travois.engine.session import Session
 from travois.host.cage.probe import Walls, bundled_bwrap, look
+from travois.kernel.blocks import words
+from travois.kernel.facts import Result
 from travois.kernel.faults import Fault
 from travois.policy.bounds import SECRET, Bounds
+from travois.policy.cage import PRIVATE_TMP, TMP
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.rules import Rule
 from travois.store.project import repository
+from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.store.settings import Loaded
 
 DEEP = 4
@@ -39,9 +45,17 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 def build(
-    loaded: Loaded, place: Place, stack: AsyncExitStack, *, attended: bool, spill: Path
+    loaded: Loaded,
+    place: Place,
+    stack: AsyncExitStack,
+    *,
+    attended: bool,
+    session: Found | None = None,
 ) -> Fence:
-    """The walls for a session in this place; raises `Fault` where they are required and missing."""
+    """The walls for a session in this place; raises `Fault` where they are required and missing.
+
+    Without a session that is kept, its folder for temporary files goes when the stack unwinds.
+    """
     wanted = loaded.settings.sandbox
     if not wanted.enabled:
         return Fence(line="Sandbox: off, as the settings say; commands may touch all that you may")
@@ -52,7 +66,16 @@ def build(
         why = f"{walls.line}; nobody is here to watch, so it takes --no-sandbox to run it"
         return Fence(line=walls.line, unwalled="" if attended else why)
     _check_place(loaded, place)
-    bounds = _bounds(loaded, place, temp=_temporary(stack), spill=spill)
+    kept = session is not None and _is_kept(session, place)
+    temp = _session_tmp(session, place, stack) if session and kept else _temporary(stack)
+    spill = session.spill if session is not None else place.home.path / "none"
+    bounds = _bounds(loaded, place, temp=temp, spill=spill)
+    bounds = msgspec.structs.replace(
+        bounds,
+        backend="full" if walls.kind == "full" else "partial",
+        temp_lasts=kept,
+        programs=_programs() if walls.kind == "full" else (),
+    )
     if walls.bwrap == bundled_bwrap():
         bounds = msgspec.structs.replace(bounds, pinned=(*bounds.pinned, *_bundle(walls.bwrap)))
     return Fence(walls, bounds, "" if walls.kind == "full" else walls.line)
@@ -98,6 +121,17 @@ def _bundle(bwrap: str) -> tuple[str, ...]:
     return (package, f"{package}.libs")
 
 
+def _programs() -> tuple[str, ...]:
+    """The folders below /tmp in which this program and those on PATH lie."""
+    python = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)))
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    named = filter(os.path.isabs, (*python, package, *sys.path, *os.get_exec_path()))
+    both = (one for path in named for one in (os.path.normpath(path), os.path.realpath(path)))
+    roots = {*TMP, *map(os.path.realpath, TMP)}
+    below = (path for path in dict.fromkeys(both) if any(inside(path, root) for root in roots))
+    return tuple(path for path in below if path not in roots and os.path.isdir(path))
+
+
 def _brought(loaded: Loaded, own: str) -> tuple[str, ...]:
     """Folders whose programs skills and plugins tell the model to run."""
     folders = (os.path.join(own, "skills"), *(one.folder for one in loaded.plugins))
@@ -125,10 +159,35 @@ def _way(cwd: str) -> tuple[str, ...]:
 
 def _temporary(stack: AsyncExitStack) -> str:
     """A folder for us alone under a name that nobody could guess; gone when the stack unwinds."""
-    path = os.path.join(os.environ.get("TMPDIR") or TEMP, f"travois-{os.urandom(8).hex()}")
+    path = os.path.join(os.environ.get("TMPDIR") or TMP[0], f"travois-{os.urandom(8).hex()}")
     os.mkdir(path, 0o700)
     stack.callback(_remove, path)
     return os.path.realpath(path)
+
+
+def _is_kept(session: Found, place: Place) -> bool:
+    return session.log.folder.is_relative_to(place.home.sessions)
+
+
+def _session_tmp(session: Found, place: Place, stack: AsyncExitStack) -> str:
+    """The folder that stays with a session; a session that left nothing in it leaves no folder."""
+    folder, parent = session.log.folder, session.parent
+    path = open_session_tmp(place.home, session.id, folder=folder, parent=parent)
+    stack.callback(close_session_tmp, path)
+    return os.path.realpath(path)
+
+
+def find_old_tmp(bounds: Bounds | None, place: Place, *, id: str, session: Session) -> str:
+    """Return where files are that the session made in /tmp while that was private; empty if none.
+
+    A session may go on where there is no full sandbox: there /tmp is the machine's own.
+    """
+    path = place.home.session_tmp(id)
+    private = bounds is not None and bounds.backend == "full"
+    if private or not path.is_dir() or is_hollow(path):
+        return ""
+    results = (entry.fact for entry in session.history() if isinstance(entry.fact, Result))
+    return str(path) if any(PRIVATE_TMP in words(one.content) for one in results) else ""
 
 
 def _remove(path: str) -> None:

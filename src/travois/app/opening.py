@@ -58,6 +58,8 @@ class Found(msgspec.Struct, frozen=True):
     id: str
     log: Log
     spill: Path
+    parent: str = ""
+    """The session that this one was just made from."""
 
 
 def open_log(place: Place, options: Options, stack: AsyncExitStack) -> Found:
@@ -108,7 +110,7 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
         (folder.parent / found.id).symlink_to(base)
     log = Log.create(folder, _opened(place, id, parent=found.id, at=last))
     stack.callback(log.close)
-    return Found(id, log, folder / "tool-results")
+    return Found(id, log, folder / "tool-results", found.id)
 
 
 def _point(id: str, entries: Iterable[Entry], name: str) -> int:

@@ -30,6 +30,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
     planning: bool = False
     """Whether nothing may be changed before a plan is agreed to."""
+    old_tmp: str = ""
+    """Where files are that were made in /tmp while it was private to the session."""
 
     @property
     def lines(self) -> dict[str, str]:
@@ -41,6 +43,7 @@ class Surroundings(msgspec.Struct, frozen=True):
             "Git branch": plain(self.branch),
             "More folders you may work in": plain(", ".join(self.folders)),
             "Mode": PLANNING if self.planning else "",
+            "What you made in /tmp before is in": plain(self.old_tmp),
         }
 
 

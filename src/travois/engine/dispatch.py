@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import combinations
 from typing import Literal
 
@@ -29,16 +29,17 @@ from travois.engine.room import call_room
 from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
+from travois.engine.tmpdir import tmp_remarks
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.kernel.blocks import Call, Text, words
 from travois.kernel.facts import Asked, Decided, Noted, Result
 from travois.kernel.faults import Fault
 from travois.kernel.view import open_calls
 from travois.policy.access import collide
-from travois.policy.bounds import held_back
+from travois.policy.bounds import runs_outside
 from travois.policy.cage import Cage
 
-LOOKED = "It ran read-only and without network: nothing that it wrote was kept."
+LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
 PATIENCE = 20
 """How many seconds a command has where it can do nothing, before the person is asked."""
 FAILURE = 300
@@ -160,16 +161,31 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
         return Unfit(call, f"{call.name} was not run: {_schema_error(tool, error)}")
     if tool.stands is not None:
         return understand(agent, Call(call.id, *tool.stands(args)))
-    temp = agent.bounds.temp if agent.bounds else ""
-    apart = (*agent.guard.folders, *agent.guard.readable)
-    here = Here(agent.world.root, _cwd(agent.session, agent.world), temp, apart)
+    here = _here(agent)
     try:
-        accesses = resolved(tool.access(args, here), here)
-        return Ready(call, tool, args, accesses, understood(accesses, here))
+        told = tool.access(args, here)
+        ready = _understood(Ready(call, tool, args, told), here)
+        if agent.bounds is not None and runs_outside(agent.bounds, use(agent, ready)):
+            return _understood(Ready(call, tool, args, told), replace(here, temp=""))
+        return ready
     except Refusal as refusal:
         return Unfit(call, str(refusal))
     except Exception as error:  # noqa: BLE001 - a tool's own bug must not end the session
         return Unfit(call, _broke(call, error), _trace(error))
+
+
+def _here(agent: Agent) -> Here:
+    """Where the calls of an agent happen."""
+    bounds, guard = agent.bounds, agent.guard
+    private = bounds is not None and bounds.backend == "full"
+    apart = (*guard.folders, *guard.readable, *(bounds.programs if bounds else ()))
+    temp = bounds.temp if bounds and private else ""
+    return Here(agent.world.root, _cwd(agent.session, agent.world), temp, apart)
+
+
+def _understood(ready: Ready, here: Here) -> Ready:
+    accesses = resolved(ready.accesses, here)
+    return replace(ready, accesses=accesses, plans=understood(accesses, here))
 
 
 def _reject(agent: Agent, unfit: Unfit) -> None:
@@ -218,21 +234,36 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     with anyio.move_on_after(PATIENCE) as scope:
         outcome = await carry_out(agent, ready, cage)
     failure = words(outcome.content).strip()
+    partial_ = cage is not None and cage.backend == "partial"
+    looked = LOOKED.replace("/tmp", "its TMPDIR") if partial_ else LOOKED  # noqa: S108
     if not outcome.error:
-        return _remarked(outcome, LOOKED)
-    if not held_back(failure) and not scope.cancelled_caught:
+        return _remarked(outcome, looked)
+    if not scope.cancelled_caught and not _held_back(agent, ready, cage, failure):
         return _remarked(
-            outcome, f"{LOOKED} If it failed for that, call again with sandbox: write."
+            outcome, f"{looked} If it failed for that, call again with sandbox: write."
         )
     failure = failure[-FAILURE:]
     ruling = await ask(agent, ready, because=f"failed read-only and without network: {failure}")
     ready, ruling = gate.amended(agent, ready, ruling, _again)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "deny":
-        return _remarked(outcome, f"{LOOKED} More was not permitted: {ruling.decided.because}")
+        return _remarked(outcome, f"{looked} More was not permitted: {ruling.decided.because}")
     agent.session.sync()
     await keep(agent, [ready])
     return await carry_out(agent, ready, ruling.cage)
+
+
+def _held_back(agent: Agent, ready: Ready, cage: Cage | None, failure: str) -> bool:
+    """Whether a command failed for something that it would have if it were allowed to run."""
+    from travois.engine.disk_facts import LocalDisk
+    from travois.policy.denial import find_denial
+
+    if cage is None:
+        return False
+    line = " ".join(plan.text for plan in ready.plans)
+    cwd = _cwd(agent.session, agent.world)
+    denial = find_denial(failure, cage, cwd=cwd, disk=LocalDisk(), line=line)
+    return denial is not None and denial.kind in ("write", "pinned", "network")
 
 
 def _remarked(outcome: Outcome, remark: str) -> Outcome:
@@ -243,7 +274,9 @@ async def carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     """Do what a call says, which may run; whatever goes wrong is its outcome."""
     env = CallEnv(agent, ready, cage)
     try:
-        return await ready.tool.run(ready.args, env, ready.call.id)
+        outcome = await ready.tool.run(ready.args, env, ready.call.id)
+        remarks = tmp_remarks(agent.bounds, ready.accesses) if not outcome.error else ()
+        return reduce(_remarked, remarks, outcome)
     except Refusal as refusal:
         return Outcome((Text(str(refusal)),), error=True)
     except (OSError, Fault) as error:

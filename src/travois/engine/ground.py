@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator
 from glob import iglob
 from itertools import islice
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from travois.engine.tool import Here, Refusal
 from travois.policy.access import Access
+from travois.policy.cage import TMP
 from travois.policy.paths import inside
 from travois.policy.plan import Plan
 
@@ -22,9 +24,19 @@ STARTS_PROGRAMS = (
 )
 """Words in a repository's settings with which git starts programs of its choice."""
 HOOKS_AT = re.compile(r"hookspath\s*=\s*(\S+)")
-TEMP = "/tmp"  # noqa: S108 - this is about the name
 MANY = 500
 """How many files a pattern may stand for before it is judged by its folder alone."""
+HOPS = 8
+"""How often links may lead from one /tmp to the other."""
+By = Literal["tool", "command"]
+"""Who opens a path: a file tool, which sees the machine's own /tmp too, or a command."""
+
+
+class Located(msgspec.Struct, frozen=True):
+    """Where a path leads, and in which /tmp that is."""
+
+    path: str
+    tmp: Literal["", "private", "machine"] = ""
 
 
 def home() -> str:
@@ -34,7 +46,7 @@ def home() -> str:
 
 def resolved(accesses: tuple[Access, ...], here: Here | None = None) -> tuple[Access, ...]:
     """The same accesses with links followed, so that the judge sees what will be touched."""
-    return tuple(found for access in accesses for found in _followed(access, here))
+    return tuple(found for access in accesses for found in _followed(access, here, by="tool"))
 
 
 def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
@@ -47,7 +59,9 @@ def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
     around = repository_around(here.cwd)
     foreign = around != repository_around(here.root) or _runs_programs(around)
     plans = (plan(line, cwd=here.cwd, home=home(), foreign=foreign) for line in lines)
-    return tuple(one.resolved(lambda access: _followed(access, here)) for one in plans)
+    return tuple(
+        one.resolved(lambda access: _followed(access, here, by="command")) for one in plans
+    )
 
 
 def repository_around(folder: str) -> str:
@@ -96,34 +110,64 @@ def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value.strip('"')) for name, value in plain if value[:1] not in "[{")
 
 
-def _followed(access: Access, here: Here | None) -> tuple[Access, ...]:
+def _followed(access: Access, here: Here | None, *, by: By) -> tuple[Access, ...]:
     if access.kind not in ("read", "write"):
         return (access,)
     if access.scope == "many":
-        return tuple(_matching(access, here))
-    path = real(_private(access.target, here))
-    names = _names(path) if access.kind == "write" else 1
-    return (replace(access, target=path, spelt=access.target, names=names),)
+        return tuple(_matching(access, here, by=by))
+    found = locate(access.target, here, by=by)
+    names = _names(found.path) if access.kind == "write" else 1
+    told = replace(access, spelt=access.target, names=names, tmp=found.tmp)
+    return (replace(told, target=found.path),)
 
 
-def _private(path: str, here: Here | None) -> str:
-    """Where a path really is for us: what others keep in /tmp is not there."""
-    if here is None or not here.temp or not inside(path, TEMP):
-        return path
+def locate(path: str, here: Here | None, *, by: By) -> Located:
+    """Follow links, and tell the session's private /tmp from the machine's.
+
+    A file tool opens the machine's own file where the session has none of that name; a command in
+    the sandbox cannot.
+    """
+    if here is None or not here.temp:
+        return Located(real(path))
+    for _ in range(HOPS):
+        if not (place := _private_path(path, here)):
+            path, before = real(path), path
+            if path == before or not _private_path(path, here):
+                return Located(path)
+            continue
+        if by == "tool" and os.path.lexists(path) and not _made_here(place, path, here):
+            return Located(real(path), "machine")
+        path = real(place)
+        if inside(path, here.temp):
+            return Located(path, "private")
+    raise Refusal(f"{path!r} cannot be the path of a file: its links go round in a circle")
+
+
+def _private_path(path: str, here: Here) -> str:
+    """What stands for this path in the session's private folder; empty for paths elsewhere."""
     if any(inside(path, folder) for folder in (here.root, here.temp, *here.apart)):
-        return path
-    return os.path.normpath(f"{here.temp}/{os.path.relpath(path, TEMP)}")
+        return ""
+    roots = dict.fromkeys((*TMP, *map(os.path.realpath, TMP)))
+    root = next((root for root in roots if inside(path, root)), "")
+    return os.path.normpath(f"{here.temp}/{os.path.relpath(path, root)}") if root else ""
 
 
-def _matching(access: Access, here: Here | None) -> Iterator[Access]:
+def _made_here(place: str, path: str, here: Here) -> bool:
+    """Whether the session has something there: more than what the sandbox mounts folders on."""
+    mounted = any(inside(folder, path) for folder in (here.root, *here.apart))
+    return os.path.lexists(place) and (not mounted or place == here.temp)
+
+
+def _matching(access: Access, here: Here | None, *, by: By) -> Iterator[Access]:
     """Every file that a pattern stands for, besides the folder that it looks in."""
-    access = replace(access, target=_private(access.target, here))
-    fixed = access.target.split("*")[0].split("?")[0].split("[")[0]
-    folder = real(os.path.dirname(fixed))
-    yield replace(access, target=folder + access.target[len(os.path.dirname(fixed)) :])
-    for path in islice(iglob(access.target), MANY):
+    fixed = os.path.dirname(access.target.split("*")[0].split("?")[0].split("[")[0])
+    found = locate(fixed or "/", here, by=by)
+    rest = access.target[len(fixed) :]
+    spelt = access.target if found.tmp else access.spelt
+    yield replace(access, target=found.path + rest, spelt=spelt, tmp=found.tmp)
+    for path in islice(iglob(found.path + rest), MANY):
         if os.path.islink(path) or access.kind == "write":
-            yield from _followed(replace(access, target=path, scope="one"), None)
+            yield from _followed(replace(access, target=path, scope="one"), None, by=by)
 
 
 def _names(path: str) -> int:

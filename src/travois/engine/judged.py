@@ -26,13 +26,16 @@ class JudgedFiles:
     ) -> None:
         self._files = files
         self._places = _places(accesses)
+        self._private = {access.spelt for access in accesses if access.tmp == "private"}
         self._hidden = hidden
 
     async def stat(self, path: str) -> Stat | None:
         """What the path is, and where it led."""
         place = self._places.get(path) or real(path)
         found = await self._files.stat(place)
-        return replace(found, link=place) if found and place != path else found
+        if found is None or place == path:
+            return found
+        return replace(found, link=place, private=path in self._private)
 
     async def names(self, folder: str, *, limit: int) -> list[str]:
         """The first names in a folder that no rule hides."""

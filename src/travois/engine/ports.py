@@ -92,7 +92,9 @@ class Stat(msgspec.Struct, frozen=True):
     size: int
     modified: float
     link: str = ""
-    """Where it really is, if links lead elsewhere than the path says."""
+    """Where it really is, if that is elsewhere than the path says."""
+    private: bool = False
+    """Whether it is elsewhere because it lies in the session's private /tmp."""
 
 
 class Stale(Exception):

@@ -32,7 +32,7 @@ class Here(msgspec.Struct, frozen=True):
     root: str
     cwd: str
     temp: str = ""
-    """The private folder that stands in for /tmp; empty where nothing does."""
+    """The session's private folder for /tmp; empty where /tmp is the machine's own."""
     apart: tuple[str, ...] = ()
     """Folders that are what they are even if they lie in /tmp."""
 

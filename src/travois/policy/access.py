@@ -22,6 +22,8 @@ class Access(msgspec.Struct, frozen=True):
     """Whether the path is itself, a shell pattern, or a folder with all that is in it."""
     names: int = 1
     """How many names the file has on its disk."""
+    tmp: Literal["", "private", "machine"] = ""
+    """Which /tmp a path below /tmp leads to; empty for other paths, or where there is but one."""
     asks: bool = False
     """Whether a person has to see it, whatever allows it."""
 

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from travois.policy.access import Access
-from travois.policy.cage import Cage, Profile
+from travois.policy.cage import Backend, Cage, Profile
 from travois.policy.glyphs import listed
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
@@ -40,17 +40,6 @@ NETWORKED = listed(
     """
 )
 """Programs for which letting them run means letting them reach the network."""
-DENIED = (
-    *("Read-only file system", "EROFS", "Permission denied", "Operation not permitted"),
-    *("readonly database", "unable to open database"),
-)
-"""What programs say when they may not write."""
-OFFLINE = (
-    *("Could not resolve host", "Network is unreachable", "Name or service not known"),
-    *("Temporary failure in name resolution", "EAI_AGAIN", "ENOTFOUND", "getaddrinfo"),
-    *("Failed to establish a new connection", "Couldn't connect to server", "ENETUNREACH"),
-)
-"""What programs say when there is no network."""
 SETTINGS = (".git/config", ".gitmodules")
 """What ordinary git commands write themselves, key by key."""
 BEGINS = frozenset(("init", "clone"))
@@ -61,7 +50,12 @@ class Bounds(msgspec.Struct, frozen=True):
     """The sandbox that a session has."""
 
     temp: str
-    """A private folder that stands in for /tmp."""
+    """The session's own folder for temporary files: /tmp in the full sandbox."""
+    backend: Backend = "full"
+    temp_lasts: bool = True
+    """Whether that folder outlives the process, so that a resumed session finds it again."""
+    programs: tuple[str, ...] = ()
+    """Folders below /tmp that hold programs in use: the private /tmp must not hide them."""
     hidden: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
@@ -87,7 +81,7 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
 
     With a profile given, nobody has allowed the call: it gets nothing beyond the workspace.
     """
-    if profile is None and (leaves(use) or _excluded(bounds, use)):
+    if profile is None and runs_outside(bounds, use):
         return None
     chosen: Profile = profile or ("look" if all(plan.looks for plan in use.plans) else "work")
     looking, allowed = chosen == "look", profile is None
@@ -95,6 +89,8 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
     network = _network(bounds, guard, use) if allowed and not looking else "off"
     sifted = network == "on" and bool(bounds.barred)
     pins = Pins() if looking else _pins(bounds, guard, use)
+    own = (*guard.folders, *bounds.writable)
+    programs = (path for path in bounds.programs if not any(inside(path, f) for f in own))
     return Cage(
         chosen,
         folders=guard.folders,
@@ -103,19 +99,13 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
         git_written=pins.git_written,
         lifted=pins.lifted,
         hidden=bounds.hidden,
-        shown=bounds.shown,
+        shown=(*bounds.shown, *programs),
+        backend=bounds.backend,
         writable=() if looking else (*bounds.writable, *beyond),
         network="listed" if sifted else network,
         hosts=("*",) if sifted else bounds.hosts,
         barred=bounds.barred,
     )
-
-
-def held_back(text: str) -> Literal["", "write", "network"]:
-    """What a program seems to have failed at, by what it said; empty if at nothing of ours."""
-    if any(sign in text for sign in DENIED):
-        return "write"
-    return "network" if any(sign in text for sign in OFFLINE) else ""
 
 
 def harmless(guard: Guard, use: Use) -> bool:
@@ -140,6 +130,11 @@ def _within(access: Access, folders: tuple[str, ...]) -> bool:
 def leaves(use: Use) -> bool:
     """Whether a call asks to run outside the walls."""
     return any(access.kind == "leave" for access in use.accesses)
+
+
+def runs_outside(bounds: Bounds, use: Use) -> bool:
+    """Whether a call that may run gets no sandbox, so that its /tmp is the machine's own."""
+    return leaves(use) or _excluded(bounds, use)
 
 
 def _excluded(bounds: Bounds, use: Use) -> bool:

@@ -7,6 +7,11 @@ from typing import Literal
 import msgspec
 
 Profile = Literal["look", "work", "try"]
+Backend = Literal["full", "partial"]
+"""What holds a program: namespaces and mounts, or only rules on files (Landlock)."""
+TMP = ("/tmp", "/var/tmp")  # noqa: S108 - this is about the names
+"""The folders of the machine for temporary files; the full sandbox covers both."""
+PRIVATE_TMP = "/tmp is private to this session"  # noqa: S108 - a sentence
 
 
 class Cage(msgspec.Struct, frozen=True):
@@ -20,7 +25,8 @@ class Cage(msgspec.Struct, frozen=True):
     folders: tuple[str, ...]
     """Real paths of the folders that belong to the workspace: writable, except in `look`."""
     temp: str
-    """A private folder of this session that stands in for /tmp; always writable."""
+    """A private folder of this session, always writable. The full sandbox mounts it at /tmp; in the
+    partial one /tmp is the machine's own, and TMPDIR names this folder."""
     pinned: tuple[str, ...] = ()
     """Paths that stay as they are in a writable folder, existing or not."""
     git_written: tuple[str, ...] = ()
@@ -35,6 +41,7 @@ class Cage(msgspec.Struct, frozen=True):
     """Sockets of others that are covered; all that there are when the walls are built if None."""
     writable: tuple[str, ...] = ()
     """More paths that the user lets programs write to."""
+    backend: Backend = "full"
     network: Literal["off", "listed", "on"] = "off"
     barred: tuple[str, ...] = ()
     """Who may not be reached although the list has them, with all hosts below them."""

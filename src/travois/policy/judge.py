@@ -120,7 +120,8 @@ def _fatal(guard: Guard, use: Use) -> Verdict | None:
             continue
         if device(access.target):
             return Verdict("deny", f"{access.target} is a device or a setting of the system")
-        if guard.own and inside(access.target, guard.own) and _private(guard, access.target):
+        own = guard.own and inside(access.target, guard.own) and not _scratched(guard, access)
+        if own and _private(guard, access.target):
             return Verdict("deny", f"{access.target} is part of the harness itself")
     return None
 

@@ -34,8 +34,14 @@ def always(guard: Guard, use: Use, cage: Cage | None = None) -> tuple[str, ...]:
 
 def effects(use: Use, cage: Cage | None) -> tuple[str, ...]:
     """In plain words, what a use does and what holds it back."""
-    touched = (f"{VERBS[access.kind]} {access.target}{_purpose(access)}" for access in use.touched)
+    touched = (f"{VERBS[access.kind]} {_named(access)}{_purpose(access)}" for access in use.touched)
     return (*dict.fromkeys(touched), *_unknown(use), *_walls(use, cage))
+
+
+def _named(access: Access) -> str:
+    if access.tmp != "private":
+        return access.target
+    return f"{access.spelt} (/tmp is private to this session; on disk: {access.target})"
 
 
 def _purpose(access: Access) -> str:

@@ -51,6 +51,10 @@ class Home(msgspec.Struct, frozen=True):
         """The folder of one session."""
         return self.sessions / project / id
 
+    def session_tmp(self, id: str) -> Path:
+        """What is /tmp for the commands of one session; short, since sockets have short names."""
+        return self.path / "tmp" / id
+
     def prepare(self) -> Home:
         """Make the folder if it is missing, and see that it can be written to."""
         try:

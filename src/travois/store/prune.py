@@ -11,8 +11,10 @@ import msgspec
 
 from travois.kernel.faults import Fault
 from travois.store import lock
+from travois.store.disk import size
 from travois.store.home import Home
 from travois.store.log import NAME
+from travois.store.session_tmp import TMP
 from travois.store.sessions import Summary, summaries
 
 BLOB = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
@@ -69,6 +71,8 @@ def discard(home: Home, summary: Summary) -> Path:
     try:
         goal = _free(home.trash / summary.project / summary.id)
         goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            home.session_tmp(summary.id).rename(folder / TMP)
         return folder.rename(goal)
     except OSError as error:
         raise Fault(f"Session {summary.id} could not be moved", why=str(error)) from error
@@ -95,13 +99,9 @@ def sweepable(home: Home, *, now: float) -> Iterator[Path]:
             yield path
 
 
-def size(folder: Path) -> int:
-    """How many bytes lie in a folder."""
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            total += path.lstat().st_size if not path.is_dir() else 0
-    return total
+def session_size(home: Home, summary: Summary) -> int:
+    """How many bytes a session takes, with what lies in its /tmp."""
+    return size(home.session(summary.project, summary.id)) + size(home.session_tmp(summary.id))
 
 
 def _named(logs: Iterable[Path]) -> Iterator[str]:

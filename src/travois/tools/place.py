@@ -58,7 +58,7 @@ async def existing(path: str, env: Env) -> Stat:
 
 def linked(stat: Stat | None) -> str:
     """A remark on where a link leads; empty if it is none."""
-    return f" (a link to {plain(stat.link)})" if stat and stat.link else ""
+    return f" (a link to {plain(stat.link)})" if stat and stat.link and not stat.private else ""
 
 
 async def _missing(path: str, env: Env) -> str:

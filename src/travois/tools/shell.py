@@ -22,8 +22,7 @@ from travois.engine.tool import Here, Outcome, Refusal, Tool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed
 from travois.policy.access import Access
-from travois.policy.bounds import held_back
-from travois.policy.cage import Cage
+from travois.policy.cage import PRIVATE_TMP
 from travois.wire.jsontext import encoded
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ SHELLS = (
     "/opt/homebrew/bin/bash",
     "/run/current-system/sw/bin/bash",
 )
-MORE = "If it must, call again with sandbox:"
 ASIDE = "TRAVOIS_ASIDE"
 TELL = "{ command pwd -P; printf '\\\\0'; } >/dev/fd/$_travois_aside 2>/dev/null"
 SCRIPT = (
@@ -104,14 +102,18 @@ class Place(msgspec.Struct, frozen=True):
 
 
 async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
+    from travois.tools.sandbox_remarks import list_tmp, tell_denial, tell_new_entries
+
     if args.run_in_background:
         return await _background(args, env)
+    entries = list_tmp(env.cage)
     done, start = await _run(args, env, call)
     place = _place(done, env, start=start)
     body = _shown(done.output, env, call)
     remarks = [*body.remarks, *_endings(done, args)]
     remarks += [remark for remark in (start.remark, place.remark) if remark]
-    remarks += _held_back(done, body.text, env.cage)
+    remarks += tell_denial(done, body.text, env.cage, cwd=start.cwd, line=args.command)
+    remarks += tell_new_entries(env.cage, entries)
     remarks += env.processes.notices()
     ran = Ran(_code(done.status), done.timed_out, done.output.total, place.cwd)
     return Outcome(
@@ -202,19 +204,6 @@ def _endings(done: Completed, args: BashArgs) -> Iterator[str]:
         yield f"Still running, until the session ends: process {pids}"
 
 
-def _held_back(done: Completed, text: str, cage: Cage | None) -> Iterator[str]:
-    """What the model should know of the walls when a command may have failed at them."""
-    if cage is None or done.status == 0 or cage.profile == "look":
-        return
-    match held_back(text):
-        case "write":
-            yield f"The sandbox lets commands write only in the workspace and /tmp. {MORE} off."
-        case "network" if cage.network != "on":
-            yield f"This command has no network in the sandbox. {MORE} network."
-        case _:
-            pass
-
-
 def _shown(output: Captured, env: Env, call: str) -> Readable:
     """As much of an output as there is room for; all of it is kept if that is not all."""
     from travois.tools.output import readable
@@ -247,6 +236,8 @@ async def _background(args: BashArgs, env: Env) -> Outcome:
     except OSError as error:
         raise Refusal(f"{error.strerror or error}.") from None
     said = f"Running in the background as {id}. BashOutput shows its output, KillShell ends it."
+    if env.cage is not None and env.cage.backend == "full":
+        said += f"\n[{PRIVATE_TMP}; on disk, what it leaves there is in {env.cage.temp}.]"
     return Outcome((Text(said),), changes=(Changed(f"job:{id}", "running"),))
 
 

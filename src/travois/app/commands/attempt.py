@@ -75,7 +75,7 @@ async def _try(args: Namespace) -> int:
 
 async def _attempted(args: Namespace, stack: AsyncExitStack) -> Attempt:
     place, loaded = prepare(Options(settings=args.settings))
-    fence = fencing.build(loaded, place, stack, attended=True, spill=place.home.path / "none")
+    fence = fencing.build(loaded, place, stack, attended=True)
     if fence.bounds is None:
         raise Fault("There are no walls to try this behind", why=fence.line)
     line = args.words[0] if len(args.words) == 1 else join(args.words)

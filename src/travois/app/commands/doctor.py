@@ -145,8 +145,7 @@ async def _run_command(place: Place, loaded: Loaded) -> Check:
     from travois.policy.cage import Cage
 
     async with AsyncExitStack() as stack:
-        spill = place.home.path / "none"
-        fence = fencing.build(loaded, place, stack, attended=True, spill=spill)
+        fence = fencing.build(loaded, place, stack, attended=True)
         processes = LocalProcesses(walls=fence.walls)
         stack.push_async_callback(processes.aclose)
         cage = Cage("look", (place.cwd,), temp=fence.bounds.temp) if fence.bounds else None

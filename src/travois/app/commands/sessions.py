@@ -194,7 +194,7 @@ def run_du(args: Namespace) -> int:
     """Say how much room everything takes."""
     home, _ = here()
     found = summaries(home)
-    sizes = {s.id: prune.size(home.session(s.project, s.id)) for s in found}
+    sizes = {s.id: prune.session_size(home, s) for s in found}
     whole = {
         "sessions": sum(sizes.values()),
         "blobs": prune.size(home.blobs),
@@ -244,7 +244,7 @@ def _prune(home: Home, project: Project, args: Namespace) -> None:
 def _discard(home: Home, summary: Summary, *, dry: bool) -> int:
     """Move one session; returns its size, nothing if it has to stay."""
     folder = home.session(summary.project, summary.id)
-    size = prune.size(folder)
+    size = prune.session_size(home, summary)
     if lock.holder(folder) is not None:
         say(f"kept   {summary.id[:8]}  it is open")
         return 0

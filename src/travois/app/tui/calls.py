@@ -14,11 +14,14 @@ from travois.app.tui.themes import Role, Theme
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call, words
 from travois.kernel.facts import Result
+from travois.policy.cage import PRIVATE_TMP
 from travois.policy.glyphs import visible
 
 ERROR = 4
 """How many lines of a failure are shown at once."""
 WHOLE = 400
+REMARKS = 8
+"""How many of the last lines of a result may be remarks of ours."""
 CHANGES: dict[str, tuple[Role | Literal[""], str]] = {
     "old_string": ("bad", "-"),
     "new_string": ("good", "+"),
@@ -81,11 +84,12 @@ def done(
     told = diffs.tally(change, theme) if change else theme.mark(_size(result), "quiet")
     room = columns - 6 - len(_size(result))
     first = f"  {mark} {cut(summary(call, tools), room)}  {told}".rstrip()
+    where = [theme.mark(f"    {cut(line, columns - 5)}", "quiet") for line in _tmp_notices(result)]
     if change and not result.error:
-        return [first, *diffs.lines(change, theme, columns)]
+        return [first, *where, *diffs.lines(change, theme, columns)]
     if result.error:
         return [first, *_failure(result, theme, columns)]
-    return [first]
+    return [first, *where]
 
 
 def running(
@@ -116,6 +120,12 @@ def _size(result: Result) -> str:
     shown = len(words(result.content).splitlines())
     count = shown if result.lines < 0 else result.lines
     return "" if not count else "1 line" if count == 1 else f"{count:,} lines"
+
+
+def _tmp_notices(result: Result) -> list[str]:
+    """What the result says of the session's private /tmp, which a person would look for in vain."""
+    lines = words(result.content).splitlines()[-REMARKS:]
+    return [clean(line.strip("[]")) for line in lines if line.startswith(f"[{PRIVATE_TMP}")]
 
 
 def _failure(result: Result, theme: Theme, columns: int) -> list[str]:

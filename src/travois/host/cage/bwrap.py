@@ -14,7 +14,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from travois.host.cage.standin import occupied, occupy, relink, vacate
-from travois.policy.cage import Cage
+from travois.policy.cage import TMP, Cage
+from travois.policy.paths import inside
 
 NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -110,11 +111,13 @@ def _ways(cage: Cage) -> dict[str, Way]:
     open_: Way = "show" if cage.profile == "look" else "write"
     more = () if cage.profile == "look" else cage.writable
     roots = [path for path in _real((*cage.folders, *more)) if os.path.exists(path)]
-    ways: dict[str, Way] = dict.fromkeys(_real(("/tmp", "/var/tmp")), "temp")  # noqa: S108
+    ways: dict[str, Way] = dict.fromkeys(_real(TMP), "temp")
     ways |= {path: "empty" for path in _real(RUN) if os.path.isdir(path)}
     shown = (*SYSTEM, *((ANSWERS,) if cage.network == "on" else ()))
     ways |= {path: "show" for path in _real(shown) if path.startswith("/run/")}
-    ways |= dict.fromkeys(_real(cage.shown), "show")
+    # Below /tmp a link would lead nowhere: what it leads to is shown under its own name, too.
+    below = [path for path in cage.shown if any(inside(path, root) for root in TMP)]
+    ways |= dict.fromkeys((*_real(cage.shown), *below), "show")
     ways |= dict.fromkeys(roots, open_)
     for path in cage.pinned:
         between = (one for one in _parents(path) if one not in ways and _within(one, roots))

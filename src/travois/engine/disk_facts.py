@@ -1,0 +1,86 @@
+"""What the user could do with paths and ports of this machine if there were no sandbox."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Literal
+
+LISTENING = "0A"
+
+
+class LocalDisk:
+    """This machine, asked at the moment."""
+
+    @property
+    def is_root(self) -> bool:
+        """Whether permissions of files do not hold for the user."""
+        return os.geteuid() == 0
+
+    def real(self, path: str) -> str:
+        """The path with its links followed."""
+        try:
+            return os.path.realpath(path)
+        except (OSError, ValueError):
+            return path
+
+    def may(self, path: str, need: Literal["read", "write"]) -> bool:
+        """Whether permissions let the user read it; or change, make or remove it."""
+        there, above = _existing(path), _existing(os.path.dirname(path))
+        if need == "read":
+            return there == path and os.access(path, os.R_OK)
+        return os.access(there, os.W_OK) or os.access(above, os.W_OK | os.X_OK)
+
+    def needs_root(self, path: str) -> bool:
+        """Whether the user may open it only because permissions do not hold for root."""
+        if not self.is_root:
+            return False
+        folders = [path]
+        while folders[-1] not in ("/", ""):
+            folders.append(os.path.dirname(folders[-1]))
+        return any(_locked(folder) for folder in folders)
+
+    def is_read_only(self, path: str) -> bool:
+        """Whether it is on a disk that is mounted read-only."""
+        try:
+            return bool(os.statvfs(_existing(path)).f_flag & os.ST_RDONLY)
+        except OSError:
+            return False
+
+    def is_program(self, path: str) -> bool:
+        """Whether it is there and may be executed."""
+        return os.path.isfile(path) and os.access(path, os.X_OK)
+
+    def listens(self, port: int) -> bool:
+        """Whether some program of this machine listens at the port."""
+        wanted = f":{port:04X}"
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            try:
+                with open(table) as file:
+                    rows = [line.split() for line in file]
+            except OSError:
+                continue
+            if any(row[1].endswith(wanted) and row[3] == LISTENING for row in rows[1:]):
+                return True
+        return False
+
+
+def _existing(path: str) -> str:
+    """The path, or the nearest folder above it that is there."""
+    while not os.path.lexists(path) and path not in ("/", ""):
+        path = os.path.dirname(path)
+    return path or "/"
+
+
+def _locked(path: str) -> bool:
+    """Whether user 0 without special rights could neither enter nor open it."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    if found.st_uid == 0:
+        bits = found.st_mode >> 6
+    else:
+        bits = found.st_mode >> (3 if found.st_gid == 0 else 0)
+    need = 0o1 if stat.S_ISDIR(found.st_mode) else 0o4
+    return not bits & need

@@ -1,0 +1,226 @@
+"""What the sandbox kept a program from, judged by what the program said and what it was granted.
+
+An error alone proves nothing: files have permissions of their own. So the path that an error names
+is compared with what the sandbox granted, and with what the user could do without one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from posixpath import isabs, join
+from typing import Literal, Protocol
+
+import msgspec
+
+from travois.policy.cage import TMP, Cage
+from travois.policy.paths import inside, plain
+
+READ_ONLY = ("read-only file system", "erofs")
+"""Only ever said of a mount: the sandbox's, unless the disk itself is mounted read-only."""
+FORBIDDEN = ("permission denied", "operation not permitted", "eacces", "eperm")
+"""Said of files that lack a permission, with and without a sandbox."""
+DATABASE = ("readonly database", "unable to open database")
+BUSY = ("device or resource busy", "ebusy")
+"""What removing or renaming a path says on which the sandbox has mounted something."""
+MISSING = ("no such file or directory", "enoent")
+"""What is said of a path below a folder that the sandbox hides."""
+OFFLINE = (
+    *("could not resolve host", "network is unreachable", "name or service not known"),
+    *("temporary failure in name resolution", "eai_again", "enotfound", "getaddrinfo"),
+    *("failed to establish a new connection", "couldn't connect to server", "enetunreach"),
+    *("connection refused", "econnrefused", "no address associated with hostname"),
+    *("dial tcp: lookup", "could not resolve proxy", "no route to host"),
+)
+UNROOTED = ("no new privileges", "effective uid is not 0")
+"""What sudo says where no program may gain rights."""
+OWNERSHIP = re.compile(r"chown|chgrp|mknod|ownership|owner |setting permissions|setxattr")
+QUOTED = re.compile(r"(?<!\w)'([^']+)'(?!\w)|\"([^\"]+)\"|‘([^’]+)’|`([^`']+)[`']")
+TRAILING = re.compile(r"(?:: | @ \S+ - | - |, (?:[a-z]+ )?)([^:,'\"]+)$")
+LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[?::1\]?)[ /:)',\"]*(?:port )?(\d{2,5})")
+HOST = re.compile(
+    r"(?:host(?:name)?|proxy|lookup|address for|connect(?:ion)? to|access|ENOTFOUND|EAI_AGAIN)"
+    r"[:='\" ]+(?:https?://)?([\w-]+(?:\.[\w-]+)+)",
+    re.IGNORECASE,
+)
+
+
+def _any_of(*signs: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, signs))})\b", re.IGNORECASE)
+
+
+SIGN = _any_of(*READ_ONLY, *FORBIDDEN, *DATABASE, *BUSY, *MISSING, *UNROOTED)
+NO_NETWORK = _any_of(*OFFLINE)
+NOBODY_THERE = _any_of("connection refused", "econnrefused")
+NO_SOCKET = re.compile(rf"socket.*(?:{'|'.join(FORBIDDEN)})", re.IGNORECASE)
+LINES = 200
+"""How many lines with a sign are looked at, from the last on."""
+WIDE = 2_000
+
+Kind = Literal["write", "pinned", "read", "rights", "network"]
+
+
+class Denial(msgspec.Struct, frozen=True):
+    """Something that the sandbox did not let a program do, though the user could."""
+
+    kind: Kind
+    target: str = ""
+    """The path or host; empty if the program did not say."""
+
+
+class Disk(Protocol):
+    """What the user could do with paths and ports of this machine without a sandbox."""
+
+    @property
+    def is_root(self) -> bool:
+        """Whether permissions of files do not hold for the user."""
+        ...
+
+    def real(self, path: str) -> str:
+        """The path with its links followed."""
+        ...
+
+    def may(self, path: str, need: Literal["read", "write"]) -> bool:
+        """Whether permissions let the user read it; or change, make or remove it."""
+        ...
+
+    def needs_root(self, path: str) -> bool:
+        """Whether the user may open it only because permissions do not hold for root."""
+        ...
+
+    def is_read_only(self, path: str) -> bool:
+        """Whether it is on a disk that is mounted read-only."""
+        ...
+
+    def is_program(self, path: str) -> bool:
+        """Whether it is there and may be executed."""
+        ...
+
+    def listens(self, port: int) -> bool:
+        """Whether some program of this machine listens at the port."""
+        ...
+
+
+def find_denial(text: str, cage: Cage, *, cwd: str, disk: Disk, line: str = "") -> Denial | None:
+    """Return what the sandbox kept a failed program from; none if it failed for another reason.
+
+    `text` is what the program said, `line` the command line that started it.
+    """
+    found = (one for one in reversed(text.splitlines()) if SIGN.search(one[:WIDE]))
+    for number, said in enumerate(found):
+        if number == LINES:
+            break
+        if denial := _denied(said[:WIDE], cage, cwd=cwd, disk=disk, line=line):
+            return denial
+    return _unreachable(text, cage, disk=disk)
+
+
+def _denied(said: str, cage: Cage, *, cwd: str, disk: Disk, line: str) -> Denial | None:
+    sign = SIGN.search(said)
+    assert sign is not None, "only lines with a sign are looked at"
+    word = sign[0].lower()
+    if word in UNROOTED:
+        return Denial("rights")
+    if word in DATABASE:
+        return _nameless(word, cage, [])
+    paths = list(_paths(said[: sign.start()], said[sign.end() :]))
+    for path in paths:
+        full = disk.real(plain(join(cwd, path)))
+        if word in FORBIDDEN and _not_executable(said, path, full, disk=disk, line=line):
+            continue
+        if denial := _compare(word, full, cage, said=said, disk=disk):
+            return denial
+    # A script may have changed its folder, so only an absolute path proves what was meant.
+    return _nameless(word, cage, [p for p in paths if isabs(p) or word not in READ_ONLY])
+
+
+def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Denial | None:
+    """Compare an error about one path with what was granted and what the user could do."""
+    grant = granted(cage, path)
+    if grant == "none":
+        return Denial("read", path) if disk.may(path, "read") else None
+    if word in MISSING:
+        return None
+    changeable = grant != "write" and disk.may(path, "write") and not disk.is_read_only(path)
+    kind: Kind = "pinned" if grant == "pinned" else "write"
+    if word in (*READ_ONLY, *DATABASE):
+        return Denial(kind, path) if changeable else None
+    if word in BUSY:
+        return Denial("pinned", path) if grant == "pinned" and changeable else None
+    if cage.backend == "partial" or grant == "pinned":
+        return Denial(kind, path) if changeable else None
+    # With mounts, a write that only the sandbox forbids fails as read-only. What is left are the
+    # special rights of root, which nobody has in there.
+    owning = disk.is_root and bool(OWNERSHIP.search(said))
+    return Denial("rights", path) if disk.needs_root(path) or owning else None
+
+
+def _nameless(word: str, cage: Cage, named: list[str]) -> Denial | None:
+    """Judge an error that names no path, or none that explains it."""
+    if named or (cage.profile != "look" and word not in READ_ONLY):
+        return None
+    certain = (*READ_ONLY, *DATABASE) if cage.backend == "full" else (*FORBIDDEN, *DATABASE)
+    return Denial("write") if word in certain else None
+
+
+def granted(cage: Cage, path: str) -> Literal["none", "read", "pinned", "write"]:
+    """What a cage lets programs do with a real path; of two folders the deeper one decides."""
+    work: Literal["read", "write"] = "read" if cage.profile == "look" else "write"
+    ways: dict[str, Literal["none", "read", "pinned", "write"]] = {"/": "read"}
+    if cage.backend == "full":
+        ways |= {**dict.fromkeys(TMP, "write"), "/run": "none", "/dev/shm": "write"}  # noqa: S108
+    ways |= dict.fromkeys((*cage.folders, *cage.writable), work)
+    ways |= dict.fromkeys(cage.pinned, "pinned")
+    ways |= dict.fromkeys(cage.hidden, "none")
+    ways |= dict.fromkeys(cage.shown, "read")
+    if cage.backend == "partial":
+        ways[cage.temp] = "write"
+    holding = [folder for folder in ways if inside(path, folder)]
+    return ways[max(holding, key=len)] if holding else "read"
+
+
+def _paths(before: str, after: str) -> Iterator[str]:
+    """Yield what may be the path that an error line is about, by where it stands to the sign."""
+    if quoted := _quoted(after):
+        yield from quoted
+        return
+    if found := TRAILING.match(after.rstrip(".")):
+        yield found[1].strip()
+        return
+    before = before.rstrip(" (:-,[")
+    if quoted := _quoted(before):
+        yield from quoted
+        return
+    # The first part names the program, unless there is no other: `open /x: permission denied`.
+    first, *parts = before.split(": ")
+    for part in parts[-2:] or ([first] if " " in first.strip() else []):
+        words = part.split()
+        yield from dict.fromkeys((*words[-1:], *(word for word in words if "/" in word)))
+
+
+def _quoted(text: str) -> list[str]:
+    return [next(filter(None, found)) for found in QUOTED.findall(text)]
+
+
+def _not_executable(said: str, path: str, full: str, *, disk: Disk, line: str) -> bool:
+    """Whether a shell says that a file is no program, not that it could not be written."""
+    shell = re.match(r"(?:/\S*/)?(?:ba|da|z|k)?sh: ", said)
+    redirected = re.search(rf">[>|&]?\s*['\"]?{re.escape(path)}", line)
+    return bool(shell) and not redirected and not disk.is_program(full)
+
+
+def _unreachable(text: str, cage: Cage, *, disk: Disk) -> Denial | None:
+    if cage.network == "on":
+        return None
+    for said in (line[:WIDE] for line in text.lower().splitlines()):
+        if cage.backend == "partial" and NO_SOCKET.search(said):
+            return Denial("network")
+        if not NO_NETWORK.search(said):
+            continue
+        local = LOOPBACK.search(said)
+        if local and disk.listens(int(local[1])):
+            return Denial("network", f"port {local[1]} of this machine")
+        if not local and not NOBODY_THERE.search(said):
+            host = HOST.search(said)
+            return Denial("network", host[1] if host else "")
+    return None

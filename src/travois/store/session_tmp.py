@@ -1,0 +1,65 @@
+"""The folder that is /tmp for the commands of one session; it lives as long as the session does."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from travois.store.disk import size
+from travois.store.home import Home
+
+TMP = "tmp"
+"""Where in a session's folder its /tmp goes with it to the trash."""
+LARGEST_COPY = 100 * 1024 * 1024
+"""How many bytes a fork gets a copy of."""
+
+
+def open_session_tmp(home: Home, id: str, *, folder: Path, parent: str = "") -> Path:
+    """Return the folder of a session, made if it is missing.
+
+    A session that was moved back from the trash brings it along in its own folder. A fork begins
+    with a copy of what the session had that it was made from.
+    """
+    path = home.session_tmp(id)
+    if path.is_dir():
+        return path
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if (folder / TMP).is_dir():
+        return (folder / TMP).rename(path)
+    path.mkdir(mode=0o700)
+    if parent and home.session_tmp(parent).is_dir():
+        _copy(home.session_tmp(parent), path)
+    return path
+
+
+def close_session_tmp(path: Path) -> None:
+    """Remove the folder if no file is in it; the sandbox leaves empty folders that it mounts on."""
+    from shutil import rmtree
+
+    if is_hollow(path):
+        rmtree(path, ignore_errors=True)
+
+
+def is_hollow(path: Path) -> bool:
+    """Whether a folder holds nothing but folders."""
+    with suppress(OSError), os.scandir(path) as entries:
+        return all(
+            one.is_dir(follow_symlinks=False) and is_hollow(Path(one.path)) for one in entries
+        )
+    return False
+
+
+def _copy(before: Path, path: Path) -> None:
+    """Copy what can be copied; sockets and pipes of a program that is gone are worth nothing."""
+    from shutil import Error, copytree
+
+    if size(before) > LARGEST_COPY:
+        return
+    with suppress(OSError, Error):
+        copytree(before, path, symlinks=True, dirs_exist_ok=True, ignore=_special)
+
+
+def _special(folder: str, names: list[str]) -> set[str]:
+    paths = {name: Path(folder, name) for name in names}
+    return {name for name, p in paths.items() if not (p.is_symlink() or p.is_file() or p.is_dir())}

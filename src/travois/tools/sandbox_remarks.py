@@ -1,0 +1,102 @@
+"""What the model is told when the sandbox had a part in how a command ended."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from travois.engine.disk_facts import LocalDisk
+from travois.engine.ports import Completed
+from travois.policy.cage import PRIVATE_TMP, TMP, Cage
+from travois.policy.denial import Denial, find_denial
+from travois.policy.paths import inside
+from travois.tools.place import plain
+
+MORE = "If it must, call again with sandbox:"
+SHOWN = 3
+"""How many new entries of /tmp are named."""
+MISSING = re.compile(r"no such file|enoent|does not exist|not found|cannot find", re.IGNORECASE)
+TMP_PATH = re.compile(r"/(?:var/)?tmp/[^\s'\"‘’`:;,|&<>()]+")
+
+
+def list_tmp(cage: Cage | None) -> frozenset[str]:
+    """Return the names in the session's private /tmp; none where /tmp is the machine's own."""
+    if cage is None or cage.backend != "full":
+        return frozenset()
+    try:
+        names = os.listdir(cage.temp)
+    except OSError:
+        return frozenset()
+    # What the sandbox shows below /tmp leaves behind the empty folders that it was mounted on.
+    shown = (*cage.folders, *cage.writable, *cage.shown)
+    below = (os.path.relpath(path, root) for path in shown for root in TMP if inside(path, root))
+    return frozenset(names) - {path.partition("/")[0] for path in below}
+
+
+def tell_new_entries(cage: Cage | None, before: frozenset[str]) -> Iterator[str]:
+    """Say where on disk the entries are that a command has left in the private /tmp."""
+    made = sorted(list_tmp(cage) - before)
+    if cage is None or not made:
+        return
+    paths = ", ".join(plain(os.path.join(cage.temp, name)) for name in made[:SHOWN])
+    more = f" and {len(made) - SHOWN} more there" if len(made) > SHOWN else ""
+    yield f"{PRIVATE_TMP}; on disk, what this command left there is {paths}{more}."
+
+
+def tell_denial(
+    done: Completed, text: str, cage: Cage | None, *, cwd: str, line: str
+) -> Iterator[str]:
+    """Say what the sandbox kept a command from; nothing if it failed for another reason."""
+    if cage is None:
+        return
+    yield from _tell_missing(done, text, cage, line=line)
+    if done.refused and done.status:
+        yield f"The sandbox refused: {'; '.join(done.refused)}. {MORE} network."
+        return
+    denial = find_denial(text, cage, cwd=cwd, disk=LocalDisk(), line=line) if done.status else None
+    # What a read-only try lacks is asked about, or told with its result.
+    if denial is not None and (cage.profile != "look" or denial.kind in ("read", "rights")):
+        yield _describe(denial, cage)
+
+
+def _describe(denial: Denial, cage: Cage) -> str:
+    target = plain(denial.target)
+    match denial.kind:
+        case "write":
+            temp = TMP[0] if cage.backend == "full" else f"$TMPDIR ({cage.temp})"
+            places = ", ".join(("the workspace", *cage.writable))
+            where = f", not to {target}" if target else ""
+            only = f"lets this command write only in {places} and {temp}"
+            return f"The sandbox {only}{where}. {MORE} off."
+        case "pinned":
+            return f"The sandbox keeps commands from changing {target}. {MORE} off."
+        case "read":
+            return f"The sandbox hides {target} from commands. {MORE} off."
+        case "rights":
+            of = f" that {target} needs" if target else ""
+            return f"In the sandbox no program has the rights of root{of}. {MORE} off."
+        case "network" if cage.network == "listed":
+            which = f", not {target}" if target else ""
+            only = "lets this command reach only the hosts on the user's list, through a proxy"
+            return f"The sandbox {only}{which}. {MORE} network."
+        case "network":
+            what = f" and cannot reach {target}" if target else ""
+            return f"This command has no network in the sandbox{what}. {MORE} network."
+
+
+def _tell_missing(done: Completed, text: str, cage: Cage, *, line: str) -> Iterator[str]:
+    """Say which /tmp holds a file that a command looked for in the other one."""
+    lines = [said for said in text.splitlines() if MISSING.search(said)]
+    found = (path.rstrip(".") for said in lines for path in TMP_PATH.findall(said))
+    for path in list(dict.fromkeys(found))[:SHOWN]:
+        if not done.status and path not in line:
+            continue
+        root = next(root for root in TMP if inside(path, root))
+        private = os.path.normpath(os.path.join(cage.temp, os.path.relpath(path, root)))
+        here, there = os.path.lexists(path), os.path.lexists(private)
+        if cage.backend == "full" and here and not there:
+            own = f"it cannot see the machine's own {path}, but Read can."
+            yield f"{PRIVATE_TMP} for commands: {own}"
+        elif cage.backend == "partial" and there and not here:
+            yield f"{path} of this session is {private} on disk; /tmp is the machine's own here."
