@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
-import travois
 from travois.policy.cage import TMP
 from travois.policy.paths import inside
 
@@ -16,7 +16,7 @@ def find_programs_below_tmp() -> tuple[str, ...]:
     A folder that a link leads to is named under both names: PATH uses that of the link.
     """
     python = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)))
-    package = os.path.dirname(os.path.abspath(travois.__file__))
+    package = str(Path(__file__).absolute().parents[2])
     named = filter(os.path.isabs, (*python, package, *sys.path, *os.get_exec_path()))
     both = (one for path in named for one in (os.path.normpath(path), os.path.realpath(path)))
     roots = {*TMP, *map(os.path.realpath, TMP)}
