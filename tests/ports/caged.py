@@ -15,7 +15,6 @@ import pytest
 
 from travois.engine.ports import Command, Completed
 from travois.host.cage.probe import Walls, look
-from travois.host.cage.programs import find_programs_below_tmp
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 
@@ -46,7 +45,6 @@ def scene(**more: object) -> Iterator[Scene]:
         for folder in ("work", "outside", "temp"):
             (place / folder).mkdir()
         work, temp = str(place / "work"), str(place / "temp")
-        more.setdefault("shown", find_programs_below_tmp())
         yield Scene(place / "work", place / "outside", Cage("work", (work,), temp, **more))  # type: ignore[arg-type]
 
 

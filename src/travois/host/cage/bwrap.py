@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from travois.host.cage.programs import find_own_below_tmp
 from travois.host.cage.standin import occupied, occupy, relink, vacate
 from travois.policy.cage import TMP, Cage
 from travois.policy.paths import inside
@@ -117,6 +118,7 @@ def _ways(cage: Cage) -> dict[str, Way]:
     ways |= {path: "show" for path in _real(shown) if path.startswith("/run/")}
     # Below /tmp a link would lead nowhere: what it leads to is shown under its own name, too.
     below = [path for path in cage.shown if any(inside(path, root) for root in TMP)]
+    below += [path for path in find_own_below_tmp() if not _within(path, roots)]
     ways |= dict.fromkeys((*_real(cage.shown), *below), "show")
     ways |= dict.fromkeys(roots, open_)
     for path in cage.pinned:
