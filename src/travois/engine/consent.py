@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.engine.amend import suggested
-from travois.engine.ground import TEMP, home, plain_arguments, repository_around
+from travois.engine.ground import home, plain_arguments, repository_around
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.hooks import arguments, fire, update
 from travois.engine.occasions import PermissionRequest
@@ -21,7 +21,7 @@ from travois.kernel.facts import Asked, Decided
 from travois.policy import narrow
 from travois.policy.access import Access
 from travois.policy.bounds import cage, contained, harmless, leaves
-from travois.policy.cage import Cage
+from travois.policy.cage import TMP, Cage
 from travois.policy.judge import Guard, Verdict, judge
 from travois.policy.paths import inside
 from travois.policy.plan import Plan
@@ -206,7 +206,8 @@ def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
     around = cage(agent.bounds, agent.guard, own, profile="work" if writes else "look")
     assert around is not None, "a profile was given"
     top = repository_around(agent.session.state.get("cwd", agent.world.root))
-    seen = (top,) if inside(top, TEMP) else ()  # of the rest of /tmp, walls hide everything
+    # The private /tmp hides what else lies there.
+    seen = (top,) if any(inside(top, folder) for folder in TMP) else ()
     if not writes:
         return replace(around, shown=(*around.shown, *seen))
     return replace(around, writable=(*around.writable, *writes), network="on")

@@ -78,6 +78,8 @@ def _walls(use: Use, cage: Cage | None) -> Iterator[str]:
     reach = {"off": "no network", "listed": "only listed hosts", "on": "the network"}
     beyond = f" and {', '.join(cage.writable)}" if cage.writable else ""
     yield f"sandbox: may change only the workspace{beyond}; {reach[cage.network]}"
+    if cage.backend == "partial":
+        yield "limited sandbox: changes to protected files (.git/hooks) are undone, not blocked"
 
 
 def _wanted(use: Use) -> Iterator[str]:
