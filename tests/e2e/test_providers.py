@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from tests.e2e.program import Program
 from travois import lab
-from travois.kernel.facts import Changed, Epoch
+from travois.kernel.facts import Changed, Compacted, Epoch
 from travois.lab.dialects import DIALECTS
+from travois.store.log import Log
 
 SCRIPT = [
     {
@@ -203,16 +205,95 @@ def test_sealed_reasoning_that_is_refused_is_let_go(program: Program) -> None:
 
 
 def test_a_prompt_that_ollama_cuts_in_silence_is_noticed(program: Program) -> None:
-    words = b"some words to read\n" * 3600
+    words = b"some words to read\n" * 9_000
     script = [{"say": "Read.", "repeat": True}]
     with lab.server(script, models={"lab-model": {"family": "openai", "window": 9000}}) as api:
         program.extra = {"OLLAMA_BASE_URL": api.url}
         done = program.run("-p", "go", "--model", "ollama/lab-model[64k]", stdin=words)
         assert (done.code, done.out) == (0, "Read.\n"), done.err
         assert api.bodies[0]["options"]["num_ctx"] == 64_000
-    assert "it seems to cut what it is sent" in done.err
-    facts = [entry.fact for entry in program.facts()]
-    assert [f.model.window for f in facts if isinstance(f, Epoch)] == [64_000, 9_000]
+    told = "ollama/lab-model leaves out part of long prompts: it counts 9,000 tokens at most"
+    assert told in done.err
+    assert windows(program) == [64_000, 9_000]
+
+
+def test_a_conversation_that_ollama_begins_to_forget_is_noticed(program: Program) -> None:
+    """No prompt is long by itself: the count stops growing while the conversation does."""
+    (program.folder / "a.txt").write_text("def f(x): return x + 1\n" * 200)
+    script = [*map(cat, range(14)), {"say": "Done.", "repeat": True}]
+    with lab.server(script, models={"lab-model": {"family": "openai", "window": 12_000}}) as api:
+        program.extra = {"OLLAMA_BASE_URL": api.url}
+        given = ("--model", "ollama/lab-model[64k]", "--allowedTools", "Bash")
+        done = program.run("-p", "go", *given)
+        assert (done.code, done.out) == (0, "Done.\n"), done.err
+    assert "ollama/lab-model leaves out part of long prompts" in done.err
+    assert done.err.count("leaves out") == 1
+    first, *later = windows(program)
+    assert first == 64_000
+    assert later[-1] <= 12_000
+
+
+DOTS = {
+    "dots": "." * 200_000,
+    "lines of dots": ("." * 80 + "\n") * 2_500,
+    "dashes": ("-" * 79 + "\n") * 2_500,
+    "blank lines": "\n" * 200_000,
+    "spaces": " " * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("content", DOTS)
+def test_dots_and_blank_lines_cost_neither_the_window_nor_the_conversation(
+    program: Program, content: str
+) -> None:
+    """Providers count next to nothing for them; that is no sign of a prompt that was cut."""
+    (program.folder / "a.txt").write_text(DOTS[content])
+    script = [cat(n) | {"usage": counted(30_000 + 200 * n)} for n in range(4)]
+    last = {"say": "Done.", "usage": counted(30_900), "repeat": True}
+    with program.served([*script, last]) as api:
+        given = ("--model", "anthropic/claude-haiku-4-5", "--allowedTools", "Bash")
+        done = program.run("-p", "go", *given)
+        assert (done.code, done.out) == (0, "Done.\n"), done.err
+        again = program.run("-p", "and?", "-c", *given)
+        assert (again.code, again.out) == (0, "Done.\n"), again.err
+        api.append_only()
+    assert "leaves out" not in done.err + again.err
+    assert windows(program) == [200_000]
+    assert not [entry for entry in program.facts() if isinstance(entry.fact, Compacted)]
+
+
+def test_a_window_that_an_earlier_version_took_away_is_given_back(program: Program) -> None:
+    with program.served([{"say": "Hi.", "repeat": True}]) as api:
+        model = ("--model", "anthropic/claude-haiku-4-5")
+        assert program.run("-p", "hello", *model).code == 0
+        (path,) = program.logs()
+        log = Log.open(path.parent)
+        head = next(entry.fact for entry in program.facts() if isinstance(entry.fact, Epoch))
+        log.append(Changed(f"cuts:{head.model.name}", "33420"))
+        card = replace(head.model, window=33_420, output=8_355)
+        log.append(replace(head, model=card, why="the server counts 33,420 tokens at most"))
+        log.close()
+        done = program.run("-p", "again", "-c")
+        assert (done.code, done.out) == (0, "Hi.\n"), done.err
+        api.append_only()
+    assert "anthropic/claude-haiku-4-5 has its window of 200,000 tokens again" in done.err
+    assert windows(program) == [200_000, 33_420, 200_000]
+
+
+def counted(tokens: int) -> dict[str, object]:
+    """What a provider claims that counts runs as tokenizers do, which the lab does not."""
+    cached = {"cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+    return {"input_tokens": tokens, "cache_creation": None, **cached}
+
+
+def cat(number: int) -> dict[str, object]:
+    """A turn of the model that looks at the file once more."""
+    command = f"cat a.txt # {number}"
+    return {"say": [{"tool_use": {"name": "Bash", "input": {"command": command}}}]}
+
+
+def windows(program: Program) -> list[int]:
+    return [e.fact.model.window for e in program.facts() if isinstance(e.fact, Epoch)]
 
 
 WRONG = [

@@ -15,6 +15,7 @@ from travois.host.catalog import (
     resolve,
     small,
 )
+from travois.host.local_servers import runs_here
 from travois.host.sigv4 import Credentials
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model, Price, Usage, cost
@@ -534,3 +535,25 @@ def test_a_long_prompt_costs_haiku_what_its_list_says() -> None:
     assert cost(long, price) == pytest.approx(
         (50_001 * 0.50 + 30_000 * 0.05 + 10_000 * 0.625 + 10_000 * 1.0 + 1_000 * 2.50) / 1e6
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "here"),
+    [
+        ("ollama/qwen3", {}, True),
+        ("ollama/qwen3", {"OLLAMA_HOST": "10.0.0.5"}, False),
+        ("llamacpp/any", {}, True),
+        ("openai/qwen3", OWN, True),
+        ("openai/qwen3", {"OPENAI_BASE_URL": "https://gpu.example.com/v1", **OPENAI}, False),
+        ("openai/gpt-6-sol", OPENAI, False),
+        ("anthropic/qwen3", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:11434"}, True),
+        ("anthropic/claude-haiku-4-5", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:4000"}, False),
+        ("claude-haiku-4-5-20251001", {"ANTHROPIC_BASE_URL": "http://localhost:4000"}, False),
+        ("anthropic/claude-haiku-4-5", KEY, False),
+        ("anthropic/unheard-of", {}, False),
+    ],
+)
+def test_what_runs_here_and_what_is_hosted_also_behind_a_proxy(
+    name: str, env: dict[str, str], here: bool
+) -> None:
+    assert runs_here(resolve(name, env), env) is here

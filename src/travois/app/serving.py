@@ -13,6 +13,7 @@ from travois.app.local import EMBEDDED, PROVIDER, Local, notice
 from travois.context.layers import MCP, Layers
 from travois.engine.agent import Agent, Small
 from travois.engine.ports import Model
+from travois.engine.recover import restore_window
 from travois.engine.session import Session
 from travois.host import catalog
 from travois.host.catalog import Catalog
@@ -189,7 +190,15 @@ def equip(
             reached[name] = Small(found, serve(found))
         return reached[name]
 
+    def is_local(card: Card) -> bool:
+        from travois.host.local_servers import runs_here
+
+        return runs_here(card, os.environ, among=among)
+
     agent.other = other
+    agent.is_local = is_local
+    if restored := restore_window(agent):
+        notices.append(restored)
     for name in chain or loaded.settings.fallback_models:
         try:
             agent.fallbacks += (other(name) and name,)

@@ -145,6 +145,8 @@ class Agent(msgspec.Struct):
     """Who answers, in this order, while the model cannot; all of them can be reached."""
     other: Callable[[str | Card], Small] | None = None
     """Whoever answers for another model, by its name or as it is known; raises `Fault`."""
+    is_local: Callable[[Card], bool] = lambda card: False
+    """Whether a model runs in a server on this machine, which may cut prompts without a word."""
     baseline: Callable[[], tuple[Text, ...]] = tuple
     """What the model is told again after a compaction, as it stands then: rules, surroundings."""
     background: Callable[[Callable[[], Awaitable[None]]], None] | None = None

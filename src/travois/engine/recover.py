@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from math import inf
 
 from msgspec.structs import replace
@@ -9,10 +11,19 @@ from msgspec.structs import replace
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.engine.room import fitted, model
-from travois.kernel.blocks import Call, Media, Opaque, Shown, Text
+from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text
 from travois.kernel.budget import room
-from travois.kernel.facts import Assistant, Changed, Cleared, Compacted, Epoch, Result, User
-from travois.kernel.tokens import block_tokens, context_tokens, head_tokens, ratio
+from travois.kernel.facts import (
+    IMPORTED,
+    Assistant,
+    Changed,
+    Cleared,
+    Compacted,
+    Epoch,
+    Result,
+    User,
+)
+from travois.kernel.tokens import context_tokens, head_tokens, ratio
 from travois.kernel.view import Item, View
 from travois.wire.replies import Problem
 
@@ -22,14 +33,19 @@ HEAVY = frozenset(("bytes", "media", "media_bytes"))
 TRIES = 2
 """How often a request is made smaller before the user hears of it: three calls in all."""
 MARGIN = 0.85
+TRUNCATES = "truncates:"
+"""State of the session: the server of this model cuts prompts at so many tokens of this window."""
 CUTS = "cuts:"
-"""State of the session: the server of this model was seen to cut prompts, at so many tokens."""
+"""The same, as versions up to 0.1.0 wrote it on the word of the estimate alone."""
 KNOWN = 0.9
-LEAST = 0.5
-"""No tokenizer counts less than this of what we estimate."""
-ENOUGH = 2_000
-PLAUSIBLE = 1_000
-"""Who counts less than this of a large prompt does not count at all."""
+"""Who counts this much of the window has all of it."""
+MIN_COUNT = 1_000
+"""A server that counts less of a prompt with tools does not count at all."""
+WORDS_PER_TOKEN = 2
+"""No vocabulary packs more words into one token: hardly any has one that spans a space."""
+WORD = re.compile(r"(?<!\S)[A-Za-z]+")
+PER_MESSAGE = 64
+"""What a template wraps around a message, in tokens at most."""
 SHRINK = 0.6
 """How much of its size a request may keep when nobody told by how much it is too large."""
 
@@ -107,49 +123,130 @@ def _media(item: Item) -> bool:
     return any(isinstance(block, Media) for block in item.fact.content)
 
 
-def suspect(agent: Agent, *, counted: int) -> None:
-    """Notice a server that cuts what it is sent without a word: its count tells.
+def notice_truncation(agent: Agent) -> None:
+    """Notice a server of this machine that leaves out part of a long prompt without a word.
 
-    `counted` is where the reply stood whose count held when the request left; -1 if none did.
+    Only counts tell, and only where no content can explain them: the server counts fewer tokens
+    than the prompt has pairs of words, or its count stops growing, twice, while the prompt grows.
     """
     session, view = agent.session, agent.session.view
-    epoch, prompt = view.epoch, _prompt(view, view.replied)
-    if epoch is None or prompt < PLAUSIBLE or not _cut(view, counted):
+    epoch, counts = view.epoch, _counts(view)
+    if epoch is None or not counts or not agent.is_local(epoch.model):
         return
-    most, key = max(prompt, _prompt(view, counted)), CUTS + epoch.model.name
-    if most >= KNOWN * epoch.model.window or key in session.state:
+    name, window = epoch.model.name, epoch.model.window
+    known, _, before = session.state.get(TRUNCATES + name, "0/").partition("/")
+    most = max(int(known), *(count for _, count in counts))
+    if most >= KNOWN * window or before == str(window) or not _is_truncated(view, counts):
         return
-    told = f"the server counts {most:,} tokens at most: it seems to cut what it is sent"
-    session.append(Changed(key, str(most)))
+    session.append(Changed(TRUNCATES + name, f"{most}/{window}"))
+    why = f"{name} leaves out part of long prompts: it counts {most:,} tokens at most"
+    told = "that is too little to work in"
     if most >= 2 * head_tokens(epoch) * ratio(view):
-        session.append(_narrowed(epoch, most, why=told))
-    session.emit(Warned(f"{told}; name the window with the model, as in --model name[32k]"))
+        session.append(_narrowed(epoch, most, why=why))
+        told = "the conversation is kept within that from now on"
+    fix = f"give the server a larger context and say so, as in --model {name}[64k]"
+    session.emit(Warned(f"{why}; {told}. To use more, {fix}"))
 
 
-def _cut(view: View, counted: int) -> bool:
-    """Whether a count is too low for what was sent: for all, or for what the last one lacked."""
-    said, prompt = view.items[: view.replied], _prompt(view, view.replied)
-    if counted < 0:
-        head = head_tokens(view.epoch) if view.epoch else 0
-        return head + sum(map(_plain, said)) > max(ENOUGH, prompt / LEAST)
-    added = sum(map(_plain, said[counted:]))
-    if added < ENOUGH or prompt > _prompt(view, counted) + added * LEAST / 2:
-        return False
-    return not any(isinstance(b, Opaque) for item in said for b in item.fact.content)
+def restore_window(agent: Agent) -> str:
+    """Give a hosted model its window back if an earlier version took it away; says so, or nothing.
+
+    Those versions believed that a provider cuts prompts when its count was far below an estimate.
+    """
+    session, epoch = agent.session, agent.session.view.epoch
+    if epoch is None or not session.state.get(CUTS + epoch.model.name):
+        return ""
+    name, narrow = epoch.model.name, int(session.state[CUTS + epoch.model.name])
+    if epoch.model.window != narrow or agent.is_local(epoch.model):
+        return ""
+    heads = (e.fact.model for e in session.history() if isinstance(e.fact, Epoch))
+    known = [head for head in heads if head.name == name and head.window > narrow]
+    if not known:
+        return ""
+    model = replace(epoch.model, window=known[-1].window, output=known[-1].output)
+    why = f"{name} has its window of {model.window:,} tokens again"
+    session.append(Changed(CUTS + name, ""))
+    session.append(replace(epoch, model=model, why=why, unbind=False))
+    return f"{why}: an earlier version took it to cut prompts, which hosted models do not"
 
 
-def _prompt(view: View, index: int) -> int:
-    """The provider's own count for the request of a reply; nought if there is none."""
-    fact = view.items[index].fact if index >= 0 else None
-    if not isinstance(fact, Assistant) or fact.usage.estimated or view.cleared:
+def _is_truncated(view: View, counts: list[tuple[int, int]]) -> bool:
+    """Whether the last count is too low; where others came before it, the one before it, too.
+
+    A template may show tools only while the last message is the user's, so that only requests
+    which end alike are compared.
+    """
+    if len(counts) == 1:
+        return _is_short(view, counts)
+    last = type(view.items[counts[-1][0] - 1].fact)
+    alike = [(at, count) for at, count in counts if type(view.items[at - 1].fact) is last]
+    return _is_short(view, alike) and len(alike) > 1 and _is_short(view, alike[:-1])
+
+
+def _is_short(view: View, counts: list[tuple[int, int]]) -> bool:
+    """Whether the last of these counts is less than its prompt can be."""
+    at, count = counts[-1]
+    said = view.items[:at]
+    before = max((i for i, item in enumerate(said) if isinstance(item.fact, Assistant)), default=0)
+    if count < MIN_COUNT or (before and count <= sum(map(_most_tokens, said[before:]))):
+        return False  # some servers count only what they had not read before
+    least = _least_tokens(said)
+    if len(counts) > 1:
+        peak, most = max(counts[:-1], key=lambda row: row[1])
+        grown = _least_tokens(said[peak:]) - sum(map(_forgettable, said[:peak]))
+        least = max(least, most + grown)
+    return count < least
+
+
+def _counts(view: View) -> list[tuple[int, int]]:
+    """Where replies stand since the prompt has only grown, and what the server counted for each."""
+    if view.cleared:
+        return []
+    return [
+        (at, item.fact.usage.prompt)
+        for at, item in enumerate(view.items)
+        if item.seq > view.moved
+        and isinstance(item.fact, Assistant)
+        and item.fact.usage.prompt
+        and not item.fact.usage.estimated
+        and item.fact.detail != IMPORTED
+    ]
+
+
+def _least_tokens(items: Iterable[Item]) -> int:
+    """How many tokens prompts and results are in any vocabulary, by their words."""
+    shown = (item.fact.content for item in items if not isinstance(item.fact, Assistant))
+    texts = (block.text for content in shown for block in content if isinstance(block, Text))
+    return sum(len(WORD.findall(text)) for text in texts) // WORDS_PER_TOKEN
+
+
+def _most_tokens(item: Item) -> int:
+    """How many tokens a message is in any vocabulary: one for each byte."""
+    return PER_MESSAGE + sum(map(_size, item.fact.content))
+
+
+def _forgettable(item: Item) -> float:
+    """How many tokens templates may leave out of later prompts: thoughts and older pictures."""
+    blocks = item.fact.content
+    if any(isinstance(block, Media) for block in blocks):
+        return inf
+    if not isinstance(item.fact, Assistant):
         return 0
-    return fact.usage.prompt
+    return sum(
+        _size(block)
+        for block in blocks
+        if isinstance(block, Opaque) or (isinstance(block, Text) and "<think" in block.text)
+    )
 
 
-def _plain(item: Item) -> int:
-    """The tokens of an item that every provider must count: its text."""
-    kept = (b for b in item.fact.content if isinstance(b, Text | Call))
-    return sum(map(block_tokens, kept))
+def _size(block: AnyBlock) -> int:
+    match block:
+        case Text(text=text) | Opaque(raw=text):
+            return len(text.encode(errors="surrogatepass"))
+        case Call():
+            return PER_MESSAGE + len(f"{block.name}{block.args}".encode(errors="surrogatepass"))
+        case Media():
+            return block.size
 
 
 def _narrowed(epoch: Epoch, window: int, *, why: str) -> Epoch:

@@ -8,7 +8,7 @@ from travois.engine.agent import Agent
 from travois.engine.clearing import check
 from travois.engine.fallback import fall_back, patience
 from travois.engine.ports import Retrying, Warned
-from travois.engine.recover import recover, suspect
+from travois.engine.recover import notice_truncation, recover
 from travois.engine.retry import pause
 from travois.engine.spending import paid
 from travois.kernel.blocks import AnyBlock, Call
@@ -58,10 +58,8 @@ async def ask(agent: Agent) -> str:
             tries = Tries()
         else:
             check(agent, reply)
-            view = agent.session.view
-            counted = view.counted
-            agent.session.append(_assistant(view, reply))
-            suspect(agent, counted=counted)
+            agent.session.append(_assistant(agent.session.view, reply))
+            notice_truncation(agent)
             _tell_miss(agent)
             return ""
 

@@ -140,7 +140,7 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
             return resolve(terms.available[0], env, among=known)
         raise terms.fault(f"{provider}/{id}")
     served = _own(known.providers[provider], env)
-    about = _about(known, f"{provider}/{id}", window=served.window)
+    about = look_up(known, f"{provider}/{id}", window=served.window)
     window = window or about.window
     return Model(
         provider=provider,
@@ -254,7 +254,8 @@ def _entry(key: str, fields: dict[str, object], kind: type[T], *, where: Callabl
         ) from None
 
 
-def _about(known: Catalog, name: str, *, window: int) -> Known:
+def look_up(known: Catalog, name: str, *, window: int) -> Known:
+    """Return what the catalogue says of a model; where it says nothing, just this window."""
     dated, claude = re.fullmatch(DATED, name), re.search(CLAUDE, name)
     found = known.models.get(name) or (known.models.get(dated[1]) if dated else None)
     if found is None and claude:

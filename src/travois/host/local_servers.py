@@ -11,7 +11,7 @@ import h11
 import msgspec
 from msgspec.structs import replace
 
-from travois.host.catalog import Catalog, endpoint, is_local, resolve
+from travois.host.catalog import Catalog, catalog, endpoint, is_local, look_up, resolve
 from travois.host.line import Line
 from travois.host.tcp import dial
 from travois.host.trouble import target
@@ -28,6 +28,21 @@ LONGEST = 1 << 22
 
 Listed = dict[str, int]
 """The windows of the models that a server has, by id; nought where it does not say."""
+
+
+def runs_here(model: Model, env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
+    """Whether this model runs in a server on this machine.
+
+    A model of the catalogue that others host is hosted, also behind a proxy of one's own.
+    """
+    own, unknown = catalog().providers.get(model.provider), -1
+    listed = look_up(catalog(), model.name, window=unknown).window != unknown
+    if listed and not (own and is_local(own.url)):
+        return False
+    try:
+        return is_local(endpoint(model, env, among=among).url)
+    except Fault:
+        return False
 
 
 async def found(environ: Mapping[str, str], *, among: Catalog | None = None) -> Model | None:

@@ -56,6 +56,8 @@ class View(msgspec.Struct):
     """Every call id ever used, so that none is used twice."""
     moves: int = 0
     """How many facts have moved the prefix: an encoder that saw fewer starts over."""
+    moved: int = 0
+    """The last entry that did: all requests after it only grew."""
     seen: int = 0
     """How many items the model has been sent."""
     sent: Sent | None = None
@@ -81,6 +83,12 @@ class View(msgspec.Struct):
 
         `Rewound` and `Restored` change what came before them, which only `project` can honour.
         """
+        moves = self.moves
+        self._take(entry)
+        if self.moves != moves:
+            self.moved = entry.seq
+
+    def _take(self, entry: Entry) -> None:
         match entry.fact:
             case User() as fact:
                 self._say(Item(entry.seq, fact))
