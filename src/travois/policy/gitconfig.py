@@ -216,7 +216,9 @@ def _mended(
     """The file without the settings to undo, and with what they were at its end."""
     text = after.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     for one in reversed([one for one in now if one.key in undone]):
-        text = text[: one.start] + text[one.end :]
+        begun = text.rfind("\n", 0, one.start) + 1
+        alone = not text[begun : one.start].strip()
+        text = text[:begun] + text[one.end + 1 :] if alone else text[: one.start] + text[one.end :]
     lines = [text.rstrip("\n"), *map(_written, was)]
     return ("\n".join(line for line in lines if line) + "\n").encode()
 

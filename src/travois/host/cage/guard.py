@@ -26,6 +26,8 @@ from travois.policy.cage import Cage
 
 PATIENCE = 20.0
 """How many seconds to wait for another process that works on the journal."""
+FORGOTTEN = 7 * 24 * 3600
+"""How many seconds what was saved is kept for the next command."""
 Rule = Literal["exact", "config", "hooks", "lifted"]
 """How a path may change: not at all, as git changes its settings or hooks, or as it likes."""
 OVERLAP = " (another command runs that may not change it; end that one, then repeat this)"
@@ -128,6 +130,16 @@ class Journal:
         if self.is_open():
             with self._alone():
                 self.notices += self._recovered()
+        if os.path.isdir(os.path.join(self.folder, "saved")):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget what was saved long ago: between runs it is only a way to read less."""
+        with self._alone():
+            place, now = os.path.join(self.folder, "saved"), time.time()
+            for name in () if self.is_open() else os.listdir(place):
+                if now - os.stat(os.path.join(place, name)).st_mtime > FORGOTTEN:
+                    os.unlink(os.path.join(place, name))
 
     def _recovered(self) -> Iterator[str]:
         living = dict(self._running())

@@ -44,8 +44,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     data: bytes | None = None
 
     def is_like(self, other: Node) -> bool:
-        """Whether nothing that matters is different."""
-        if (self.kind, self.mode, self.owner) != (other.kind, other.mode, other.owner):
+        """Whether nothing that matters is different; commands cannot choose an owner."""
+        if (self.kind, self.mode) != (other.kind, other.mode):
             return False
         if self.kind == "folder":
             return True
@@ -150,6 +150,8 @@ def save(path: str, root: str, earlier: Saved | None = None) -> Saved:
 
 def read(path: str, earlier: Saved | None = None) -> Tree:
     """What is at a path; a path that leads through a link or a file has nothing."""
+    if not os.path.lexists(path):
+        return {}  # by whatever way; most protected names are not there, and this is faster
     try:
         with spot(path) as place:
             tree = dict(Reader(earlier, checkouts=_has_checkouts(path)).read(place))
@@ -182,6 +184,8 @@ def hold(saved: Saved, aside: Aside) -> Iterator[str]:
     A repository whose `.git` was moved away and replaced would else be left in two pieces.
     """
     for holder in saved.holders:
+        if _stays(holder):
+            continue
         with suppress(OSError), spot(holder.path) as place:
             if _is(place, holder):
                 _let_in(place)
@@ -296,6 +300,16 @@ def _holders(path: str, root: str) -> Iterator[Holder]:
             found = os.lstat(at)
             if stat.S_ISDIR(found.st_mode):
                 yield Holder(at, found.st_dev, found.st_ino)
+
+
+def _stays(holder: Holder) -> bool:
+    """Whether a folder is where it was and open to us."""
+    try:
+        found = os.lstat(holder.path)
+    except OSError:
+        return False
+    same = (found.st_dev, found.st_ino) == (holder.device, holder.inode)
+    return same and found.st_mode & 0o700 == 0o700
 
 
 def _let_in(place: Spot) -> None:
