@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import close_namespaces
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 from travois.host.cage import probe
@@ -242,15 +243,11 @@ def test_without_mounts_tmp_is_the_machines_own_for_all_tools(
     assert "writes outside the workspace" in denied[0]
 
 
-def test_a_session_that_goes_on_without_mounts_is_told_where_its_files_are(
-    full: Program, request: pytest.FixtureRequest
-) -> None:
+def test_a_session_that_goes_on_without_mounts_is_told_where_its_files_are(full: Program) -> None:
     (said,) = play(full, call("Write", file_path="/tmp/plan.txt", content="x\n"))
     place = told_path(said)
-    shutil.move(full.home, full.home.with_name("aside"))
-    request.getfixturevalue("partial")
-    (full.home.with_name("aside") / "walls.json").unlink()
-    shutil.copytree(full.home.with_name("aside"), full.home, dirs_exist_ok=True)
+    (full.home / "walls.json").unlink()  # the sandbox that works here is found anew
+    close_namespaces(full)
     with full.served([call("Bash", command="cat /tmp/plan.txt"), DONE]) as api:
         full.ask("go on", "--continue", *BYPASS)
         body = json.dumps(api.bodies[-1])

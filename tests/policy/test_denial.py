@@ -269,6 +269,7 @@ def test_sockets_are_refused_where_there_is_no_other_way_to_be_offline() -> None
         ("/tmp/x", WORK, "write"),
         ("/var/tmp/x", LOOK, "write"),
         ("/tmp/x", PARTIAL, "read"),
+        ("/w/.git/hooks/x", PARTIAL, "write"),
         ("/state/tmp/1/x", PARTIAL, "write"),
         ("/state/tmp/1/x", WORK, "none"),
         ("/usr/bin/x", WORK, "read"),

@@ -29,7 +29,7 @@ from travois.engine.room import call_room
 from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
-from travois.engine.tmpdir import tmp_remarks
+from travois.engine.tmpdir import place_of, tmp_remarks, was_held_back
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.kernel.blocks import Call, Text, words
 from travois.kernel.facts import Asked, Decided, Noted, Result
@@ -161,7 +161,7 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
         return Unfit(call, f"{call.name} was not run: {_schema_error(tool, error)}")
     if tool.stands is not None:
         return understand(agent, Call(call.id, *tool.stands(args)))
-    here = _here(agent)
+    here = place_of(agent)
     try:
         told = tool.access(args, here)
         ready = _understood(Ready(call, tool, args, told), here)
@@ -172,15 +172,6 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
         return Unfit(call, str(refusal))
     except Exception as error:  # noqa: BLE001 - a tool's own bug must not end the session
         return Unfit(call, _broke(call, error), _trace(error))
-
-
-def _here(agent: Agent) -> Here:
-    """Where the calls of an agent happen."""
-    bounds, guard = agent.bounds, agent.guard
-    private = bounds is not None and bounds.backend == "full"
-    apart = (*guard.folders, *guard.readable, *(bounds.programs if bounds else ()))
-    temp = bounds.temp if bounds and private else ""
-    return Here(agent.world.root, _cwd(agent.session, agent.world), temp, apart)
 
 
 def _understood(ready: Ready, here: Here) -> Ready:
@@ -238,7 +229,7 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     looked = LOOKED.replace("/tmp", "its TMPDIR") if partial_ else LOOKED  # noqa: S108
     if not outcome.error:
         return _remarked(outcome, looked)
-    if not scope.cancelled_caught and not _held_back(agent, ready, cage, failure):
+    if not scope.cancelled_caught and not was_held_back(agent, ready.plans, cage, failure):
         return _remarked(
             outcome, f"{looked} If it failed for that, call again with sandbox: write."
         )
@@ -251,19 +242,6 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     agent.session.sync()
     await keep(agent, [ready])
     return await carry_out(agent, ready, ruling.cage)
-
-
-def _held_back(agent: Agent, ready: Ready, cage: Cage | None, failure: str) -> bool:
-    """Whether a command failed for something that it would have if it were allowed to run."""
-    from travois.engine.disk_facts import LocalDisk
-    from travois.policy.denial import find_denial
-
-    if cage is None:
-        return False
-    line = " ".join(plan.text for plan in ready.plans)
-    cwd = _cwd(agent.session, agent.world)
-    denial = find_denial(failure, cage, cwd=cwd, disk=LocalDisk(), line=line)
-    return denial is not None and denial.kind in ("write", "pinned", "network")
 
 
 def _remarked(outcome: Outcome, remark: str) -> Outcome:

@@ -1,15 +1,41 @@
-"""What the model and the user are told of the session's private /tmp."""
+"""Which /tmp the calls of a session see, what is told of it, and what the sandbox held back."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 
+from travois.engine.agent import Agent
+from travois.engine.tool import Here
 from travois.policy.access import Access
 from travois.policy.bounds import Bounds
-from travois.policy.cage import PRIVATE_TMP
+from travois.policy.cage import PRIVATE_TMP, Cage
+from travois.policy.plan import Plan
 
 REMOVED = "; it is removed when this session ends"
+
+
+def place_of(agent: Agent) -> Here:
+    """Return where the calls of an agent happen, and which /tmp they see."""
+    bounds, guard = agent.bounds, agent.guard
+    root = agent.world.root
+    cwd = agent.session.state.get("cwd", root)
+    if bounds is None:
+        return Here(root, cwd, "", (*guard.folders, *guard.readable))
+    temp = bounds.temp if bounds.backend == "full" else ""
+    return Here(root, cwd, temp, (*guard.folders, *guard.readable, *bounds.programs))
+
+
+def was_held_back(agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str) -> bool:
+    """Whether a command failed for something that it would have if it were allowed to run."""
+    from travois.engine.disk_facts import LocalDisk
+    from travois.policy.denial import find_denial
+
+    if cage is None:
+        return False
+    line, cwd = " ".join(plan.text for plan in plans), place_of(agent).cwd
+    denial = find_denial(failure, cage, cwd=cwd, disk=LocalDisk(), line=line)
+    return denial is not None and denial.kind in ("write", "pinned", "network")
 
 
 def tmp_remarks(bounds: Bounds | None, accesses: Iterable[Access]) -> tuple[str, ...]:

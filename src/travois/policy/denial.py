@@ -170,7 +170,8 @@ def granted(cage: Cage, path: str) -> Literal["none", "read", "pinned", "write"]
     if cage.backend == "full":
         ways |= {**dict.fromkeys(TMP, "write"), "/run": "none", "/dev/shm": "write"}  # noqa: S108
     ways |= dict.fromkeys((*cage.folders, *cage.writable), work)
-    ways |= dict.fromkeys(cage.pinned, "pinned")
+    if cage.backend == "full":  # without mounts, what is pinned is put back afterwards
+        ways |= dict.fromkeys((*cage.pinned, *cage.git_written), "pinned")
     ways |= dict.fromkeys(cage.hidden, "none")
     ways |= dict.fromkeys(cage.shown, "read")
     if cage.backend == "partial":
