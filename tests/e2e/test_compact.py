@@ -14,7 +14,7 @@ from travois.engine.session import Session
 from travois.engine.switch import Rehearsal
 from travois.kernel.facts import Compacted, Ended, Epoch, Finished, Noted, Sent, Spawned
 
-FILES = 14
+FILES = 18
 PROSE = "The parser was the hard part."
 ASKED = "This is the harness"
 

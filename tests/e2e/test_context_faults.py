@@ -198,18 +198,28 @@ def cutting(window: int) -> Callable[[Prompt, dict[str, object]], Reply]:
     return answer
 
 
-@pytest.mark.parametrize("window", [16_000, 32_000])
+@pytest.mark.parametrize("window", [16_000, 20_000])
 def test_a_server_that_cuts_in_silence_is_noticed(
     options: Options, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
-    with lab.server(cutting(window)) as api:
-        stage = begun(api, options, monkeypatch)
-        told = [e.text for e in stage.events if isinstance(e, Warned) and "cut" in e.text]
+    with lab.server(cutting(window), models={"lab-model": {"like": "claude-opus-5-5"}}) as api:
+        stage = begun(api, options, monkeypatch, "anthropic/lab-model")
+        told = [e.text for e in stage.events if isinstance(e, Warned) and "leaves out" in e.text]
         assert len(told) == 1
         assert stage.view.epoch is not None
         assert stage.view.epoch.model.window <= window
         stage.answers()
-        assert [e for e in stage.events if isinstance(e, Warned) and "cut" in e.text] == []
+        assert [e for e in stage.events if isinstance(e, Warned) and "leaves out" in e.text] == []
+
+
+def test_a_hosted_model_is_not_suspected_also_behind_a_proxy_on_this_machine(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lab.server(cutting(16_000)) as api:
+        stage = begun(api, options, monkeypatch)
+        assert [e for e in stage.events if isinstance(e, Warned)] == []
+        assert stage.view.epoch is not None
+        assert stage.view.epoch.model.window == 1_000_000
 
 
 def test_a_picture_that_is_refused_is_left_out(

@@ -171,26 +171,33 @@ def restore_window(agent: Agent) -> str:
 
 
 def _is_truncated(view: View, counts: list[tuple[int, int]]) -> bool:
-    """Whether the last count is too low; where others came before it, the one before it, too.
+    """Whether the last count is too low, and, where others came before it, the one before it, too.
 
     A template may show tools only while the last message is the user's, so that only requests
-    which end alike are compared.
+    which end alike are compared. Counts that say nothing are passed over.
     """
-    if len(counts) == 1:
-        return _is_short(view, counts)
     last = type(view.items[counts[-1][0] - 1].fact)
     alike = [(at, count) for at, count in counts if type(view.items[at - 1].fact) is last]
-    return _is_short(view, alike) and len(alike) > 1 and _is_short(view, alike[:-1])
+    telling = [n for n, (at, count) in enumerate(alike) if _tells(view, at, count=count)]
+    if telling[-1:] != [len(alike) - 1]:
+        return False
+    enough = 1 if len(counts) == 1 else 2
+    shorts = [_is_short(view, alike[: n + 1]) for n in telling[-enough:]]
+    return len(shorts) == enough and all(shorts)
+
+
+def _tells(view: View, at: int, *, count: int) -> bool:
+    """Whether this is a count of the whole prompt: some servers count only what was not cached."""
+    said = view.items[:at]
+    before = max((i for i, item in enumerate(said) if isinstance(item.fact, Assistant)), default=0)
+    return count >= MIN_COUNT and (not before or count > sum(map(_most_tokens, said[before:])))
 
 
 def _is_short(view: View, counts: list[tuple[int, int]]) -> bool:
     """Whether the last of these counts is less than its prompt can be."""
     at, count = counts[-1]
     said = view.items[:at]
-    before = max((i for i, item in enumerate(said) if isinstance(item.fact, Assistant)), default=0)
-    if count < MIN_COUNT or (before and count <= sum(map(_most_tokens, said[before:]))):
-        return False  # some servers count only what they had not read before
-    least = _least_tokens(said)
+    least: float = _least_tokens(said)
     if len(counts) > 1:
         peak, most = max(counts[:-1], key=lambda row: row[1])
         grown = _least_tokens(said[peak:]) - sum(map(_forgettable, said[:peak]))
