@@ -50,6 +50,7 @@ def kind() -> str:
 
 def close_namespaces(program: Program) -> None:
     """Start the program where the kernel refuses namespaces, as in an ordinary container."""
+    program.is_limited = True
     program.launcher = (program.launcher[0], str(HERE / "no_namespaces.py"), *program.launcher)
 
 

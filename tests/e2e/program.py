@@ -17,6 +17,7 @@ from travois.kernel.facts import Entry
 from travois.store.log import entries
 
 Line = dict[str, Any]
+LIMITED = "travois: Sandbox: partial ("
 
 
 @dataclass
@@ -46,6 +47,8 @@ class Program:
     protocol: str = "anthropic"
     extra: dict[str, str] = field(default_factory=dict)
     launcher: tuple[str, ...] = (sys.executable, "-m", "travois")
+    is_limited: bool = False
+    """Whether the sandbox is a limited one here, which the program says once on standard error."""
 
     @property
     def model(self) -> tuple[str, ...]:
@@ -81,7 +84,14 @@ class Program:
     def run(self, *args: str, stdin: bytes | None = None, timeout: float = 300) -> Done:
         child = self.start(*args, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         out, err = child.communicate(stdin, timeout=timeout)
-        return Done(child.returncode, out.decode(), err.decode())
+        return Done(child.returncode, out.decode(), self.without_limits(err.decode()))
+
+    def without_limits(self, err: str) -> str:
+        """What a run said beside the one line about a sandbox that is limited."""
+        lines = err.splitlines(keepends=True)
+        told = [line for line in lines if line.startswith(LIMITED)]
+        assert len(told) <= self.is_limited, err
+        return "".join(line for line in lines if line not in told)
 
     def ask(self, prompt: str, *args: str, stdin: bytes | None = None) -> Done:
         """One headless run with the lab's model."""

@@ -154,3 +154,17 @@ def settled(program: Program, hook: Path) -> Done:
         if not hook.exists() or time.monotonic() > end:
             return done
         time.sleep(0.3)
+
+
+def test_what_the_model_writes_itself_beside_a_job_stays(program: Program) -> None:
+    script = [
+        {"say": [use("Bash", command="touch up; sleep 600", run_in_background=True)]},
+        {"say": [use("Bash", command="until [ -e up ]; do sleep 0.05; done")]},
+        {"say": [use("Write", file_path=".claude/agents/one.md", content="mine\n")]},
+        {"say": [use("KillShell", shell_id="bash_1")]},
+        {"say": [{"text": "ok"}]},
+    ]
+    with program.served(script):
+        assert program.ask("go", *FREE["bypass"]).out == "ok\n"
+    assert (program.folder / ".claude/agents/one.md").read_text() == "mine\n"
+    assert "restored" not in "".join(results(program))

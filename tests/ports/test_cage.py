@@ -20,13 +20,13 @@ import msgspec
 import pytest
 
 from tests.ports.caged import SECONDS, Mode, found, play, run, scene, walls
-from tests.ports.test_processes import descriptors, nap, sleepers, until, zombies
+from tests.ports.test_processes import descriptors, nap, others, sleepers, until, zombies
 from travois.engine.ports import Captured, Command, Completed
 from travois.host.cage import probe, standin
 from travois.host.cage.probe import Walls, look
 from travois.host.process import LocalProcesses
 
-__all__ = ["nap"]
+__all__ = ["nap", "others"]
 MODES: tuple[Mode, ...] = ("full", "partial")
 both = pytest.mark.parametrize("mode", MODES, ids=["bwrap", "landlock"])
 
