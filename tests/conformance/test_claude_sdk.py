@@ -241,6 +241,9 @@ def test_a_guard_that_fails_keeps_a_call_from_running(house: House) -> None:
     house.run([use("Glob", pattern="*"), said("Done.")], main)
 
 
+LONG_FAILURE = "no luck! " + " ".join(map(str, range(400)))
+
+
 def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
     @tool("add", "Add two numbers", {"a": float, "b": float})
     async def add(args: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +251,7 @@ def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
 
     @tool("fail", "Always fails", {})
     async def fail(args: dict[str, Any]) -> dict[str, Any]:
-        return {"content": [{"type": "text", "text": f"no luck{'!' * 400}"}], "is_error": True}
+        return {"content": [{"type": "text", "text": LONG_FAILURE}], "is_error": True}
 
     async def main() -> None:
         server = create_sdk_mcp_server("calc", "2.0", tools=[add, fail])
@@ -263,7 +266,10 @@ def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
             refused = results(await response(client))
         assert results(messages)[0] == "Sum: 5"
         assert "no luck!" in results(messages)[1]
-        assert " of 407 characters are left out here. All of it is in " in results(messages)[1]
+        assert (
+            f" of {len(LONG_FAILURE):,} characters are left out here. All of it is in "
+            in results(messages)[1]
+        )
         assert "switched off" in refused[0]
         opening = messages[0]
         assert isinstance(opening, SystemMessage)

@@ -194,9 +194,9 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
     async def work(b: Browsing) -> None:
         shown = await b.told("navigate", url=f"{site}/large")
         assert len(shown) < 41_000
-        cut = re.search(r"\(cut at 40000 of (\d+) characters; all: Read (\S+)\)$", shown)
-        assert cut and int(cut[1]) == 400_006
-        assert len(Path(cut[2]).read_text()) == int(cut[1])
+        cut = re.search(r"\(cut at [\d,]+ of 400,006 characters; all of it is in (\S+); ", shown)
+        assert cut, shown[-300:]
+        assert len(Path(cut[1]).read_text()) == 400_006
         blind = browser(b.chromium, images=lambda: False)
         with pytest.raises(Refusal, match=re.escape(BLIND)):
             await b.world.call(blind, action="screenshot")
