@@ -18,3 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--backend landlock` runs the program of every test as on a machine without namespaces."""
     told = "the sandbox that the real program uses: bwrap, landlock (no namespaces), or both"
     parser.addoption("--backend", choices=("both", "bwrap", "landlock"), default="both", help=told)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell `tests.e2e.program`, which starts the program for tests in several folders."""
+    os.environ["TRAVOIS_TEST_BACKEND"] = config.getoption("--backend")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import anyio
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Message, ResultMessage, query
 
+from tests.e2e.program import LIMITED, write_launcher
 from travois import lab
 
 Script = list[dict[str, Any]]
@@ -24,8 +24,7 @@ class House:
         self.folder.mkdir()
         self.home = folder / "home"
         self.launcher = folder / "launch"
-        self.launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m travois "$@"\n')
-        self.launcher.chmod(0o755)
+        write_launcher(self.launcher)
         self.api: Any = None
         self.errors: list[str] = []
 
@@ -44,6 +43,10 @@ class House:
             stderr=self.errors.append,
             **{"model": "anthropic/claude-opus-5-5"} | chosen,
         )
+
+    def unexpected_errors(self) -> list[str]:
+        """Return the lines on standard error, without the one about a limited sandbox."""
+        return [line for line in self.errors if not line.startswith(LIMITED)]
 
     async def ask(self, prompt: Any, **chosen: Any) -> list[Message]:
         """All messages of one query."""

@@ -6,7 +6,6 @@ must fit, and nothing in it may be unknown to them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from acp import schema
 from acp.connection import StreamDirection, StreamEvent
 from pydantic import TypeAdapter
 
+from tests.e2e.program import travois_command
 from travois import lab
 
 ANSWERS: dict[str, Any] = {
@@ -166,7 +166,7 @@ class House:
 
     @property
     def command(self) -> tuple[str, ...]:
-        return (sys.executable, "-m", "travois", "acp", "--model", "anthropic/claude-opus-5-5")
+        return (*travois_command(), "acp", "--model", "anthropic/claude-opus-5-5")
 
     @asynccontextmanager
     async def editor(

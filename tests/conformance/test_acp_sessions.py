@@ -239,7 +239,7 @@ def test_an_editor_that_hangs_up_at_once_leaves_nothing_behind(house: House) -> 
             input=json.dumps(line).encode(),
             capture_output=True,
             env={"PATH": os.environ["PATH"], **house.environment},
-            timeout=60,
+            timeout=300,
         )
     answer = json.loads(done.stdout.splitlines()[0])
     assert (done.returncode, done.stderr, answer["id"]) == (0, b"", 1)
@@ -277,7 +277,7 @@ def test_bad_lines_are_answered_and_the_end_of_input_is_the_end(house: House) ->
         capture_output=True,
         env={"PATH": os.environ["PATH"], **house.environment},
         cwd=house.folder,
-        timeout=60,
+        timeout=300,
     )
     answers = [json.loads(raw) for raw in done.stdout.splitlines()]
     for answer in answers:

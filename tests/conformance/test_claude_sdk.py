@@ -64,7 +64,7 @@ def test_a_query_is_answered(house: House) -> None:
         told = (last.subtype, last.result, last.is_error, last.num_turns, last.terminal_reason)
         assert told == ("success", "Four.", False, 1, "completed")
         assert last.total_cost_usd and last.model_usage
-        assert house.errors == []
+        assert house.unexpected_errors() == []
 
     house.run([said("Four.")], main)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.program import Program
+from tests.e2e.program import Program, write_launcher
 from travois import lab
 
 MODULES = Path(sys.executable).parents[1] / "codex-node/node_modules"
@@ -59,16 +59,14 @@ def hosted(program: Program, host: str, *args: str) -> str:
     beside = program.folder.parent
     (beside / "node_modules").symlink_to(MODULES)
     (beside / "host.mjs").write_text(host)
-    launcher = beside / "travois"
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m travois "$@"\n')
-    launcher.chmod(0o755)
+    write_launcher(beside / "travois")
     done = subprocess.run(
         ["node", "../host.mjs", *args],
         cwd=program.folder,
         env=program.environment | {"PATH": f"{beside}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.program import write_launcher
 from travois import lab
 
 DOCS = Path(__file__).parents[2] / "docs" / "sdk.md"
@@ -37,9 +38,7 @@ def test_an_example_runs(number: int, tmp_path: Path) -> None:
         pytest.importorskip("claude_agent_sdk")
     folder = tmp_path / "bin"
     folder.mkdir()
-    launcher = folder / "travois"
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m travois "$@"\n')
-    launcher.chmod(0o755)
+    write_launcher(folder / "travois")
     with lab.server(SCRIPT) as api:
         done = subprocess.run(
             [sys.executable, "-c", EXAMPLES[number]],
@@ -53,7 +52,7 @@ def test_an_example_runs(number: int, tmp_path: Path) -> None:
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         api.no_invalid()
     assert done.returncode == 0, done.stderr

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.program import Program
+from tests.e2e.program import WITHOUT_NAMESPACES, Program, sandbox_kind
 from tests.ports.caged import walls
-from travois.host.cage.probe import look
 
 BOTH = {"test_work.py", "test_rewind.py", "test_hands.py"}
 """Files whose tests run commands that work: once with each kind of walls, also by default."""
@@ -34,8 +32,8 @@ def program(tmp_path: Path, request: pytest.FixtureRequest) -> Program:
     folder.mkdir()
     made = Program(folder, tmp_path / "home")
     match getattr(request, "param", ""):
-        case "bwrap" if kind() != "full":
-            pytest.skip(f"bubblewrap cannot work here: the sandbox is {kind()}")
+        case "bwrap" if sandbox_kind() != "full":
+            pytest.skip(f"bubblewrap cannot work here: the sandbox is {sandbox_kind()}")
         case "no-namespaces":
             close_namespaces(made)
         case _:
@@ -43,22 +41,18 @@ def program(tmp_path: Path, request: pytest.FixtureRequest) -> Program:
     return made
 
 
-@cache
-def kind() -> str:
-    return look(None).kind
-
-
 def close_namespaces(program: Program) -> None:
     """Start the program where the kernel refuses namespaces, as in an ordinary container."""
     program.is_limited = True
-    program.launcher = (program.launcher[0], str(HERE / "no_namespaces.py"), *program.launcher)
+    if program.launcher[:2] != WITHOUT_NAMESPACES:
+        program.launcher = (*WITHOUT_NAMESPACES, *program.launcher)
 
 
 @pytest.fixture
 def full(program: Program) -> Program:
     """The program with the full sandbox; the test is skipped where this machine has none."""
     walls("full")
-    if len(program.launcher) > len(Program.launcher):
+    if program.is_limited:
         pytest.skip("it runs without namespaces, and this is about the full sandbox")
     return program
 
@@ -67,6 +61,5 @@ def full(program: Program) -> Program:
 def partial(program: Program) -> Program:
     """The program on a machine where bwrap cannot work."""
     walls("partial")
-    if len(program.launcher) == len(Program.launcher):
-        close_namespaces(program)
+    close_namespaces(program)
     return program

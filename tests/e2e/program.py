@@ -4,20 +4,48 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from travois import lab
+from travois.host.cage.probe import look
 from travois.kernel.facts import Entry
 from travois.store.log import entries
 
 Line = dict[str, Any]
 LIMITED = "travois: Sandbox: partial ("
+WITHOUT_NAMESPACES = (sys.executable, str(Path(__file__).with_name("no_namespaces.py")))
+"""Starts a program where the kernel refuses namespaces, as in an ordinary container."""
+
+
+def has_landlock_backend() -> bool:
+    """Whether `--backend landlock` was asked for."""
+    return os.environ.get("TRAVOIS_TEST_BACKEND") == "landlock"
+
+
+@cache
+def sandbox_kind() -> str:
+    """Return how much of the sandbox this machine can have: full, partial or none."""
+    return look(None).kind
+
+
+def travois_command() -> tuple[str, ...]:
+    """Return the words that start the program, with the backend that was asked for."""
+    command = (sys.executable, "-m", "travois")
+    return (*WITHOUT_NAMESPACES, *command) if has_landlock_backend() else command
+
+
+def write_launcher(path: Path) -> None:
+    """Write a script that starts the program, for clients that want the path of a program."""
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(travois_command())} "$@"\n')
+    path.chmod(0o755)
 
 
 @dataclass
@@ -46,8 +74,10 @@ class Program:
     url: str = ""
     protocol: str = "anthropic"
     extra: dict[str, str] = field(default_factory=dict)
-    launcher: tuple[str, ...] = (sys.executable, "-m", "travois")
-    is_limited: bool = False
+    launcher: tuple[str, ...] = field(default_factory=travois_command)
+    is_limited: bool = field(
+        default_factory=lambda: has_landlock_backend() or sandbox_kind() != "full"
+    )
     """Whether the sandbox is a limited one here, which the program says once on standard error."""
 
     @property

@@ -130,13 +130,14 @@ def test_the_terminal_shows_the_change(program: Program) -> None:
     import pexpect
 
     with program.served([FORK, OK]):
+        command, *words = program.launcher
         child = pexpect.spawn(
-            sys.executable,
-            ["-m", "travois", *program.model, "--settings", '{"tui": {"plain": true}}'],
+            command,
+            [*words, *program.model, "--settings", '{"tui": {"plain": true}}'],
             cwd=str(program.folder),
             env=program.environment,
             encoding="utf-8",
-            timeout=30,
+            timeout=300,
         )
         child.expect("> ")
         child.sendline(WISH)
