@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from travois.engine.ports import Completed
+
 COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0\\n' ' \\n' | grep -o 'sleep {}' | wc -l"
 """Counts in a shell, behind walls too, the processes that sleep for `{}` seconds."""
+COUNT_PROGRAMS = (
+    "for one in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$one; echo; done 2>/dev/null"
+    " | grep -c '^sleep {} $'"
+)
+"""The same without shells whose text has these words."""
+TIMEOUTS = (1.0, 4.0, 16.0, 64.0, 256.0)
+"""A loaded machine may need the longer ones to start a program at all."""
 
 
 class Process(NamedTuple):
@@ -17,6 +26,17 @@ class Process(NamedTuple):
     parent: int
     state: str
     command: str
+
+
+async def run_past_timeout(
+    run: Callable[[float], Awaitable[Completed]], *, said: bytes
+) -> Completed:
+    """Run a command that never ends until it has `said` something before its timeout."""
+    for timeout in TIMEOUTS:
+        done = await run(timeout)
+        if said in done.output.joined():
+            return done
+    raise AssertionError(f"{said!r} was not said in {TIMEOUTS[-1]} s: {done.output.joined()!r}")
 
 
 def children(parent: int) -> list[Process]:

@@ -118,11 +118,11 @@ def test_killed_with_twenty_agents_nothing_runs_on_and_all_they_did_is_known(
         program.url = api.url
         child = program.start("-p", "go", *program.model, *FREE)
         made = program.folder
-        assert within(60, lambda: len(list(made.glob("made-*"))) == 20), list(made.iterdir())
+        assert within(300, lambda: len(list(made.glob("made-*"))) == 20), list(made.iterdir())
         assert len(running(nap)) >= 21
         child.send_signal(signal.SIGKILL)
         child.communicate()
-        assert within(5, lambda: not running(nap)), running(nap)
+        assert within(300, lambda: not running(nap)), running(nap)
         done = program.ask("what happened?", "-c", *FREE)
         assert (done.code, done.out) == (0, "ok\n"), done.err
         said = api.ledger[-1].body.decode()
@@ -168,10 +168,10 @@ def test_an_agent_can_be_told_something_and_ended_from_another_terminal(program:
     with lab.server(model) as api:
         program.url = api.url
         child = program.start("-p", "go", *program.model, *FREE)
-        assert within(30, (program.folder / "steps").exists)
+        assert within(300, (program.folder / "steps").exists)
         told = program.run("agents", "tell", "a1", "paint it blue")
         assert (told.code, told.out) == (0, "a1 hears of it at its next step.\n"), told.err
-        assert within(30, lambda: "Heard blue." in api.ledger[-1].body.decode())
+        assert within(300, lambda: "Heard blue." in api.ledger[-1].body.decode())
         assert program.run("agents", "stop", "a1").code == 0
         out, err = child.communicate(timeout=300)
         assert (child.returncode, out) == (0, b"It ended.\n"), err

@@ -125,7 +125,7 @@ def test_a_reader_that_leaves_early_is_no_crash(program: Program) -> None:
         assert child.stdout is not None and child.stderr is not None
         child.stdout.close()
         errors = child.stderr.read().decode()
-        child.wait(20)
+        child.wait(300)
     assert "Traceback" not in errors
     assert os.listdir(program.home / "sessions")
 

@@ -119,5 +119,5 @@ def test_in_lines_one_may_stray_say_no_and_leave(visitor: Program) -> None:
     screen.until("You left the tour")
     screen.until("stays in ")
     kept = Path(screen.until("\r\n").strip())
-    assert (screen.child.wait(20), kept.name in left(visitor)) == (0, True)
+    assert (screen.child.wait(300), kept.name in left(visitor)) == (0, True)
     assert "if prices" not in (kept / "shop" / "cart.py").read_text()

@@ -94,7 +94,7 @@ def engine() -> Iterator[str]:
     child.stdin.flush()
     yield json.loads(child.stdout.readline())["url"]
     child.stdin.close()
-    child.wait(20)
+    child.wait(300)
     child.stdout.close()
 
 

@@ -56,11 +56,12 @@ class Guarded:
 
 
 def _answers(port: int) -> None:
-    for _ in range(600):
+    for _ in range(6_000):
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
+    raise AssertionError(f"nobody listens on port {port}")
 
 
 @pytest.fixture

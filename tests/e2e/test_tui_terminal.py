@@ -249,9 +249,9 @@ def test_it_works_in_tmux(program: Program, tmp_path: Path) -> None:
         )
         return done.stdout
 
-    def until(word: str) -> str:
-        for _ in range(200):
-            if word in (shown := tmux("capture-pane", "-p", "-S", "-100")):
+    def until(word: str, *, count: int = 1) -> str:
+        for _ in range(3_000):
+            if (shown := tmux("capture-pane", "-p", "-S", "-100")).count(word) >= count:
                 return shown
             time.sleep(0.1)
         raise AssertionError(f"{word!r} never came; there was:\n{shown}")
@@ -277,9 +277,7 @@ def test_it_works_in_tmux(program: Program, tmp_path: Path) -> None:
             for number in range(3):
                 tmux("send-keys", f"hello {number}", "Enter")
                 until(f"hello {number}")
-                shown = until("cache")
-            time.sleep(1)
-            shown = tmux("capture-pane", "-p", "-S", "-100")
+                shown = until("Words.", count=number + 1)
             assert [line for line in shown.splitlines() if line.startswith("❯")] == [
                 "❯ hello 0",
                 "❯ hello 1",

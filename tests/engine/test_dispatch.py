@@ -457,7 +457,7 @@ def test_a_real_program_and_real_files_are_reached_through_the_world(tmp_path: P
     from travois.engine.ports import Command
 
     async def run(args: Place, env: Env, call: str) -> Outcome:
-        done = await env.processes.run(Command(("cat", args.path), env.cwd), timeout=20)
+        done = await env.processes.run(Command(("cat", args.path), env.cwd), timeout=300)
         data = await env.files.read(f"{env.root}/{args.path}")
         return said(f"{done.status} {done.output.joined() == data}")
 

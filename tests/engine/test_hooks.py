@@ -846,7 +846,7 @@ class Server(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         self.got.append((self.path, self.headers.get("x-key", ""), json.loads(body)))
         if self.path == "/hang":
-            self.release.wait(30)
+            self.release.wait(300)
             return
         text = json.dumps(DENY).encode() if self.path == "/deny" else b"oops"
         self.send_response(500 if self.path == "/fail" else 200)
@@ -895,14 +895,14 @@ def test_a_server_decides_like_a_command(shop: Workshop, monkeypatch: Any) -> No
 
 @pytest.mark.parametrize("failure", ["continue", "block"])
 @pytest.mark.parametrize(
-    ("path", "outcome"),
-    [("/fail", "was answered with status 500"), ("/hang", "timed out after 0.3 s")],
+    ("path", "timeout", "outcome"),
+    [("/fail", 300, "was answered with status 500"), ("/hang", 0.3, "timed out after 0.3 s")],
 )
 def test_a_server_that_fails_or_hangs_blocks_only_if_it_was_told_to(
-    shop: Workshop, path: str, outcome: str, failure: str
+    shop: Workshop, path: str, timeout: float, outcome: str, failure: str
 ) -> None:
     with serving() as (url, _):
-        hook = post(f"{url}{path}", timeout=0.3, onFailure=failure)
+        hook = post(f"{url}{path}", timeout=timeout, onFailure=failure)
         one = reader(shop, on("PreToolUse", hook))
         assert play(one) == "end"
     assert outcomes(one) == [("PreToolUse", outcome)]

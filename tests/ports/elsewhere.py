@@ -76,8 +76,9 @@ def free_port() -> int:
 
 def await_port(port: int) -> None:
     """Wait until somebody listens there."""
-    for _ in range(600):
+    for _ in range(6_000):
         with socket.socket() as one:
             if one.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
+    raise AssertionError(f"nobody listens on port {port}")

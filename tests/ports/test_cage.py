@@ -21,6 +21,7 @@ import pytest
 
 from tests.ports.caged import SECONDS, Mode, found, play, run, scene, walls
 from tests.ports.test_processes import descriptors, nap, others, sleepers, until, zombies
+from tests.processes import run_past_timeout
 from travois.engine.ports import Captured, Command, Completed
 from travois.host.cage import probe, standin
 from travois.host.cage.probe import Walls, look
@@ -171,7 +172,9 @@ def test_a_timeout_lets_programs_say_goodbye(mode: Mode):
     async def act(processes: LocalProcesses) -> None:
         with scene() as place:
             text = "trap 'echo bye; exit 0' TERM; echo hello; while :; do :; done"
-            done = await processes.run(place.sh(text), timeout=1)
+            done = await run_past_timeout(
+                lambda seconds: processes.run(place.sh(text), timeout=seconds), said=b"hello\n"
+            )
             assert done.output.joined() == b"hello\nbye\n"
             assert (done.timed_out, done.left_running) == (True, ())
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports.caged import Mode, Scene, play, run, scene
+from tests.ports.caged import SECONDS, Mode, Scene, play, run, scene
 from tests.ports.test_processes import ESCAPES, nap, sleepers
+from tests.processes import COUNT_PROGRAMS, run_past_timeout
 from travois.host.process import LocalProcesses
 
 __all__ = ["nap"]
@@ -216,14 +217,15 @@ def test_who_may_only_look_changes_nothing(way: str, mode: Mode):
 @pytest.mark.parametrize("ending", ["by itself", "timeout"])
 def test_no_process_outlives_its_cage(ending: str, nap: str):
     escapes = " \n".join(escape.replace("{}", nap) for escape in ESCAPES.values())
-    seen = f"until [ $(pgrep -fc '^sleep {nap}$') = {len(ESCAPES)} ]; do sleep 0.01; done; echo all"
-    last = "" if ending == "by itself" else "sleep 60"
+    seen = f"until [ $({COUNT_PROGRAMS.format(nap)}) = {len(ESCAPES)} ]; do sleep 0.05; done"
+    last = "" if ending == "by itself" else "sleep 600"
 
     async def act(processes: LocalProcesses) -> None:
         with scene() as place:
-            command = place.sh(f"{escapes}\n{seen}\n{last}")
-            done = await processes.run(command, timeout=20 if ending == "by itself" else 2)
-            assert done.output.head.endswith(b"all\n")
+            command = place.sh(f"{escapes}\n{seen}; echo all\n{last}")
+            done = await run_past_timeout(
+                lambda seconds: processes.run(command, timeout=seconds), said=b"all\n"
+            )
             assert (done.timed_out, done.left_running) == (ending == "timeout", ())
             assert sleepers(nap) == []
 
@@ -232,11 +234,11 @@ def test_no_process_outlives_its_cage(ending: str, nap: str):
 
 def test_without_namespaces_what_is_left_is_told_and_ends_with_the_session(nap: str):
     escapes = " \n".join(escape.replace("{}", nap) for escape in ESCAPES.values())
-    seen = f"until [ $(pgrep -fc '^sleep {nap}$') = {len(ESCAPES)} ]; do sleep 0.01; done"
+    seen = f"until [ $({COUNT_PROGRAMS.format(nap)}) = {len(ESCAPES)} ]; do sleep 0.05; done"
 
     async def act(processes: LocalProcesses) -> None:
         with scene() as place:
-            done = await processes.run(place.sh(f"{escapes}\n{seen}"), timeout=20)
+            done = await processes.run(place.sh(f"{escapes}\n{seen}"), timeout=SECONDS)
             assert set(sleepers(nap)) <= set(done.left_running) != set()
             await processes.aclose()
             assert sleepers(nap) == []

@@ -13,6 +13,7 @@ import pytest
 
 from tests.ports.caged import SECONDS, Mode, Scene, play, scene, walls
 from tests.ports.test_processes import children, nap, sleepers, until
+from tests.processes import run_past_timeout
 from travois.engine.ports import Command
 from travois.host.cage.guard import Journal, watches
 from travois.host.process import LocalProcesses
@@ -128,7 +129,7 @@ def test_landlock_writes_nothing_through_what_was_planted(place: Scene) -> None:
 )
 def test_landlock_lets_ordinary_work_happen_and_says_nothing(place: Scene, text: str) -> None:
     async def one(processes: LocalProcesses) -> None:
-        done = await processes.run(place.sh(text), timeout=60)
+        done = await processes.run(place.sh(text), timeout=300)
         assert (done.status, processes.notices()) == (0, ()), done.output.joined()
 
     play("partial", one)
@@ -357,8 +358,11 @@ def test_what_is_left_running_is_checked_when_it_is_gone(place: Scene, way: str)
 def test_a_command_that_times_out_is_checked_too(place: Scene) -> None:
     async def one(processes: LocalProcesses) -> None:
         before = look(place.work)
-        line = "trap '' TERM; while :; do echo evil > .mcp.json; done"
-        assert (await processes.run(place.sh(line), timeout=1)).timed_out
+        line = "trap '' TERM; while :; do echo evil > .mcp.json; echo up; done"
+        done = await run_past_timeout(
+            lambda seconds: processes.run(place.sh(line), timeout=seconds), said=b"up\n"
+        )
+        assert done.timed_out
         assert look(place.work) == before
         assert ".mcp.json" in processes.notices()[0]
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.processes import COUNT, children, running
+from tests.processes import COUNT, TIMEOUTS, children, run_past_timeout, running
 from travois.engine.ports import Captured, Command, Completed
 from travois.host import reaper
 from travois.host.capture import Capture
@@ -212,13 +212,16 @@ def test_a_program_whose_reader_has_enough_is_ended(nap: str):
 
 def test_a_reader_of_a_program_that_takes_too_long_keeps_what_it_got(nap: str):
     async def scene(processes: LocalProcesses) -> None:
-        seen: list[bytes] = []
+        for timeout in TIMEOUTS:
+            seen: list[bytes] = []
 
-        def reader(chunk: bytes) -> bool:
-            seen.append(chunk)
-            return True
+            def reader(chunk: bytes, seen: list[bytes] = seen) -> bool:
+                seen.append(chunk)
+                return True
 
-        done = await processes.run(sh(f"echo one; sleep {nap}"), timeout=2, reader=reader)
+            done = await processes.run(sh(f"echo one; sleep {nap}"), timeout=timeout, reader=reader)
+            if seen:
+                break
         assert (b"".join(seen), done.cut, done.timed_out) == (b"one\n", False, True)
         assert sleepers(nap) == []
 
@@ -453,7 +456,9 @@ def test_what_is_left_behind_can_go_on_writing(tmp_path: Path):
 def test_a_timeout_keeps_what_was_said_and_lets_programs_say_goodbye():
     async def scene(processes: LocalProcesses) -> None:
         text = "trap 'echo bye; exit 0' TERM; echo hello; while :; do :; done"
-        done = await processes.run(sh(text), timeout=3)
+        done = await run_past_timeout(
+            lambda seconds: processes.run(sh(text), timeout=seconds), said=b"hello\n"
+        )
         assert done.output.joined() == b"hello\nbye\n"
         assert (done.timed_out, done.left_running) == (True, ())
 

@@ -388,7 +388,7 @@ def test_several_requests_of_one_model_do_not_mix(make: Make) -> None:
 
     def talk(peer: Peer) -> None:
         peer.request()
-        together.wait(10)
+        together.wait(300)
         for said in WHOLE:
             peer.say((HEAD if said is START else b"") + chunks(said))
             threading.Event().wait(0.002)

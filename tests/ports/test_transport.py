@@ -149,7 +149,7 @@ def test_chunks_come_as_they_are_sent(make: Make) -> None:
     def talk(peer: Peer) -> None:
         peer.request()
         peer.say(HEAD, chunks(b"one"))
-        heard.wait(10)
+        heard.wait(300)
         peer.say(chunks(b"two"), b"0\r\n\r\n")
 
     with serve(talk) as server:
@@ -279,7 +279,7 @@ def test_when_one_kept_connection_is_dead_the_others_are_not_tried() -> None:
     def talk(peer: Peer) -> None:
         peer.request()
         if peer.number < 2:
-            together.wait(10)
+            together.wait(300)
         peer.say(answer(b"%d" % peer.number))
         peer.request()
 
@@ -328,7 +328,7 @@ def test_requests_at_the_same_time_have_connections_of_their_own(make: Make) -> 
 
     def talk(peer: Peer) -> None:
         body = peer.request()[-1:]
-        together.wait(10)
+        together.wait(300)
         peer.say(answer(body))
 
     async def main(url: str) -> list[Said]:
@@ -528,7 +528,7 @@ def test_an_early_good_answer_does_not_stop_the_request() -> None:
         peer.head()
         peer.say(HEAD, chunks(b"yes"))
         got = len(peer.read(HUGE))
-        heard.wait(10)
+        heard.wait(300)
         peer.say(chunks(b"%d" % got), b"0\r\n\r\n")
 
     with serve(talk) as server:

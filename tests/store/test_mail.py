@@ -246,9 +246,9 @@ def test_each_letter_comes_exactly_once_and_in_order_whoever_is_killed(tmp_path:
     ]
     reader = kept_on(partial(deliver, box, folder, last=last), seed=99)
     for sender in senders:
-        sender.join(120)
+        sender.join(300)
     last.touch()
-    reader.join(120)
+    reader.join(300)
     assert [process.exitcode for process in (*senders, reader)] == [0] * (SENDERS + 1)
     found = received(folder)
     for name, path in acks.items():

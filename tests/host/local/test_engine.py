@@ -161,6 +161,6 @@ def test_it_ends_with_whoever_wanted_it_and_says_nothing_but_where_it_is() -> No
     child.stdin.flush()
     assert json.loads(child.stdout.readline())["url"].startswith("http://127.0.0.1:")
     child.stdin.close()
-    assert child.wait(20) == 0
+    assert child.wait(300) == 0
     assert child.stdout.read() == b""
     child.stdout.close()
