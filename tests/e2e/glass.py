@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -40,7 +41,9 @@ class Glass:
         self.child.delaybeforesend = None
 
     def type(self, words: str) -> None:
-        self.child.send(words)
+        data = words.encode()
+        while data:  # a write to a terminal may take a part of it
+            data = data[os.write(self.child.child_fd, data) :]
 
     def pump(self, seconds: float = 0.05) -> bool:
         """Take in what the program writes; whether there was anything."""

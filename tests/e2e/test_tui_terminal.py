@@ -112,6 +112,24 @@ def test_a_paste_of_a_megabyte_is_shown_by_its_size_and_sent_whole(program: Prog
     assert prompts(program) == [f"see: {text}"]
 
 
+@pytest.mark.parametrize("cut", range(1, len("\x1b[200~")))
+def test_a_paste_whose_mark_comes_in_two_pieces_is_still_one_prompt(
+    program: Program, cut: int
+) -> None:
+    paste = "\x1b[200~one\ntwo\nthree\x1b[201~"
+    with program.served([{"say": "Read.", "repeat": True}]):
+        glass = Glass(program, *program.model)
+        glass.ready()
+        glass.type(paste[:cut])
+        glass.still()
+        glass.type(paste[cut:])
+        glass.until("three")
+        glass.type("\r")
+        glass.until("Read.")
+        assert glass.leave() == 0
+    assert prompts(program) == ["one\ntwo\nthree"]
+
+
 def sane(program: Program, *args: str) -> Glass:
     """The program under a shell that tells how it left the terminal."""
     script = '"$@"; echo "code=$?"; stty -a; echo over'

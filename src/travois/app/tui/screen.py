@@ -31,6 +31,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from travois.app.tui.cells import cut, folded, fragments
 from travois.app.tui.menu import Menu, Pick
 from travois.app.tui.painter import Painter, Pane, Tube
+from travois.app.tui.sequences import await_whole_sequences
 from travois.app.tui.start import PROMPT
 from travois.app.tui.themes import Theme
 
@@ -83,6 +84,7 @@ class Screen:
         """Be there until `close`."""
         self.app.key_bindings = keys
         self.app.key_processor.before_key_press += self._forget
+        await_whole_sequences(self.app.input)
         await self.app.run_async(
             pre_run=self._ask_terminal, set_exception_handler=False, handle_sigint=False
         )
