@@ -10,6 +10,7 @@ missing=()
 has_program chromedriver || missing+=(chromium chromium-driver)  # the session page and the browser
 has_library libatomic.so.1 || missing+=(libatomic1)              # Playwright's driver
 has_library libgomp.so.1 || missing+=(libgomp1)                  # llama.cpp
+has_program curl || missing+=(curl)                              # hosts that the sandbox lets through
 has_program git-lfs || missing+=(git-lfs)                        # git LFS in the sandbox
 has_program patch || missing+=(patch)                            # a command that rewind undoes
 has_program tmux || missing+=(tmux)                              # the terminal inside tmux

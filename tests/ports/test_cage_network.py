@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ from travois.policy.sites import allows
 
 WALLS = look(None)
 caged = pytest.mark.skipif(WALLS.kind != "full", reason=WALLS.line)
+curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 LABELS = st.text("abcxyz019", min_size=1, max_size=6).filter(
     lambda label: label.strip("0123456789x")
 )
@@ -185,6 +187,7 @@ def test_the_machine_its_neighbours_and_its_cloud_are_never_reached(address: str
 
 
 @caged
+@curl
 def test_a_listed_host_is_reached_in_every_way(site: int) -> None:
     names = Names(["127.0.0.1"])
     url = f"http://Example.org:{site}/a?b"
@@ -204,6 +207,7 @@ def test_a_listed_host_is_reached_in_every_way(site: int) -> None:
 
 
 @caged
+@curl
 def test_others_are_refused_in_words_and_remembered(site: int) -> None:
     names = Names(["127.0.0.1"])
     with network(names) as net:
@@ -244,6 +248,7 @@ def test_disguises_are_refused(words: str, answer: str, refused: str) -> None:
 
 
 @caged
+@curl
 def test_a_barred_host_is_refused_with_all_below_it_whatever_the_list_says() -> None:
     with network() as net:
         door = net.open(("*",), ("example.org",))
@@ -268,6 +273,7 @@ def test_socks_refuses_addresses_disguises_and_datagrams() -> None:
 
 
 @caged
+@curl
 @pytest.mark.parametrize(
     ("words", "answer"),
     [(r"GET / HTTP/1.1\r\n\r\n", ""), (r"BAD\r\n\r\n", ""), (r"\5\1\2", "005377")],
@@ -280,6 +286,7 @@ def test_nonsense_is_hung_up_on_and_harms_nobody(words: str, answer: str) -> Non
 
 
 @caged
+@curl
 def test_a_name_that_changes_its_mind_gains_nothing(site: int) -> None:
     names = Names(["127.0.0.1"], ["10.0.0.1"])
     with network(names, judge=lambda address: address == "127.0.0.1") as net:
@@ -293,6 +300,7 @@ def test_a_name_that_changes_its_mind_gains_nothing(site: int) -> None:
 
 
 @caged
+@curl
 def test_by_default_a_listed_name_of_this_machine_is_refused(site: int) -> None:
     net = Network(addresses=Names(["127.0.0.1", "169.254.169.254"]))
     door = net.open(("example.org",))
@@ -302,6 +310,7 @@ def test_by_default_a_listed_name_of_this_machine_is_refused(site: int) -> None:
 
 
 @caged
+@curl
 def test_hosts_that_are_not_there_are_told() -> None:
     with network(Names()) as net:
         nobody = run(net.open(("example.org",)), "curl -s http://example.org/")
@@ -330,6 +339,7 @@ for kind, place in ((tcp, here), (udp, here), (tcp, away), (udp, away)):
 
 
 @caged
+@curl
 def test_a_list_holds_for_its_own_command_only(site: int) -> None:
     line = f"curl -s http://a.org:{site}/ http://b.org:{site}/ -w '\\n'"
     with network() as net:
@@ -351,6 +361,7 @@ def test_the_command_ends_as_it_would_without_us(text: str, status: int) -> None
 
 
 @caged
+@curl
 def test_nothing_is_left(site: int) -> None:
     before = left()
     with network() as net:
@@ -363,6 +374,7 @@ def test_nothing_is_left(site: int) -> None:
 
 
 @caged
+@curl
 def test_more_connections_than_there_is_room_for_wait_their_turn(site: int) -> None:
     url = f"http://a.org:{site}/"
     with network() as net:
@@ -425,6 +437,7 @@ Play = Callable[[Callable[[Cell], Awaitable[None]]], None]
 
 
 @caged
+@curl
 def test_a_command_is_told_whom_it_could_not_reach(play: Play, site: int) -> None:
     async def scene(cell: Cell) -> None:
         line = cell.sh(f"curl -sS http://example.org:{site}/; curl -sS https://evil.net/; exit 5")
