@@ -6,9 +6,10 @@ ARGS   ?=
 
 .PHONY: run test test-full check unit setup clean bench
 
-# A model that is named, or a command such as `demo`, needs nothing more.
+# A model that is named, or a command such as `demo`, needs nothing more. Standard output is the
+# program's alone, for whoever reads its JSON.
 run: $(VENV)/.installed
-	$(if $(findstring --model,$(ARGS))$(filter-out -%,$(firstword $(ARGS))),,@$(BIN)/python scripts/offline.py)
+	$(if $(findstring --model,$(ARGS))$(filter-out -%,$(firstword $(ARGS))),,@$(BIN)/python scripts/offline.py >&2)
 	@$(BIN)/travois $(ARGS)
 
 test: $(VENV)/.installed-dev
@@ -37,9 +38,9 @@ bench: $(VENV)/.installed-dev
 setup: $(VENV)/.installed-dev
 
 $(VENV)/bin/python:
-	@echo "Setting up Travois in $(VENV) (first run only)..."
+	@echo "Setting up Travois in $(VENV) (first run only)..." >&2
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Travois needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	  { echo "Travois needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
