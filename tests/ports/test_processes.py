@@ -332,7 +332,8 @@ def test_a_child_has_a_session_of_its_own_and_no_descriptor_of_ours():
     async def scene(processes: LocalProcesses) -> None:
         fd = os.open("/dev/null", os.O_RDONLY)
         os.set_inheritable(fd, True)
-        text = 'ps -o sid= -p $$ | grep -qw $$ && echo leads; ls /proc/self/fd | tr "\\n" " "'
+        leads = "set -- $(cat /proc/$$/stat); [ $6 = $$ ] && echo leads"
+        text = f'{leads}; ls /proc/self/fd | tr "\\n" " "'
         done = await processes.run(sh(text), timeout=SECONDS)
         os.close(fd)
         assert done.output.head == b"leads\n0 1 2 3 "
