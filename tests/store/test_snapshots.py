@@ -129,6 +129,14 @@ def shell(folder: Path, text: str) -> str:
     return done.stdout.decode(errors="surrogateescape")
 
 
+def read_if_allowed(path: Path) -> bytes:
+    """Read a file, or say that it cannot be read: `chmod 000` keeps out all but root."""
+    try:
+        return path.read_bytes()
+    except PermissionError:
+        return b"(may not be read)"
+
+
 def disk(top: Path) -> dict[bytes, tuple[int, bytes]]:
     """Everything below a folder: modes, contents, where links lead. Git's objects apart."""
     found: dict[bytes, tuple[int, bytes]] = {}
@@ -138,7 +146,7 @@ def disk(top: Path) -> dict[bytes, tuple[int, bytes]]:
             mode = os.lstat(path).st_mode
             content = os.readlink(path) if stat.S_ISLNK(mode) else b""
             if stat.S_ISREG(mode):
-                content = Path(os.fsdecode(path)).read_bytes()
+                content = read_if_allowed(Path(os.fsdecode(path)))
             if not OBJECT.fullmatch(path):
                 found[path] = (mode, content)
     return found
