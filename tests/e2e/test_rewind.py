@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+from pathlib import Path
+from time import sleep
 
 from tests.e2e.glass import use
 from tests.e2e.program import Program, kinds
-from travois.kernel.facts import Rewound
+from travois.kernel.blocks import words
+from travois.kernel.facts import Changed, Result, Rewound
+from travois.store.snapshot.shelf import opened
 
 FLAGS = ("--permission-mode", "bypass")
 
@@ -29,6 +35,7 @@ def turns(program: Program) -> None:
 
 def files(program: Program) -> dict[str, str]:
     found = (path for path in program.folder.rglob("*") if path.is_file())
+    found = (path for path in found if ".git" not in path.parts)
     return {str(path.relative_to(program.folder)): path.read_text() for path in found}
 
 
@@ -111,3 +118,174 @@ def test_a_dry_run_and_a_list_change_nothing(program: Program) -> None:
         2,
         "travois: There is no turn 9 to go back to: 2 turns stand",
     )
+
+
+# --- what is kept, and when -----------------------------------------------------------------------
+
+
+def snapshots(program: Program) -> list[str]:
+    """Why each snapshot of the session was taken."""
+    found = (entry.fact for entry in program.facts())
+    return [
+        fact.value.partition(" ")[2]
+        for fact in found
+        if isinstance(fact, Changed) and fact.what == "snapshot"
+    ]
+
+
+def covered(program: Program) -> list[list[str]]:
+    """The paths that each snapshot of the project covers, in the order in which they were taken."""
+    (path,) = program.home.glob("snapshots/*.db")
+    with opened(path) as shelf:
+        taken = list(shelf.newest())
+    return [[os.fsdecode(root.path) for root in one.roots] for one in reversed(taken)]
+
+
+def plant(folder: Path, *, files: int) -> None:
+    """A repository with so many files, all committed."""
+    for number in range(files):
+        place = folder / f"d{number // 100}"
+        place.mkdir(exist_ok=True)
+        (place / f"f{number}.txt").write_text(f"{number}\n")
+    run = "git init -q && git add -A && git -c user.name=t -c user.email=t@t commit -qm x"
+    quiet = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    command = ["sh", "-c", f"{run} && git repack -qad"]
+    subprocess.run(command, cwd=folder, env={**os.environ, **quiet}, check=True)
+
+
+def test_an_edit_saves_its_file_alone_and_goes_back(program: Program) -> None:
+    (program.folder / "a.txt").write_text("old\n")
+    (program.folder / "b.txt").write_text("other\n")
+    script = [
+        {"say": [use("Edit", file_path="a.txt", old_string="old", new_string="new")]},
+        {"say": [use("Write", file_path="made/deep/c.txt", content="c\n")]},
+        {"say": [{"text": "done"}]},
+    ]
+    with program.served(script):
+        assert program.ask("edit", *FLAGS).out == "done\n"
+    assert files(program) == {"a.txt": "new\n", "b.txt": "other\n", "made/deep/c.txt": "c\n"}
+    edited, made = f"{program.folder}/a.txt", f"{program.folder}/made"
+    assert covered(program) == [[edited], [made], [edited, made]]
+    (program.folder / "b.txt").write_text("mine\n")
+    done = program.run("rewind", "--to", "0", "--yes")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 restored, 3 deleted.")
+    assert files(program) == {"a.txt": "old\n", "b.txt": "mine\n"}
+    assert not (program.folder / "made").exists()
+    assert program.run("rewind", "--undo", "--yes").code == 0
+    assert files(program) == {"a.txt": "new\n", "b.txt": "mine\n", "made/deep/c.txt": "c\n"}
+
+
+def test_a_file_that_the_user_edited_after_the_model_stays(program: Program) -> None:
+    (program.folder / "a.txt").write_text("old\n")
+    script = [
+        {"say": [use("Edit", file_path="a.txt", old_string="old", new_string="new")]},
+        {"say": [use("Write", file_path="made/c.txt", content="c\n")]},
+        {"say": [{"text": "done"}]},
+    ]
+    with program.served(script):
+        program.ask("edit", *FLAGS)
+    (program.folder / "a.txt").write_text("mine\n")
+    (program.folder / "made/mine.txt").write_text("mine\n")
+    done = program.run("rewind", "--to", "0", "--yes")
+    assert done.code == 0, done.err
+    assert files(program) == {"a.txt": "mine\n", "made/mine.txt": "mine\n"}
+
+
+def test_an_edit_that_fails_costs_no_snapshot_of_the_tree(program: Program) -> None:
+    (program.folder / "a.txt").write_text("old\n")
+    script = [
+        {"say": [use("Edit", file_path="a.txt", old_string="absent", new_string="new")]},
+        {"say": [use("Edit", file_path="no/such.txt", old_string="x", new_string="y")]},
+        {"say": [{"text": "done"}]},
+    ]
+    with program.served(script):
+        assert program.ask("edit", *FLAGS).out == "done\n"
+    assert str(program.folder) not in [path for one in covered(program) for path in one]
+    assert program.run("rewind", "--to", "0", "--yes").out.splitlines()[-1] == (
+        "0 restored, 0 deleted."
+    )
+    assert files(program) == {"a.txt": "old\n"}
+
+
+def test_edits_and_commands_of_one_turn_go_back_together(program: Program) -> None:
+    (program.folder / "a.txt").write_text("old\n")
+    (program.folder / "b.txt").write_text("b\n")
+    script = [
+        {"say": [use("Edit", file_path="a.txt", old_string="old", new_string="new")]},
+        {"say": [use("Bash", command="rm -rf a.txt b.txt; echo x > c.txt")]},
+        {"say": [{"text": "done"}]},
+    ]
+    with program.served(script):
+        assert program.ask("break it", *FLAGS).out == "done\n"
+    assert files(program) == {"c.txt": "x\n"}
+    assert program.run("rewind", "--to", "0", "--yes").code == 0
+    assert files(program) == {"a.txt": "old\n", "b.txt": "b\n"}
+
+
+def test_a_command_right_after_the_start_waits_for_the_snapshot_of_a_large_tree(
+    program: Program,
+) -> None:
+    plant(program.folder, files=6_000)
+    (program.folder / "untracked.txt").write_text("mine\n")
+    (program.folder / "d0/f0.txt").write_text("not committed\n")
+    before = files(program)
+    script = [
+        {"say": [use("Bash", command="rm -rf .git d* untracked.txt")]},
+        {"say": [{"text": "done"}]},
+    ]
+    with program.served(script):
+        assert program.ask("break it", *FLAGS).out == "done\n"
+    assert len(files(program)) == 0
+    assert [why.partition(":")[0] for why in snapshots(program)] == [
+        "before Bash",
+        "after the turn",
+    ]
+    assert program.run("rewind", "--to", "0", "--yes").code == 0
+    assert files(program) == before
+    status = ["git", "status", "--porcelain"]
+    shown = subprocess.run(status, cwd=program.folder, capture_output=True, check=True).stdout
+    assert shown == b" M d0/f0.txt\n?? untracked.txt\n"
+
+
+def test_ignored_files_come_back_and_what_is_left_out_is_said(program: Program) -> None:
+    (program.folder / ".gitignore").write_text(".env\nnode_modules/\nout/\n")
+    plant(program.folder, files=3)
+    kept = {".env": "KEY=1\n", "out/result.bin": "built\n"}
+    for name, text in {**kept, "node_modules/lib/index.js": "lib\n"}.items():
+        (program.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (program.folder / name).write_text(text)
+    destroy = "import shutil, os; os.unlink('.env'); "
+    destroy += "[shutil.rmtree(x) for x in os.listdir() if x in ('out', 'node' '_modules')]"
+    script = [
+        {"say": [use("Bash", command=f'python3 -c "{destroy}"')]},
+        {"say": [{"text": "done"}]},
+    ]
+    with program.served(script):
+        assert program.ask("break it", *FLAGS).out == "done\n"
+    results = [entry.fact for entry in program.facts() if isinstance(entry.fact, Result)]
+    told = f"[A rewind will not restore what changed in {program.folder}/node_modules.]"
+    assert told in words(results[0].content)
+    assert not (program.folder / "out").exists()
+    assert program.run("rewind", "--to", "0", "--yes").code == 0
+    assert {name: (program.folder / name).read_text() for name in kept} == kept
+
+
+def test_killed_during_the_snapshot_the_store_is_as_before(program: Program) -> None:
+    plant(program.folder, files=6_000)
+    before = files(program)
+    script = [
+        {"say": [use("Bash", command="rm -rf d*")]},
+        {"say": [{"text": "done"}]},
+    ]
+    with program.served([*script, *script]):
+        first = program.start("-p", "break it", *program.model, *FLAGS)
+        while not list(program.home.glob("snapshots/*.db")) and first.poll() is None:
+            sleep(0.001)
+        first.kill()
+        first.communicate()
+        removed = before.keys() - files(program).keys()
+        assert program.ask("again", *FLAGS).out == "done\n"
+    if not removed:  # else the command ran before it was killed
+        newest = max(program.logs(), key=lambda path: path.stat().st_mtime).parent.name
+        assert program.run("rewind", newest, "--to", "0", "--yes").code == 0
+        assert files(program).keys() >= before.keys()

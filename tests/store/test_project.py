@@ -143,3 +143,10 @@ def test_a_link_to_a_folder_is_that_folder(tmp_path: Path, home: Home) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "one")
     assert identify(home, str(tmp_path / "link")) == identify(home, str(tmp_path / "one"))
+
+
+def test_sessions_are_found_after_the_repository_was_removed(tmp_path: Path, home: Home) -> None:
+    folder = repository(tmp_path / "a")
+    before = identify(home, str(folder))
+    shutil.rmtree(folder / ".git")
+    assert before.key in identify(home, str(folder)).keys

@@ -22,7 +22,8 @@ from travois.kernel.facts import Entry, Result, User
 from travois.policy.judge import Guard
 from travois.store.snapshot import scan
 from travois.store.snapshot.node import OBJECT, Root, Snapshot
-from travois.store.snapshots import Limits, Snapshots
+from travois.store.snapshot.tree import Limits
+from travois.store.snapshots import Snapshots
 from travois.testing import Line, call, say
 from travois.tools.shell import BASH
 from travois.wire.pieces import Request
@@ -181,7 +182,14 @@ def work(pattern: Path, tmp_path: Path) -> Path:
     shutil.copytree(pattern, top, symlinks=True)
     for file in (top / "work/.git/worktrees/tree/gitdir", top / "tree/.git"):
         file.write_text(file.read_text().replace(str(pattern), str(top)))
+    shell(top / "work", "git update-index -q --refresh; git -C ../tree update-index -q --refresh")
     return top / "work"
+
+
+@pytest.fixture(autouse=True)
+def heed_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what git holds be taken from git in small trees, too."""
+    monkeypatch.setattr(scan, "FEW", 0)
 
 
 def keeper(work: Path, limits: Limits | None = None) -> Snapshots:
@@ -287,12 +295,12 @@ def test_killed_while_taking_a_snapshot_the_next_one_is_whole(work: Path, at: in
 import os, signal, sqlite3, sys
 from travois.store.snapshot import shelf
 put, count = shelf.Shelf.put, 0
-def dying(self, content):
+def dying(self, content, **more):
     global count
     count += 1
     if count == {at * 5}:
         os.kill(os.getpid(), signal.SIGKILL)
-    return put(self, content)
+    return put(self, content, **more)
 shelf.Shelf.put = dying
 from pathlib import Path
 from travois.store.snapshots import Snapshots

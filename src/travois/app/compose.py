@@ -195,7 +195,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
             person=guests.person or Nobody(),
             purse=_purse(asked, session),
         )
-        _equip(agent, place, loaded=loaded, options=options, id=opened.id)
+        _equip(agent, place, loaded=loaded, options=options, id=opened.id, stack=stack)
         mail = asked.mail if options.persist else None
         office = posting.opened(place, opened, agent, settings=mail, stack=stack)
         _renew(agent, card, options, guests)
@@ -266,13 +266,22 @@ def _guard(
     return replace(guard, scratch=fence.bounds.temp) if fence.bounds is not None else guard
 
 
-def _equip(agent: Agent, place: Place, *, loaded: Loaded, options: Options, id: str) -> None:
+def _equip(
+    agent: Agent,
+    place: Place,
+    *,
+    loaded: Loaded,
+    options: Options,
+    id: str,
+    stack: AsyncExitStack,
+) -> None:
     """Give an agent what settings say, and what needs the agent itself."""
     asked = loaded.settings
     agent.layers, agent.chance = serving.layers(asked, agent.session), random
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = partial(trust.keep, place.home, loaded.root)
     agent.keeper = _keeper(place, options, agent) if asked.file_checkpointing_enabled else None
+    stack.callback(_end_snapshots, agent)
     if days := asked.cleanup_period_days:
         from travois.store.prune import tidy
 
@@ -322,6 +331,11 @@ def _keeper(place: Place, options: Options, agent: Agent) -> Snapshots | None:
         folders=agent.guard.folders,
         tell=lambda text: agent.session.emit(Warned(text)),
     )
+
+
+def _end_snapshots(agent: Agent) -> None:
+    if isinstance(agent.keeper, Snapshots):
+        agent.keeper.close()
 
 
 def _purse(asked: Settings, session: Session) -> Purse:

@@ -13,16 +13,16 @@ from travois.engine.keeping import ENDED
 from travois.engine.session import Session
 from travois.kernel.facts import Changed, Entry, Rewound
 from travois.kernel.faults import Fault
-from travois.store.snapshot.node import Change, Snapshot
+from travois.store.snapshot.node import Change, Root, Snapshot, within
 from travois.store.snapshot.restore import Outcome
 from travois.store.snapshot.timeline import (
     NONE,
     REWINDING,
     REWOUND,
     Mark,
+    is_pause,
     marked,
     marks,
-    pauses,
     turns,
 )
 from travois.store.snapshots import Snapshots
@@ -106,7 +106,7 @@ def go(
         wrote(os.fsdecode(change.path))
     if way.to:
         session.append(Rewound(way.to))
-    name = NONE if way.here == NONE else keeper.take(REWOUND)
+    name = NONE if way.here == NONE else _take(keeper, REWOUND, _one(keeper, way.here).roots)
     session.append(marked(name, REWOUND))
     session.sync()
     return outcome
@@ -122,15 +122,30 @@ def _way(keeper: Snapshots, point: int, goal: list[Mark], gaps: list[Mark], *, s
     if not goal:
         return Way(point, NONE)
     told = _found(keeper, goal)
-    roots = [root for snapshot in told for root in snapshot.roots]
-    keeper.cover(root.path for root in roots if not root.whole)
-    here = keeper.take(REWINDING, sorted({root.path for root in roots if root.whole}))
+    here = _take(keeper, REWINDING, [root for snapshot in told for root in snapshot.roots])
     now = _one(keeper, here)
     wanted = keeper.compare((now,), told)
     found = _others(keeper, gaps, now, since=since).intersection(_paths(wanted))
     others = {_unit(path) for path in found}
     theirs = tuple(change for change in wanted if _unit(change.path) in others)
-    return Way(point, here, tuple(c for c in wanted if c not in theirs), theirs)
+    ours = (change for change in wanted if change not in theirs)
+    return Way(point, here, tuple(c for c in ours if not _holds(c, others)), theirs)
+
+
+def _take(keeper: Snapshots, why: str, roots: Sequence[Root]) -> str:
+    """Take a snapshot of what others cover: the workspace, or single paths."""
+    folders = {root.path for root in roots if not root.whole}
+    single = sorted({root.path for root in roots if root.whole})
+    if not folders:
+        return keeper.take_files(why, single).name
+    keeper.cover(folders)
+    return keeper.take(why, single)
+
+
+def _holds(change: Change, others: set[bytes]) -> bool:
+    """Whether a folder would go that somebody else has put something into."""
+    going = change.new is None and change.old is not None and change.old.folder
+    return going and any(within(path, change.path) for path in others)
 
 
 def _found(keeper: Snapshots, goal: list[Mark]) -> list[Snapshot]:
@@ -149,15 +164,27 @@ def _one(keeper: Snapshots, name: str) -> Snapshot:
 def _others(keeper: Snapshots, gaps: list[Mark], now: Snapshot, *, since: float) -> set[bytes]:
     """What others than the harness have changed, as far as can be told."""
     found: list[bytes] = []
-    for one, other in pauses(gaps):
-        before, after = keeper.find(one.name), keeper.find(other.name)
-        if before is not None and after is not None:
-            found += _paths(keeper.compare((before,), (after,)))
-    last = keeper.find(gaps[-1].name) if gaps else None
-    if last is not None:
-        changed = _paths(keeper.compare((last,), (now,)))
+    before: list[Snapshot] = []
+    """What earlier turns have left behind, the last one first."""
+    during: list[Snapshot] = []
+    for number, mark in enumerate(gaps):
+        if number and is_pause(gaps[number - 1], mark):
+            before, during = [*during[-1:], *before], []
+        if (snapshot := keeper.find(mark.name)) is not None:
+            covered = {root.path for one in during for root in one.roots}
+            changed = _paths(keeper.compare(before, (snapshot,))) if before else []
+            found += (path for path in changed if not _lies_in(path, covered))
+            during.append(snapshot)
+    before = [*during[-1:], *before]
+    if before:
+        changed = _paths(keeper.compare(before, (now,)))
         found += changed if gaps[-1].last else [p for p in changed if _changed_since(p, since)]
     return {path for path in found if not FLEETING.fullmatch(path)}
+
+
+def _lies_in(path: bytes, folders: set[bytes]) -> bool:
+    """Whether a path was looked at before in the same turn: later changes are the turn's own."""
+    return any(path == folder or within(path, folder) for folder in folders)
 
 
 def _paths(changes: Iterable[Change]) -> list[bytes]:

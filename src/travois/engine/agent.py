@@ -166,6 +166,10 @@ class Agent(msgspec.Struct):
     keeper: Keeper | None = None
     kept: int = -1
     """The last message for which the workspace was kept; none while no turn has changed it."""
+    kept_files: tuple[str, ...] = ()
+    """The files, and folders that were not there yet, that were saved in this turn."""
+    kept_beyond: tuple[str, ...] = ()
+    """Paths outside the workspace that were kept in this turn."""
     hooks: Hooks | None = None
     hearing: Callable[[], Hooks] | None = None
     """Makes a place for hooks where nobody listens yet; none where nobody may."""

@@ -16,6 +16,7 @@ from travois.engine.hooks import arguments, fire, update
 from travois.engine.occasions import PermissionRequest
 from travois.engine.ports import Answer, Question, digest
 from travois.engine.tool import AnyTool
+from travois.engine.uncovered import warn_of_uncovered
 from travois.kernel.blocks import Call
 from travois.kernel.facts import Asked, Decided
 from travois.policy import narrow
@@ -135,7 +136,7 @@ async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:
         args=ready.call.args,
         summary=ready.tool.summary(ready.args),
         because=because,
-        effects=narrow.effects(wanted, around),
+        effects=(*narrow.effects(wanted, around), *warn_of_uncovered(agent, ready.plans)),
         always=narrow.always(agent.guard, wanted, around),
         digest=_digest(agent, ready),
     )

@@ -31,6 +31,7 @@ from travois.engine.skills import Practice
 from travois.engine.sought import Search
 from travois.engine.tmpdir import place_of, tmp_remarks, was_held_back
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
+from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.kernel.blocks import Call, Text, words
 from travois.kernel.facts import Asked, Decided, Noted, Result
 from travois.kernel.faults import Fault
@@ -60,6 +61,8 @@ async def act(agent: Agent) -> None:
     """Answer every open call; what cannot collide runs side by side."""
     waiting = list(open_calls(agent.session.view))
     asked, ran = bool(waiting), list[Ready]()
+    if asked and agent.keeper is not None and agent.guard.mode != "plan":
+        agent.keeper.prepare()
     while waiting and not agent.halt:
         batch = _batch(agent, waiting)
         del waiting[: len(batch) or 1]
@@ -251,10 +254,11 @@ def _remarked(outcome: Outcome, remark: str) -> Outcome:
 async def carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     """Do what a call says, which may run; whatever goes wrong is its outcome."""
     env = CallEnv(agent, ready, cage)
+    stamps = stamp_uncovered(agent, ready.plans)
     try:
         outcome = await ready.tool.run(ready.args, env, ready.call.id)
         remarks = tmp_remarks(agent.bounds, ready.accesses) if not outcome.error else ()
-        return reduce(_remarked, remarks, outcome)
+        return reduce(_remarked, (*remarks, *tell_changed(stamps)), outcome)
     except Refusal as refusal:
         return Outcome((Text(str(refusal)),), error=True)
     except (OSError, Fault) as error:

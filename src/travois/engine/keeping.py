@@ -1,67 +1,137 @@
-"""Keeping what files are like before a call changes them."""
+"""Keeping what files are like before a call changes them.
+
+A tool that says which files it changes has just these saved. Before anything whose changes cannot
+be told in advance, the whole workspace is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from travois.engine.agent import Agent
-from travois.engine.ports import Warned
+from travois.engine.ports import Doing, Warned
+from travois.engine.uncovered import find_losses
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed, User
 from travois.policy.paths import inside
 
 if TYPE_CHECKING:
     from travois.engine.consent import Ready
+    from travois.policy.access import Access
     from travois.policy.destroys import Loss
 
 ENDED = "after the turn"
+OUTWARD = ("read", "net", "tell")
+"""What touches no file of the workspace."""
 
 
 async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
-    """Take a snapshot before the first change of a turn, and before all that may destroy work."""
-    changing = [ready for ready in batch if any(a.kind != "read" for a in ready.touching)]
+    """Save the files that calls are about to change, or the workspace if these are not known."""
+    changing = [ready for ready in batch if any(a.kind not in OUTWARD for a in ready.touching)]
     if agent.keeper is None or not changing:
         return
-    losses = [loss for ready in changing for loss in _losses(agent, ready)]
-    if not losses and agent.kept == agent.session.prompted:
-        return
-    also = tuple(dict.fromkeys(path for loss in losses for path in loss.paths))
-    summary = changing[0].tool.summary(changing[0].args)
-    why = await _take(agent, f"before {changing[0].call.name}: {summary}"[:200], also)
-    if why and losses:
-        note = f"No snapshot could be taken before this: {why}. It cannot be undone by a rewind."
-        agent.session.append(User((Text(note),), origin="note"))
-    if why and agent.kept != agent.session.prompted:
-        agent.session.emit(Warned(f"No snapshot could be taken, so no rewind to here: {why}"))
-    agent.kept = agent.session.prompted
+    # A hook may change any file when a tool was used, so with hooks no change is known in advance.
+    unknown = [ready for ready in changing if agent.hooks is not None or not _names_all(ready)]
+    losses = [loss for ready in changing for loss in find_losses(agent, ready.plans)]
+    if unknown and (losses or agent.kept != agent.session.prompted):
+        await _keep_tree(agent, unknown[0], losses)
+    named = [path for ready in changing for path in _written(ready)]
+    saved = agent.kept_files
+    fresh = [path for path in named if not any(inside(path, folder) for folder in saved)]
+    if fresh:
+        await _keep_files(agent, changing[0], fresh)
 
 
 async def settle(agent: Agent) -> None:
     """Remember what a turn has left behind, to tell later changes of others from its own."""
-    if agent.keeper is not None and agent.kept >= 0:
-        await _take(agent, ENDED, ())
-        agent.kept = -1
-
-
-async def _take(agent: Agent, why: str, also: tuple[str, ...]) -> str:
-    """Take a snapshot and say so in the log; returns why that failed, if it did."""
-    assert agent.keeper is not None
+    if agent.keeper is None:
+        return
+    files, agent.kept_files = agent.kept_files, ()
+    beyond, agent.kept_beyond = agent.kept_beyond, ()
+    tree, agent.kept = agent.kept >= 0, -1
     try:
-        name = await agent.keeper.keep(why=why, also=also)
+        if tree:
+            name = (await agent.keeper.keep(why=ENDED, also=beyond, files=files)).name
+        elif files:
+            name, _ = await agent.keeper.keep_files(files, why=ENDED)
+        else:
+            return
+    except OSError:
+        return
+    agent.session.append(Changed("snapshot", f"{name} {ENDED}"))
+
+
+async def _keep_tree(agent: Agent, ready: Ready, losses: Iterable[Loss]) -> None:
+    assert agent.keeper is not None
+    also = tuple(dict.fromkeys(path for loss in losses for path in loss.paths))
+    why = _reason(ready)
+    try:
+        kept = await agent.keeper.keep(why=why, also=also, heed=lambda n: _show(agent, n))
     except OSError as error:
-        return error.strerror or str(error)
-    agent.session.append(Changed("snapshot", f"{name} {why}"))
-    return ""
+        _tell_failure(agent, error, first=agent.kept != agent.session.prompted)
+    else:
+        agent.session.append(Changed("snapshot", f"{kept.name} {why}"))
+        if kept.uncovered:
+            some = ", ".join(kept.uncovered)
+            text = f"Not in the snapshot before this call, so a rewind cannot restore it: {some}."
+            agent.session.append(User((Text(text),), origin="note"))
+        beyond = (path for path in also if path not in (*kept.uncovered, *agent.kept_beyond))
+        agent.kept_beyond += tuple(path for path in beyond if _is_outside(agent, path))
+    agent.kept = agent.session.prompted
 
 
-def _losses(agent: Agent, ready: Ready) -> list[Loss]:
-    """What its command lines may destroy, and files elsewhere that it writes itself."""
-    from travois.policy.destroys import Loss, destroys
+async def _keep_files(agent: Agent, ready: Ready, paths: Sequence[str]) -> None:
+    assert agent.keeper is not None
+    why = _reason(ready)
+    try:
+        name, covered = await agent.keeper.keep_files(paths, why=why)
+    except OSError as error:
+        _tell_failure(agent, error, first=not agent.kept_files)
+        covered = tuple(paths)
+    else:
+        agent.session.append(Changed("snapshot", f"{name} {why}"))
+    agent.kept_files = (*agent.kept_files, *covered)
 
-    cwd = agent.session.state.get("cwd", agent.world.root)
-    found = (destroys(plan, cwd=cwd) for plan in ready.plans)
-    written = (access.target for access in ready.accesses if access.kind == "write")
-    folders = agent.guard.folders
-    outside = (path for path in written if not any(inside(path, folder) for folder in folders))
-    return [*(loss for loss in found if loss is not None), *(Loss((path,)) for path in outside)]
+
+def _is_outside(agent: Agent, path: str) -> bool:
+    return not any(inside(path, folder) for folder in agent.guard.folders)
+
+
+def _tell_failure(agent: Agent, error: OSError, *, first: bool) -> None:
+    """Tell the model each time, and the user once in a turn."""
+    why = error.strerror or str(error)
+    note = f"No snapshot could be taken before this: {why}. It cannot be undone by a rewind."
+    agent.session.append(User((Text(note),), origin="note"))
+    if first:
+        agent.session.emit(Warned(f"No snapshot could be taken, so no rewind to here: {why}"))
+
+
+def _show(agent: Agent, count: int) -> None:
+    agent.session.emit(Doing(f"Taking a snapshot: {count:,} files"))
+
+
+def _reason(ready: Ready) -> str:
+    return f"before {ready.call.name}: {ready.tool.summary(ready.args)}"[:200]
+
+
+def _names_all(ready: Ready) -> bool:
+    """Whether a call changes nothing but the files that it names."""
+    changing = (access for access in _accesses(ready) if access.kind not in OUTWARD)
+    return all(access.kind == "write" and access.scope == "one" for access in changing)
+
+
+def _written(ready: Ready) -> list[str]:
+    """The files that a call says it will write."""
+    found = (access for access in _accesses(ready) if access.kind == "write")
+    return [access.target for access in found if access.scope == "one"]
+
+
+def _accesses(ready: Ready) -> tuple[Access, ...]:
+    """What a call touches; of command lines that are harmless, each single file."""
+    from travois.policy.destroys import destroys
+
+    if not ready.plans or any(destroys(plan, cwd="/") is not None for plan in ready.plans):
+        return ready.touching
+    plain = tuple(access for access in ready.accesses if access.kind != "exec")
+    return (*plain, *(access for plan in ready.plans for access in plan.accesses))

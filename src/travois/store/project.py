@@ -46,7 +46,9 @@ def identify(home: Home, cwd: str) -> Project:
     folder = os.path.realpath(cwd)
     root, common = repository(folder)
     if not common:
-        return Project(_by_path(home, folder), folder)
+        removed = _load(home, _name(os.path.join(folder, ".git")))
+        also = (removed.key,) if removed is not None else ()
+        return Project(_by_path(home, folder), folder, also)
     key = _by_history(home, root, common=common)
     if not key:
         return Project(_by_path(home, root), root)

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import os
-import time
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from errno import EFBIG
+from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
+import anyio.from_thread
 import anyio.to_thread
-import msgspec
 
 from travois.store.project import repository
-from travois.store.snapshot.node import Change, Node, Root, Snapshot, State, changes, within
+from travois.store.snapshot.node import Change, Node, Snapshot, State, changes, within
 
 if TYPE_CHECKING:
+    from travois.engine.ports import Kept
+    from travois.store.snapshot.client import Worker
     from travois.store.snapshot.restore import Outcome
-    from travois.store.snapshot.shelf import Seen, Shelf
+    from travois.store.snapshot.tree import Limits, Taken, Tree, Wanted
 
-ROOM = 1 << 30
-"""How many bytes the snapshots of one project take at most."""
-COUNT = 500
-SHALLOW = 1
-"""A path with no more slashes than this is part of the system: too much to cover."""
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """How much may be kept for one project."""
-
-    room: int = ROOM
-    count: int = COUNT
+LARGE = 5_000
+"""A tree of more names than this is looked at in a process of its own."""
+INDEX = struct.Struct(">4sII")
 
 
 class Snapshots:
@@ -51,75 +44,140 @@ class Snapshots:
         self._own = os.fsencode(os.path.realpath(home))
         self._folders = tuple(_outermost(folders))
         self._tell = tell
-        self._limits = limits or Limits()
-        self._busy = Lock()
-        self._seen: dict[bytes, Seen] = {}
-        self._age = 0
+        self._limits = limits
+        self._tree: Tree | None = None
+        self._worker: Worker | None = None
+        self._choosing = Lock()
+        self._large: bool | None = None
         self._told: set[str] = set()
+        self._left_out: tuple[str, ...] = ()
 
-    async def keep(self, *, why: str, also: tuple[str, ...] = ()) -> str:
-        """Take a snapshot of the workspace, and of all that is in the paths given besides.
+    def prepare(self) -> None:
+        """Begin to look at the workspace, if it is so large that this takes a while."""
+        if self._large is None and self._worker is None:
+            Thread(target=self._start, daemon=True).start()
 
-        Returns its name: that of the last one, if nothing has changed. Raises OSError.
+    def _start(self) -> None:
+        if self._is_large() and (worker := self._started()) is not None:
+            with suppress(OSError):  # then the first snapshot says so
+                worker.prepare(self._wanted(""))
+
+    async def keep(
+        self,
+        *,
+        why: str,
+        also: tuple[str, ...] = (),
+        files: tuple[str, ...] = (),
+        heed: Callable[[int], None] | None = None,
+    ) -> Kept:
+        """Take a snapshot of the workspace, of all that is in some paths, and of single files.
+
+        `heed` hears how many files were looked at, if it takes a while. Raises OSError.
         """
-        remarks: list[str] = []
-        paths = tuple(map(os.fsencode, also))
-        try:
-            return await anyio.to_thread.run_sync(lambda: self.take(why, paths, remarks))
-        finally:
-            for remark in remarks:
-                if remark not in self._told:
-                    self._told.add(remark)
-                    self._tell(remark)
+        from travois.engine.ports import Kept
 
-    def take(self, why: str, also: Iterable[bytes] = (), remarks: list[str] | None = None) -> str:
-        """The same, at once; what the user should know is added to the remarks."""
-        from travois.store.snapshot.shelf import opened
+        wanted = self._wanted(why, also=map(os.fsencode, also), files=map(os.fsencode, files))
+        tell = partial(anyio.from_thread.run_sync, heed) if heed is not None else None
+        taken = await anyio.to_thread.run_sync(
+            lambda: self._taken(wanted, tell), abandon_on_cancel=True
+        )
+        self._remark(taken.remarks)
+        self._left_out = taken.left_out
+        return Kept(taken.name, taken.uncovered)
 
-        told = remarks if remarks is not None else []
-        with self._busy, opened(self._path) as shelf:
-            if self._age != shelf.age():
-                self._age, self._seen = shelf.age(), shelf.seen()
-            self._age, age = 0, self._age  # nothing seen counts if this is not carried through
-            roots = self._roots(shelf, tuple(also), told)
-            last = next(shelf.newest(), None)
-            if last is not None and roots == last.roots:
-                name = last.name
-            else:
-                name = os.urandom(6).hex()
-                shelf.add(Snapshot(name, time.time(), why, roots))
-            gone = shelf.prune(limit=self._limits.room, count=self._limits.count)
-            if gone:
-                told.append(f"The {gone} oldest snapshots were dropped to make room.")
-        self._age = 0 if gone else age
-        return name
+    async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
+        """Save these files as they are, or that they are not there, and nothing else.
 
-    def _roots(self, shelf: Shelf, also: tuple[bytes, ...], told: list[str]) -> tuple[Root, ...]:
-        from travois.store.snapshot.scan import Bounds, Scan
+        Returns the snapshot's name and the paths that it covers. Raises OSError.
+        """
+        from travois.store.snapshot.tree import first_missing
 
-        scan = Scan(shelf, self._seen, Bounds(self._own, self._limits.room, time.time_ns()))
-        roots = [scan.root(path, "work") for path in self._folders]
-        for path in map(os.path.normpath, also):
-            inside = any(within(path, folder) for folder in self._folders)
-            try:
-                if os.path.lexists(path) or not inside:
-                    roots.append(scan.root(self._bearable(path), "whole"))
-            except OSError as error:
-                told.append(f"Snapshots do not cover {os.fsdecode(path)}: {error.strerror}.")
-        for draft in scan.drafts:
-            with suppress(OSError):
-                os.unlink(draft)
-        if scan.missed:
-            some = ", ".join(map(os.fsdecode, scan.missed[:3]))
-            more = f" and {len(scan.missed) - 3} more" if len(scan.missed) > 3 else ""
-            told.append(f"Snapshots do not cover {some}{more}: too large, or not readable.")
-        return tuple(dict.fromkeys(roots))
+        files = tuple(dict.fromkeys(first_missing(os.fsencode(path)) for path in paths))
+        taken = await anyio.to_thread.run_sync(lambda: self.take_files(why, files))
+        self._remark(taken.remarks)
+        return taken.name, tuple(map(os.fsdecode, files))
 
-    def _bearable(self, path: bytes) -> bytes:
-        holds = any(within(folder, path) for folder in (*self._folders, self._own))
-        if holds or (path.count(b"/") <= SHALLOW and path not in self._folders):
-            raise OSError(EFBIG, "it is too much", path)
-        return path
+    def _remark(self, remarks: Iterable[str]) -> None:
+        for remark in remarks:
+            if remark not in self._told:
+                self._told.add(remark)
+                self._tell(remark)
+
+    def _taken(self, wanted: Wanted, heed: Callable[[int], None] | None) -> Taken:
+        if self._is_large() and (worker := self._started()) is not None:
+            return worker.take(wanted, heed or (lambda count: None))
+        taken = self._here().take(wanted)
+        self._large = taken.count > LARGE
+        return taken
+
+    def take(
+        self,
+        why: str,
+        also: Iterable[bytes] = (),
+        remarks: list[str] | None = None,
+        files: Iterable[bytes] = (),
+    ) -> str:
+        """Take a snapshot of the workspace, at once and in this process."""
+        taken = self._here().take(self._wanted(why, also=also, files=files))
+        if remarks is not None:
+            remarks += taken.remarks
+        return taken.name
+
+    def take_files(self, why: str, files: Iterable[bytes]) -> Taken:
+        """Save these files alone."""
+        from travois.store.snapshot.tree import Wanted
+
+        return self._here().take(Wanted(why, files=tuple(files)))
+
+    def _wanted(self, why: str, also: Iterable[bytes] = (), files: Iterable[bytes] = ()) -> Wanted:
+        from travois.store.snapshot.tree import Wanted
+
+        return Wanted(why, self._folders, tuple(also), tuple(files))
+
+    def _here(self) -> Tree:
+        from travois.store.snapshot.tree import Limits, Tree
+
+        if self._tree is None:
+            limits = self._limits or Limits()
+            self._tree = Tree(self._path, self._own, limits=limits, listens=False)
+        return self._tree
+
+    def _started(self) -> Worker | None:
+        """The process that looks at large trees; none where none can be started."""
+        from travois.store.snapshot.client import Worker
+        from travois.store.snapshot.tree import Limits
+
+        with self._choosing:
+            if self._worker is None or not self._worker.alive:
+                try:
+                    self._worker = Worker(self._path, self._own, self._limits or Limits())
+                except OSError:
+                    self._large = False
+                    return None
+            return self._worker
+
+    def _is_large(self) -> bool:
+        """Whether to look at the workspace takes longer than to start a process for it."""
+        if self._large is None:
+            count = sum(_tracked_files(folder) for folder in self._folders)
+            for folder in self._folders if count <= LARGE else ():
+                count += _count(folder, LARGE - count)
+            self._large = count > LARGE
+        return self._large
+
+    def left_out(self) -> tuple[str, ...]:
+        """What is there in the workspace and not covered, as far as is known without a look."""
+        from travois.store.snapshot.scan import AGAIN
+
+        named = (os.path.join(folder, name) for folder in self._folders for name in AGAIN)
+        known = dict.fromkeys((*map(os.fsdecode, named), *self._left_out))
+        return tuple(path for path in known if os.path.lexists(path))
+
+    def close(self) -> None:
+        """End the process that looks at large trees, if there is one."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
 
     def cover(self, paths: Iterable[bytes]) -> None:
         """Take these folders into account too, wherever this began."""
@@ -144,7 +202,7 @@ class Snapshots:
         from travois.store.snapshot.restore import restore
         from travois.store.snapshot.shelf import opened
 
-        with self._busy, opened(self._path) as shelf:
+        with opened(self._path) as shelf, shelf.undisturbed():
             return restore(shelf, wanted)
 
     def content(self, node: Node | None) -> bytes:
@@ -166,3 +224,23 @@ def _outermost(folders: Iterable[str]) -> Iterator[bytes]:
     for path in found:
         if not any(within(path, other) for other in found):
             yield path
+
+
+def _tracked_files(folder: bytes) -> int:
+    """How many files git tracks in a folder, as far as its index says at once."""
+    try:
+        with open(folder + b"/.git/index", "rb") as file:
+            magic, _, count = INDEX.unpack(file.read(INDEX.size))
+            return count if magic == b"DIRC" else 0
+    except (OSError, struct.error):
+        return 0
+
+
+def _count(folder: bytes, most: int) -> int:
+    """How many names are in a folder, or a few more than so many."""
+    count = 0
+    for _, folders, files in os.walk(folder):
+        count += len(folders) + len(files)
+        if count > most:
+            break
+    return count

@@ -90,14 +90,18 @@ def _same_content(one: Node, other: Node) -> bool:
 
 
 def _write(shelf: Shelf, node: Node, draft: bytes, *, folder: int) -> None:
-    if len(node.parts) == 1 and shelf.pack(node.parts[0]).exists():
+    held = shelf.objects.pack(node.parts[0]) if len(node.parts) == 1 else None
+    if held is not None and held.exists():
         with suppress(OSError):
-            os.link(shelf.pack(node.parts[0]), draft, dst_dir_fd=folder)
+            os.link(held, draft, dst_dir_fd=folder)
             return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
-        for part in node.parts:
-            file.write(shelf.get(part))
+        if held is not None and held.exists():
+            file.write(held.read_bytes())
+        else:
+            for part in node.parts:
+                file.write(shelf.get(part))
         os.fchmod(file.fileno(), stat.S_IMODE(node.mode))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from errno import EFBIG
 from typing import Literal
@@ -13,8 +12,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.store.snapshot.node import HOLE, Node, Root
-from travois.store.snapshot.shelf import PIECE, Seen, Shelf, named
+from travois.store.snapshot.node import BLOB, HOLE, Node, Root
+from travois.store.snapshot.shelf import PIECE, Seen, Shelf
+from travois.store.snapshot.tracked import LOOSE, PACK, Tracked, hold
+from travois.store.snapshot.watch import Unheard, Watch
 
 BIG = 64 << 20
 """Files over this many bytes are covered only where a command is about to destroy them."""
@@ -28,7 +29,8 @@ TAGS = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
 """A folder with one of these in it can be made again, like those that are called so."""
 DRAFT = b".travois-restoring-"
 """How the name of a half restored file begins."""
-PACK = re.compile(rb".*/objects/pack/pack-[0-9a-f]{40,64}\.(pack|idx|rev|bitmap)")
+FEW = 300
+"""How many files are read before the index of git is looked at."""
 RACY = 50_000_000
 """A file that changed within so many nanoseconds may change again and look the same."""
 TRIES = 5
@@ -44,17 +46,38 @@ class Bounds(msgspec.Struct, frozen=True):
     room: int
     begun: int
     """When it began, in nanoseconds."""
+    heed: Callable[[int], None] = lambda count: None
+    """Told how many names were looked at; may raise to stop the scan."""
 
 
 class Scan:
     """One walk. What it had to leave out stands in `missed`."""
 
-    def __init__(self, shelf: Shelf, seen: dict[bytes, Seen], bounds: Bounds) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        seen: dict[bytes, Seen],
+        bounds: Bounds,
+        *,
+        tracked: Tracked | None = None,
+        watch: Watch | None = None,
+    ) -> None:
         self._shelf = shelf
         self._seen = seen
         self._bounds = bounds
+        self._tracked = tracked
+        self.watch = watch
+        """None once changes may have gone unnoticed."""
         self._room = bounds.room
+        self._unknown = self.count = 0
+        self._held: dict[bytes, dict[bytes, Node]] = {}
+        """By folder and name, files that git holds if their blobs turn out to be their contents."""
+        self._inner: dict[bytes, list[bytes]] = {}
+        """By folder, the paths of the folders in it."""
+        self._unchanged: dict[bytes, Node] = {}
         self.missed: list[bytes] = []
+        self.left_out: list[bytes] = []
+        """Folders that are not covered because they can be made again or lie on another disk."""
         self.drafts: list[bytes] = []
         """What a restore that was killed has left behind."""
 
@@ -67,11 +90,18 @@ class Scan:
         folder, _, name = path.rpartition(b"/")
         if not stat.S_ISDIR(found.st_mode):
             return Root(path, self._leaf(folder, name, extent), extent == "whole")
+        if self._is_unchanged(path, extent):
+            return Root(path, self._seen[path].node)
         listed = self._walk(path, extent)
-        names: dict[bytes, Node] = {}
+        names = dict(self._unchanged)
         for inner in reversed(listed):
             names[inner] = self._folder(inner, listed[inner], extent=extent, below=names)
         return Root(path, names[path], extent == "whole")
+
+    def _is_unchanged(self, folder: bytes, extent: Extent) -> bool:
+        """Whether the kernel has told of no change in a folder since it was looked at."""
+        heard = extent == "work" and self.watch is not None and self.watch.is_clean(folder)
+        return heard and folder in self._seen
 
     def _walk(self, top: bytes, extent: Extent) -> dict[bytes, dict[bytes, int] | None]:
         """The marks of all names in all folders, outer ones first; None for those left out."""
@@ -80,52 +110,100 @@ class Scan:
         waiting, count, weight = [top], 0, 0
         while waiting:
             folder = waiting.pop()
-            entries, marks = self._look(folder)
+            entries, marks = self._look(folder, extent)
             again = extent == "work" and folder != top and not TAGS.isdisjoint(marks or ())
             listed[folder] = None if again else marks
+            if listed[folder] is None:
+                self._seen.pop(folder, None)
+                self.left_out += [folder] if again else []
             count += len(entries)
             if extent == "whole":
                 weight += sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
             if count > MANY or weight > self._bounds.room // 4:
                 raise OSError(EFBIG, "there is too much in it", os.fsdecode(top))
             inner = [] if again else [e for e in entries if e.is_dir(follow_symlinks=False)]
+            self._inner[folder] = [entry.path for entry in inner]
             for entry in inner:
                 if self._left_out(entry, device, extent):
                     listed[entry.path] = None
+                    self.left_out.append(entry.path)
+                elif self._is_unchanged(entry.path, extent):
+                    self._unchanged[entry.path] = self._seen[entry.path].node
                 else:
                     waiting.append(entry.path)
         return listed
 
-    def _look(self, folder: bytes) -> tuple[list[os.DirEntry[bytes]], dict[bytes, int] | None]:
+    def _look(
+        self, folder: bytes, extent: Extent
+    ) -> tuple[list[os.DirEntry[bytes]], dict[bytes, int] | None]:
         """The names in a folder, each with a mark that is another one when the file is."""
+        self._listen(folder, extent)
         for _ in range(TRIES):
             try:
                 with os.scandir(folder) as found:
                     entries = list(found)
-                return entries, {
-                    entry.name: hash(
-                        (
-                            (s := entry.stat(follow_symlinks=False)).st_mode,
-                            s.st_size,
-                            s.st_mtime_ns,
-                            s.st_ctime_ns,
-                            s.st_ino,
-                        )
-                    )
-                    for entry in entries
-                }
+                marks = self._marks(folder, entries)
             except FileNotFoundError:
                 continue  # a name went away between two looks
             except OSError:
                 break
+            self.count += len(entries)
+            self._bounds.heed(self.count)
+            if self._tracked is not None and b".gitattributes" in marks:
+                self._tracked.see_attributes(folder + b"/.gitattributes")
+            return entries, marks
         self.missed.append(folder)
         return [], None
+
+    def _listen(self, folder: bytes, extent: Extent) -> None:
+        if self.watch is not None and extent == "work":
+            try:
+                self.watch.add(folder)
+                self.watch.doubt(folder, holds=False)
+            except (Unheard, OSError):
+                self.watch = None
+
+    def _marks(self, folder: bytes, entries: list[os.DirEntry[bytes]]) -> dict[bytes, int]:
+        known = self._seen.get(folder)
+        before = known.marks if known is not None else {}
+        marks: dict[bytes, int] = {}
+        unknown: list[tuple[bytes, os.stat_result]] = []
+        for entry in entries:
+            found, name = entry.stat(follow_symlinks=False), entry.name
+            times = found.st_mtime_ns, found.st_ctime_ns
+            marks[name] = mark = hash((found.st_mode, found.st_size, *times, found.st_ino))
+            if before.get(name) != mark:
+                unknown.append((name, found))
+            if found.st_nlink > 1 and self.watch is not None:
+                self._doubt(folder, entry)
+        self._unknown += len(unknown)
+        if unknown and self._tracked is not None and self._unknown > FEW:
+            self._consider(folder, unknown, self._tracked)
+        return marks
+
+    def _doubt(self, folder: bytes, entry: os.DirEntry[bytes]) -> None:
+        """Mistrust the watch where a file may be changed by another name, elsewhere."""
+        is_object = PACK.fullmatch(entry.path) or LOOSE.fullmatch(entry.path)
+        if self.watch is not None and not is_object and entry.is_file(follow_symlinks=False):
+            self.watch.doubt(folder, holds=True)
+
+    def _consider(
+        self, folder: bytes, files: list[tuple[bytes, os.stat_result]], tracked: Tracked
+    ) -> None:
+        """Note the files of a folder that are not known, if git may hold them."""
+        if not tracked.loaded:
+            tracked.load()
+        latest = self._bounds.begun - RACY
+        self._held[folder] = {
+            name: Node(name, s.st_mode, (s.st_uid, s.st_gid), s.st_size, (BLOB + blob,))
+            for name, s in files
+            if s.st_ctime_ns <= latest and (blob := tracked.match(b"%s/%s" % (folder, name), s))
+        }
 
     def _left_out(self, entry: os.DirEntry[bytes], device: int, extent: Extent) -> bool:
         if entry.path == self._bounds.own or (extent == "work" and entry.name in AGAIN):
             return True
-        found = _stat(entry.path)
-        return found is None or found.st_dev != device
+        return entry.stat(follow_symlinks=False).st_dev != device
 
     def _folder(
         self,
@@ -139,9 +217,8 @@ class Scan:
         found, name = _stat(path), path.rpartition(b"/")[2]
         if marks is None or found is None:
             return Node(name, stat.S_IFDIR, (0, 0), HOLE)
-        inner = b"%s/" % path.rstrip(b"/")
-        folders = tuple(below[inner + name] for name in marks if inner + name in below)
-        known = self._seen.get(path)
+        folders = tuple(below[inner] for inner in self._inner[path] if inner in below)
+        known = self._known(path, extent)
         if known is not None and (known.marks != marks or not known.settled):
             known = None
         empty = Node(name, found.st_mode, _owner(found))
@@ -151,35 +228,47 @@ class Scan:
             and replace(known.node, size=0, parts=()) == empty
         ):
             return known.node
-        leaves = known.leaves if known else self._leaves(path, marks, extent, skip=below)
+        leaves = known.leaves if known else self._leaves(path, marks, extent)
         nodes = sorted((*leaves, *folders), key=lambda node: node.name)
-        holes = sum(max(node.size, 1) for node in nodes if node.holes)
-        listing = self._put(msgspec.msgpack.encode(nodes))
+        holes = sum(max(node.size, 1) for node in folders if node.holes)
+        holes += sum(node.size == HOLE for node in leaves)
+        listing = self._put(msgspec.msgpack.encode(nodes), packed=False)
         node = replace(empty, size=holes, parts=(listing,))
-        self._seen[path] = Seen(marks, leaves, folders, node)
-        self._shelf.see(path, self._seen[path])
+        seen, key = Seen(marks, leaves, folders, node), _key(path, extent)
+        self._seen[key] = seen
+        self._shelf.see(key, seen)
+        if self.watch is not None and extent == "work" and not seen.settled:
+            self.watch.doubt(path, holds=True)
         return node
 
-    def _leaves(
-        self, path: bytes, marks: dict[bytes, int], extent: Extent, *, skip: dict[bytes, Node]
-    ) -> tuple[Node, ...]:
+    def _known(self, path: bytes, extent: Extent) -> Seen | None:
+        return self._seen.get(_key(path, extent)) or self._seen.get(path)
+
+    def _leaves(self, path: bytes, marks: dict[bytes, int], extent: Extent) -> tuple[Node, ...]:
         """What is in a folder besides folders; only what is not as it was is looked into."""
-        known = self._seen.get(path)
+        known = self._known(path, extent)
         before = {node.name: node for node in known.leaves if not node.holes} if known else {}
+        old = known.marks if known else {}
+        same = {name: node for name, node in before.items() if old.get(name) == marks.get(name)}
+        held = self._held_in(path)
+        folders = {inner.rpartition(b"/")[2] for inner in self._inner[path]}
         leaves: list[Node] = []
-        for name, mark in list(marks.items()):
-            if b"%s/%s" % (path.rstrip(b"/"), name) in skip or self._draft(path, name):
+        for name in list(marks):
+            if name in folders or (name.startswith(DRAFT) and self._draft(path, name)):
                 continue
-            same = known is not None and known.marks.get(name) == mark
-            leaf = before.get(name) if same else None
-            leaf = leaf or self._leaf(path, name, extent, marks)
-            leaves += [leaf] if leaf is not None else []
+            leaf = same.get(name) or held.get(name) or self._leaf(path, name, extent, marks)
+            if leaf is not None:
+                leaves.append(leaf)
         return tuple(leaves)
 
+    def _held_in(self, folder: bytes) -> dict[bytes, Node]:
+        """The files in a folder that git holds, byte for byte."""
+        found = self._held.get(folder)
+        return self._tracked.held(folder, found) if found and self._tracked is not None else {}
+
     def _draft(self, folder: bytes, name: bytes) -> bool:
-        if name.startswith(DRAFT):
-            self.drafts.append(b"%s/%s" % (folder, name))
-        return name.startswith(DRAFT)
+        self.drafts.append(b"%s/%s" % (folder, name))
+        return True
 
     def _leaf(
         self, folder: bytes, name: bytes, extent: Extent, marks: dict[bytes, int] | None = None
@@ -200,9 +289,9 @@ class Scan:
 
     def _file(self, path: bytes, name: bytes, found: os.stat_result, extent: Extent) -> Node:
         hole = Node(name, found.st_mode, _owner(found), HOLE)
-        if PACK.fullmatch(path):
-            part = named(b"%s %d" % (name, found.st_size))
-            if self._shelf.link(path, part):
+        if PACK.fullmatch(path) or LOOSE.fullmatch(path):
+            with suppress(OSError):
+                part = hold(self._shelf.objects, path, found.st_size)
                 return Node(name, found.st_mode, _owner(found), found.st_size, (part,))
         if (extent == "work" and found.st_size > BIG) or found.st_size > self._room:
             self.missed.append(path)
@@ -228,9 +317,9 @@ class Scan:
         finally:
             os.close(fd)
 
-    def _put(self, content: bytes) -> bytes:
+    def _put(self, content: bytes, *, packed: bool = True) -> bytes:
         self._room -= len(content)
-        return self._shelf.put(content)
+        return self._shelf.put(content, packed=packed)
 
 
 def _stat(path: bytes) -> os.stat_result | None:
@@ -238,6 +327,11 @@ def _stat(path: bytes) -> os.stat_result | None:
         return os.lstat(path)
     except OSError:
         return None
+
+
+def _key(path: bytes, extent: Extent) -> bytes:
+    """Under which name a folder is remembered: with all that is in it, it is another one."""
+    return path if extent == "work" else path + b"\0whole"
 
 
 def _owner(found: os.stat_result) -> tuple[int, int]:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from travois.store.snapshot.node import Node, Root, Snapshot
+from travois.store.snapshot.node import Node, Root, Snapshot, is_blob
+from travois.store.snapshot.objects import Objects
 
 PIECE = 8 << 20
 """How many bytes of a file are kept as one."""
@@ -21,9 +22,10 @@ TINY = 128
 """What is not worth packing."""
 PATIENCE = 120.0
 """How many seconds to wait for another session that takes a snapshot."""
+WAITING = 16 << 20
+"""How many bytes wait in memory before they are written."""
 TABLES = """
 pragma auto_vacuum = full;
-pragma cache_size = -65536;
 create table if not exists piece (name blob primary key, packed int, content blob);
 create table if not exists snapshot (name text primary key, at real, why text, roots blob);
 create table if not exists folder (path blob primary key, seen blob) without rowid;
@@ -46,27 +48,92 @@ class Seen(msgspec.Struct, array_like=True):
         return self.node.size == sum(inner)
 
 
+class Dropped(Exception):
+    """Another session dropped old snapshots while this one was taken: contents may be gone."""
+
+
 class Shelf:
-    """An open file of snapshots, for one thread."""
+    """An open file of snapshots, for one thread.
+
+    New contents wait in memory and are written in short transactions, so that a long scan keeps
+    nobody waiting. They count once `save` has written the snapshot that needs them.
+    """
 
     def __init__(self, base: sqlite3.Connection, packs: Path) -> None:
         self._base = base
-        self._packs = packs
-        """Packs of git, by links that keep them when git lets go of them."""
+        self.objects = Objects(packs)
+        """What git holds too."""
+        self._pieces: dict[bytes, tuple[int, bytes]] = {}
+        self._weight = 0
+        self._folders: dict[bytes, Seen | None] = {}
 
-    def put(self, content: bytes) -> bytes:
-        """Keep these bytes; returns their name."""
+    def put(self, content: bytes, *, packed: bool = True) -> bytes:
+        """Keep these bytes, packed if that is worth it; returns their name."""
         name = named(content)
-        known = self._base.execute("select 1 from piece where name = ?", (name,))
-        if known.fetchone() is None:
-            packed = zlib.compress(content, 1) if len(content) > TINY else content
-            shorter = len(packed) < len(content)
-            row = (name, int(shorter), packed if shorter else content)
-            self._base.execute("insert into piece values (?, ?, ?)", row)
+        if name in self._pieces:
+            return name
+        if not packed or not self._has(name):  # what is not packed is small: written, or ignored
+            small = zlib.compress(content, 1) if packed and len(content) > TINY else content
+            shorter = len(small) < len(content)
+            self._pieces[name] = (int(shorter), small if shorter else content)
+            self._weight += len(self._pieces[name][1])
+            if self._weight > WAITING:
+                self.write()
         return name
+
+    def _has(self, name: bytes) -> bool:
+        found = self._base.execute("select 1 from piece where name = ?", (name,))
+        return found.fetchone() is not None
+
+    def write(self) -> None:
+        """Write the contents that wait."""
+        rows = [(name, *piece) for name, piece in self._pieces.items()]
+        with self._transaction():
+            self._base.executemany("insert or ignore into piece values (?, ?, ?)", rows)
+        self._pieces, self._weight = {}, 0
+
+    def save(self, snapshot: Snapshot | None, *, age: int) -> None:
+        """Write all that waits, and make the snapshot one that can be gone back to.
+
+        Raises `Dropped` if contents that were there before the scan may be gone since.
+        """
+        with self._transaction():
+            if self.age() != age:
+                raise Dropped
+            rows = [(name, *piece) for name, piece in self._pieces.items()]
+            self._base.executemany("insert or ignore into piece values (?, ?, ?)", rows)
+            encode = msgspec.msgpack.Encoder().encode
+            seen = [(path, encode(one)) for path, one in self._folders.items() if one is not None]
+            self._base.executemany("insert or replace into folder values (?, ?)", seen)
+            gone = [(path,) for path, one in self._folders.items() if one is None]
+            self._base.executemany("delete from folder where path = ?", gone)
+            if snapshot is not None:
+                self.add(snapshot)
+        self._pieces, self._weight, self._folders = {}, 0, {}
+
+    @contextmanager
+    def undisturbed(self) -> Generator[None]:
+        """Let nobody drop anything for a while."""
+        with self._transaction():
+            yield
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        self._base.execute("begin immediate")
+        try:
+            yield
+        except BaseException:
+            self._base.execute("rollback")
+            raise
+        self._base.execute("commit")
 
     def get(self, name: bytes) -> bytes:
         """The bytes of that name; raises KeyError."""
+        if is_blob(name):
+            return self.objects.blob(name[1:])
+        if name in self._pieces:
+            packed, content = self._pieces[name]
+            return zlib.decompress(content) if packed else content
         found = self._base.execute("select packed, content from piece where name = ?", (name,))
         row: tuple[int, bytes] | None = found.fetchone()
         if row is None:
@@ -77,22 +144,6 @@ class Shelf:
         """The nodes in a folder."""
         return msgspec.msgpack.decode(self.get(name), type=tuple[Node, ...])
 
-    def link(self, path: bytes, name: bytes) -> bool:
-        """Hold on to a file that never changes; false if that takes a copy."""
-        kept = self.pack(name)
-        try:
-            self._packs.mkdir(mode=0o700, exist_ok=True)
-            os.link(path, kept, follow_symlinks=False)
-        except FileExistsError:
-            return True
-        except OSError:
-            return False
-        return True
-
-    def pack(self, name: bytes) -> Path:
-        """Where a linked file is held."""
-        return self._packs / name.hex()
-
     def seen(self) -> dict[bytes, Seen]:
         """All folders as they were last time."""
         rows: Iterable[tuple[bytes, bytes]] = self._base.execute("select path, seen from folder")
@@ -101,11 +152,7 @@ class Shelf:
 
     def see(self, path: bytes, seen: Seen | None) -> None:
         """Remember a folder, or forget it."""
-        if seen is None:
-            self._base.execute("delete from folder where path = ?", (path,))
-            return
-        row = (path, msgspec.msgpack.encode(seen))
-        self._base.execute("insert or replace into folder values (?, ?)", row)
+        self._folders[path] = seen
 
     def add(self, snapshot: Snapshot) -> None:
         """Make a snapshot one that can be gone back to."""
@@ -118,37 +165,34 @@ class Shelf:
         where = "select * from snapshot where name = ?"
         return next(map(_snapshot, self._base.execute(where, (name,))), None)
 
-    def newest(self) -> Iterator[Snapshot]:
-        """All snapshots, the newest first."""
-        yield from map(
-            _snapshot, self._base.execute("select * from snapshot order by rowid desc").fetchall()
-        )
+    def newest(self, limit: int = -1) -> Iterator[Snapshot]:
+        """The snapshots, the newest first."""
+        where = "select * from snapshot order by rowid desc limit ?"
+        yield from map(_snapshot, self._base.execute(where, (limit,)).fetchall())
 
     def size(self) -> int:
-        """How many bytes are taken, without packs that git has too."""
+        """How many bytes are taken, without what git has too."""
         pages, free, page = (
             self._base.execute(f"pragma {what}").fetchone()[0]
             for what in ("page_count", "freelist_count", "page_size")
         )
-        own = (file.stat() for file in self._packs.glob("*"))
-        return (pages - free) * page + sum(s.st_size for s in own if s.st_nlink == 1)
+        return (pages - free) * page + self.objects.size()
 
     def prune(self, *, limit: int, count: int) -> int:
         """Drop the oldest snapshots where there are too many; returns how many went."""
         (held,) = self._base.execute("select count(*) from snapshot").fetchone()
         if held <= count and self.size() <= limit:
             return 0
-        gone, live = self._affordable(room=limit * 3 // 4, count=count * 9 // 10)
-        self._base.executemany("delete from snapshot where name = ?", gone)
-        self._base.execute("create temp table live (name blob primary key) without rowid")
-        self._base.executemany("insert or ignore into live values (?)", ((n,) for n in live))
-        self._base.execute("delete from piece where name not in (select name from live)")
-        self._base.execute("drop table live")
-        self._base.execute("delete from folder")
-        self._base.execute(f"pragma user_version = {_age()}")
-        for file in self._packs.glob("*"):
-            if bytes.fromhex(file.name) not in live:
-                file.unlink(missing_ok=True)
+        with self._transaction():
+            gone, live = self._affordable(room=limit * 3 // 4, count=count * 9 // 10)
+            self._base.executemany("delete from snapshot where name = ?", gone)
+            self._base.execute("create temp table live (name blob primary key) without rowid")
+            self._base.executemany("insert or ignore into live values (?)", ((n,) for n in live))
+            self._base.execute("delete from piece where name not in (select name from live)")
+            self._base.execute("drop table live")
+            self._base.execute("delete from folder")
+            self._base.execute(f"pragma user_version = {_age()}")
+            self.objects.drop(live)
         return len(gone)
 
     def age(self) -> int:
@@ -189,20 +233,29 @@ class Shelf:
 
 @contextmanager
 def opened(path: Path) -> Generator[Shelf]:
-    """The file of snapshots, changed as a whole or not at all. Raises OSError."""
+    """The file of snapshots. Raises OSError."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as base:
-            path.chmod(0o600)
-            base.executescript(TABLES)
-            base.execute("begin immediate")
-            if not base.execute("pragma user_version").fetchone()[0]:
-                base.execute(f"pragma user_version = {_age()}")
-            yield Shelf(base, path.with_suffix(".packs"))
-            base.execute("commit")
+            _prepare(base, path)
+            shelf = Shelf(base, path.with_suffix(".packs"))
+            with closing(shelf.objects):
+                yield shelf
     except sqlite3.Error as error:
         number = ENOSPC if "full" in str(error) else EIO
         raise OSError(number, f"snapshots: {error}", str(path)) from error
+
+
+def _prepare(base: sqlite3.Connection, path: Path) -> None:
+    base.execute("pragma cache_size = -65536")
+    if base.execute("pragma user_version").fetchone()[0]:
+        return
+    path.chmod(0o600)
+    base.executescript(TABLES)
+    base.execute("begin immediate")
+    if not base.execute("pragma user_version").fetchone()[0]:
+        base.execute(f"pragma user_version = {_age()}")
+    base.execute("commit")
 
 
 def _age() -> int:

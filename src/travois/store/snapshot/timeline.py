@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable
 
 import msgspec
 
@@ -83,8 +82,6 @@ def marks(entries: Iterable[Entry]) -> list[Mark]:
     return found
 
 
-def pauses(found: list[Mark]) -> Iterator[tuple[Mark, Mark]]:
-    """Snapshots between which others may have changed files: no turn ran, or one crashed."""
-    for one, other in pairwise(found):
-        if one.last or one.ended != other.ended:
-            yield one, other
+def is_pause(one: Mark, other: Mark) -> bool:
+    """Whether others may have changed files between two marks: no turn ran, or one crashed."""
+    return one.last or one.ended != other.ended

@@ -1,0 +1,80 @@
+"""The process that takes snapshots of a large tree, as the session sees it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from errno import EPIPE
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.store.snapshot.tree import Limits, Taken, Wanted
+from travois.store.snapshot.worker import Reply, Started
+
+PROGRAM = (sys.executable, "-I", "-m", "travois.store.snapshot.worker")
+
+
+class Worker:
+    """A process that looks at a tree, and keeps watching it. Raises OSError if none starts."""
+
+    def __init__(self, path: Path, own: bytes, limits: Limits) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._busy = Lock()
+        self._number = 0
+        self._process = subprocess.Popen(
+            PROGRAM,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=path.parent,
+            start_new_session=True,
+        )
+        self._send(Started(str(path), own, limits))
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._process.poll() is None
+
+    def prepare(self, wanted: Wanted) -> None:
+        """Let it look at everything once, without waiting for it. Raises OSError."""
+        with self._busy:
+            self._ask(wanted)
+
+    def take(self, wanted: Wanted, heed: Callable[[int], None]) -> Taken:
+        """Take a snapshot. Raises OSError."""
+        with self._busy:
+            reply = self._receive(self._ask(wanted), heed)
+        if reply.taken is None:
+            raise OSError(reply.errno, reply.error)
+        return reply.taken
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _send(self, message: Started | Wanted) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(message) + b"\n")
+        self._process.stdin.flush()
+
+    def _ask(self, wanted: Wanted) -> int:
+        self._number += 1
+        self._send(replace(wanted, number=self._number))
+        return self._number
+
+    def _receive(self, number: int, heed: Callable[[int], None]) -> Reply:
+        """The answer to one request; those to earlier ones, which nobody waits for, are skipped."""
+        assert self._process.stdout is not None
+        while line := self._process.stdout.readline():
+            reply = msgspec.json.decode(line, type=Reply)
+            if reply.number == number:
+                return reply
+            if reply.count:
+                heed(reply.count)
+        raise OSError(EPIPE, "the process that takes snapshots has ended")

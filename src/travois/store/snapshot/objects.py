@@ -1,0 +1,223 @@
+"""Objects of git that snapshots need: held by links, whatever becomes of the repository.
+
+The folder is laid out as a repository of our own, so that git can read from it without a look at
+any setting of the user's repository.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from binascii import hexlify, unhexlify
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from travois.store.snapshot.node import LOOSE, is_blob, is_loose
+
+CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+COPIED = 256 << 20
+"""A pack that cannot be linked is copied up to this size."""
+
+
+class Objects:
+    """The packs and loose objects that are held for one project."""
+
+    def __init__(self, packs: Path) -> None:
+        self._packs = packs
+        self._git = packs / "git"
+        self._reader: subprocess.Popen[bytes] | None = None
+        self._loose_size: int | None = None
+
+    def link_pack(self, path: bytes, name: bytes) -> bool:
+        """Hold on to a pack or what belongs to it; false if that is not possible."""
+        kept = self.pack(name)
+        try:
+            self._packs.mkdir(mode=0o700, exist_ok=True)
+            _link_or_copy(path, kept)
+        except FileExistsError:
+            pass
+        except OSError:
+            return False
+        named = os.fsdecode(path.rpartition(b"/")[2])
+        if named.endswith((".pack", ".idx")):
+            self._prepare()
+            with suppress(FileExistsError):
+                os.symlink(f"../../../{kept.name}", self._git / "objects/pack" / named)
+        return True
+
+    def link_loose(self, path: bytes) -> bytes:
+        """Hold on to a loose object; returns its name, or nothing if that is not possible."""
+        folder, name = path.split(b"/")[-2:]
+        kept = self._git / "objects" / os.fsdecode(folder) / os.fsdecode(name)
+        try:
+            os.link(path, kept, follow_symlinks=False)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            self._prepare()
+            kept.parent.mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                os.link(path, kept, follow_symlinks=False)
+        return LOOSE + bytes.fromhex((folder + name).decode())
+
+    def pack(self, name: bytes) -> Path:
+        """Where a linked file is held."""
+        if is_loose(name):
+            text = name[1:].hex()
+            return self._git / "objects" / text[:2] / text[2:]
+        return self._packs / name.hex()
+
+    def sizes(self, blobs: Iterable[bytes], *, within: str = "") -> Iterator[tuple[bytes, int]]:
+        """Those of these blobs that are held, with their sizes; or that one folder holds."""
+        if not self._git.is_dir():
+            return
+        from tempfile import TemporaryFile
+
+        with TemporaryFile() as asked, TemporaryFile() as told:
+            asked.write(b"\n".join(map(hexlify, blobs)) + b"\n")
+            asked.seek(0)
+            form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+            with suppress(OSError), self._run(form, asked, told, within=within) as running:
+                running.wait()
+            told.seek(0)
+            for line in told:
+                if line[40:46] == b" blob ":
+                    yield unhexlify(line[:40]), int(line[46:])
+
+    def blob(self, name: bytes) -> bytes:
+        """The content of a blob; raises KeyError."""
+        if self._reader is None:
+            try:
+                self._reader = self._run("--batch", subprocess.PIPE, subprocess.PIPE)
+            except OSError as error:
+                raise KeyError(name.hex()) from error
+        asked, told = self._reader.stdin, self._reader.stdout
+        assert asked is not None
+        assert told is not None
+        try:
+            asked.write(b"%s\n" % name.hex().encode())
+            asked.flush()
+            _, kind, *size = told.readline().split() or (b"", b"gone")
+            content = told.read(int(size[0]) + 1)[:-1] if size else b""
+        except OSError:
+            kind, content = b"gone", b""
+        if kind != b"blob":
+            raise KeyError(name.hex())
+        return content
+
+    def close(self) -> None:
+        """End the program that reads."""
+        if self._reader is not None:
+            self._reader.kill()
+            self._reader.communicate()
+            self._reader = None
+
+    def size(self) -> int:
+        """How many bytes are taken by what git has let go of."""
+        with suppress(FileNotFoundError), os.scandir(self._packs) as found:
+            flat = (entry.stat() for entry in found if entry.is_file())
+            held = sum(one.st_size for one in flat if one.st_nlink == 1)
+            if self._loose_size is None:
+                own = (Path(path).stat() for path in self._loose())
+                self._loose_size = sum(one.st_size for one in own if one.st_nlink == 1)
+            return held + self._loose_size
+        return 0
+
+    def drop(self, live: set[bytes]) -> None:
+        """Let go of all that is not among these names and does not hold a blob among them."""
+        needed = {name[1:] for name in live if is_blob(name)}
+        loose = {name[1:] for name in live if is_loose(name)}
+        for path in list(self._loose()):
+            folder, name = path.split("/")[-2:]
+            if bytes.fromhex(folder + name) not in needed | loose:
+                os.unlink(path)
+        packs = self._flat()
+        kept = [file for file in packs if bytes.fromhex(file.name) in live]
+        missing = {name for name in needed if not self.pack(LOOSE + name).exists()}
+        missing -= self._found(missing, kept)
+        for file in packs:
+            if file not in kept and not (missing and self._holds_any(missing, file)):
+                file.unlink(missing_ok=True)
+        self._loose_size = None
+        for link in (self._git / "objects/pack").glob("*"):
+            if not link.exists():
+                link.unlink(missing_ok=True)
+
+    def _holds_any(self, wanted: set[bytes], file: Path) -> bool:
+        """Whether a pack that no snapshot lists any more, or its index, is still needed."""
+        names = {link.resolve(): link.stem for link in (self._git / "objects/pack").glob("*")}
+        stem = names.get(file.resolve())
+        pair = [one for one in self._flat() if names.get(one.resolve(), "") == stem]
+        return stem is not None and bool(self._found(wanted, pair))
+
+    def _found(self, wanted: set[bytes], packs: list[Path]) -> set[bytes]:
+        """Which blobs lie in these packs."""
+        if not wanted or not packs:
+            return set()
+        from tempfile import TemporaryDirectory
+
+        chosen = {file.resolve() for file in packs}
+        with TemporaryDirectory(dir=self._packs) as scratch:
+            inner = Path(scratch, "pack")
+            inner.mkdir()
+            for link in (self._git / "objects/pack").glob("*"):
+                if link.resolve() in chosen:
+                    (inner / link.name).symlink_to(link.resolve())
+            return set(dict(self.sizes(wanted, within=scratch)))
+
+    def _flat(self) -> list[Path]:
+        return [file for file in self._packs.glob("*") if file.is_file() and not file.suffix]
+
+    def _loose(self) -> Iterator[str]:
+        for folder in (self._git / "objects").glob("[0-9a-f][0-9a-f]"):
+            with os.scandir(folder) as found:
+                yield from (entry.path for entry in found)
+
+    def _prepare(self) -> None:
+        if (self._git / "HEAD").exists():
+            return
+        for folder in ("objects/pack", "refs"):
+            (self._git / folder).mkdir(parents=True, exist_ok=True)
+        (self._git / "config").write_text(CONFIG)
+        (self._git / "HEAD").write_text("ref: refs/heads/none\n")
+
+    def _run(
+        self, form: str, asked: IO[bytes] | int, told: IO[bytes] | int, *, within: str = ""
+    ) -> subprocess.Popen[bytes]:
+        """Start git on our own folder alone. Raises OSError."""
+        return subprocess.Popen(
+            ("git", f"--git-dir={self._git}", "cat-file", form),
+            stdin=asked,
+            stdout=told,
+            stderr=subprocess.DEVNULL,
+            cwd=self._git,
+            env={
+                **({"GIT_OBJECT_DIRECTORY": within} if within else {}),
+                "PATH": os.environ.get("PATH", os.defpath),
+                "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_CONFIG_GLOBAL": os.devnull,
+                "GIT_NO_LAZY_FETCH": "1",
+                "GIT_NO_REPLACE_OBJECTS": "1",
+            },
+        )
+
+
+def _link_or_copy(path: bytes, kept: Path) -> None:
+    """Link a file; copy it where the store is on another disk. Raises OSError."""
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:
+        if kept.exists() or os.lstat(path).st_size > COPIED:
+            raise
+        import shutil
+
+        draft = kept.with_suffix(f".{os.urandom(4).hex()}")
+        try:
+            shutil.copyfile(path, draft, follow_symlinks=False)
+            os.rename(draft, kept)
+        finally:
+            draft.unlink(missing_ok=True)

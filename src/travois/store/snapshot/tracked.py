@@ -1,0 +1,326 @@
+"""Which files git holds already, byte for byte: told from its index, without asking git.
+
+An entry counts only if the file has the very times, inode and size that the index has for it, if it
+was written before the index was, and if no filter or encoding lies between the file and its blob.
+Everything else is read. The index is parsed here, because git itself would heed the repository's
+settings, some of which name programs to run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from fnmatch import translate
+from hashlib import sha1
+from struct import Struct, error, unpack_from
+
+from travois.store.snapshot.node import Node
+from travois.store.snapshot.objects import Objects
+
+HEADER = Struct(">4sII")
+LOOKS = Struct(">IIII4xI4xIII")
+"""Of an entry: when its file was changed and modified, inode, owner, group, size."""
+ENTRY = Struct(">8xII8xI32xH")
+"""Of an entry: when the file was modified, its mode, and flags."""
+FIXED = 62
+"""How many bytes of an entry come before its name."""
+EXTENDED = 0x4000
+DOUBTFUL = 0xF000
+"""Flags: assumed unchanged, extended (not checked out, or added only in name), in conflict."""
+TYPE, PLAIN = 0o170000, 0o100000
+WORD, SECOND = 0xFFFFFFFF, 10**9
+CONVERTING = (b"filter", b"working-tree-encoding")
+"""Attributes that may change bytes and keep their number; all others change the size."""
+DEPTH = 4
+"""How deep submodules may lie in each other."""
+LARGEST = 512 << 20
+PACK = re.compile(rb".*/objects/pack/pack-[0-9a-f]{40,64}\.(pack|idx|rev|bitmap)")
+LOOSE = re.compile(rb".*/objects/[0-9a-f]{2}/[0-9a-f]{38}")
+
+
+class Repository:
+    """A repository whose files are scanned: where its index and its objects are."""
+
+    def __init__(self, top: bytes, git: bytes) -> None:
+        self.top, self.git = top, git
+        shared = _text(b"%s/commondir" % git).strip()
+        self.common = os.path.normpath(os.path.join(git, shared)) if shared else git
+        objects = self.common + b"/objects"
+        lines = _text(objects + b"/info/alternates").splitlines()
+        self.objects = (objects, *(os.path.join(objects, line) for line in lines if line))
+
+
+class Tracked:
+    """The files of some repositories that git may hold, and those that it does hold."""
+
+    def __init__(self, tops: Iterable[bytes], objects: Objects) -> None:
+        self._tops = tuple(tops)
+        self._objects = objects
+        self._indexes: list[Index] = []
+        self._sizes: Future[dict[bytes, int]] | None = None
+        self._found: list[bytes] = []
+        self._attributes: list[bytes] = []
+        self._converted: Conversions | None = None
+        self._held: dict[bytes, int] = {}
+        self.loaded = False
+
+    def load(self) -> None:
+        """Read the indexes, and hold on to all objects: what git lets go of later stays here."""
+        self.loaded = True
+        for repository in _repositories(self._tops):
+            index = Index(repository)
+            if not index.entries or not self._hold(repository):
+                continue
+            self._indexes.append(index)
+            self._found.append(repository.top)
+            self._attributes += (*index.attributes, repository.common + b"/info/attributes")
+        blobs = [blob for index in self._indexes for blob in index.blobs()]
+        if blobs:
+            pool = ThreadPoolExecutor(1)  # git counts while the tree is walked
+            self._sizes = pool.submit(lambda: dict(self._objects.sizes(blobs)))
+            pool.shutdown(wait=False)
+
+    def _hold(self, repository: Repository) -> bool:
+        """Link what a repository has; false if nothing can be held."""
+        try:
+            for objects in repository.objects:
+                for path in _files(objects):
+                    hold(self._objects, path, os.lstat(path).st_size)
+        except OSError:
+            return False
+        return True
+
+    def match(self, path: bytes, found: os.stat_result) -> bytes:
+        """The blob of a file that looks as the index says; empty if it does not."""
+        for index in self._indexes:
+            if (at := index.entries.get(path)) is not None:
+                return index.match(at, found)
+        return b""
+
+    def see_attributes(self, path: bytes) -> None:
+        """Heed one more file of attributes."""
+        self._attributes.append(path)
+
+    def held(self, folder: bytes, nodes: dict[bytes, Node]) -> dict[bytes, Node]:
+        """Those of the files in a folder whose blobs are held and have their very bytes."""
+        if self._converted is None:
+            self._converted = Conversions(self._attributes, self._found)
+            self._held = self._sizes.result() if self._sizes is not None else {}
+        sizes, touched = self._held, self._converted.may_touch
+        plain = not self._converted.patterns
+        return {
+            name: node
+            for name, node in nodes.items()
+            if sizes.get(node.parts[0][1:]) == node.size
+            and (plain or not touched(b"%s/%s" % (folder, name)))
+        }
+
+
+class Index:
+    """The entries of an index that can be trusted; none if the file is not understood."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.entries: dict[bytes, int] = {}
+        """By path, where the entry of a plain file begins."""
+        self.attributes: list[bytes] = []
+        self._data = b""
+        try:
+            with open(repository.git + b"/index", "rb", opener=_open_plain) as file:
+                written = os.fstat(file.fileno()).st_mtime_ns
+                self._data = file.read(LARGEST)
+            self._parse(repository.top + b"/", written)
+        except (OSError, error, ValueError, IndexError):
+            self.entries = {}
+
+    def match(self, at: int, found: os.stat_result) -> bytes:
+        """The blob of an entry, if a file looks as it says."""
+        changed, modified = found.st_ctime_ns, found.st_mtime_ns
+        looks = (
+            changed // SECOND & WORD,
+            changed % SECOND,
+            modified // SECOND & WORD,
+            modified % SECOND,
+            found.st_ino & WORD,
+            found.st_uid,
+            found.st_gid,
+            found.st_size & WORD,
+        )
+        return self._data[at + 40 : at + 60] if LOOKS.unpack_from(self._data, at) == looks else b""
+
+    def blobs(self) -> list[bytes]:
+        """The blobs of all entries."""
+        data = self._data
+        return [data[at + 40 : at + 60] for at in self.entries.values()]
+
+    def _parse(self, top: bytes, written: int) -> None:
+        """Find the entries. Raises ValueError or another error that tells of a broken file."""
+        data = self._data
+        magic, version, count = HEADER.unpack_from(data)
+        signed = data[-20:] in (bytes(20), sha1(data[:-20], usedforsecurity=False).digest())
+        if magic != b"DIRC" or version not in (2, 3, 4) or not signed:
+            raise ValueError("not an index that is understood")
+        at, name = HEADER.size, b""
+        for _ in range(count):
+            seconds, nanos, mode, flags = ENTRY.unpack_from(data, at)
+            start = at + (FIXED + 2 if flags & EXTENDED else FIXED)
+            dropped, start = _number(data, start) if version == 4 else (len(name), start)
+            end = data.index(0, start)
+            name = name[: len(name) - dropped] + data[start:end]
+            doubt = flags & DOUBTFUL or seconds * SECOND + nanos >= written
+            if not doubt and mode & TYPE == PLAIN:
+                self.entries[top + name] = at
+            if name.endswith(b".gitattributes"):
+                self.attributes.append(top + name)
+            at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
+        if b"link" in _extensions(data, at):
+            raise ValueError("other entries are in another file")
+
+
+class Conversions:
+    """Files that may not be what git has of them; in doubt they are."""
+
+    def __init__(self, files: Iterable[bytes], tops: list[bytes]) -> None:
+        self.patterns: list[tuple[bytes, re.Pattern[str] | None]] = []
+        for file in files:
+            folder = file.rpartition(b"/")[0] + b"/"
+            inside = not file.endswith(b"/info/attributes")
+            if inside and not os.path.lexists(file):  # then git heeds the one in the index
+                self.patterns.append((folder, None))
+            for line in _text(file).splitlines():
+                self._add(line, (folder,) if inside else tuple(top + b"/" for top in tops))
+        for file in _general_files(tops):
+            for line in _text(file).splitlines():
+                self._add(line, tuple(top + b"/" for top in tops))
+
+    def may_touch(self, path: bytes) -> bool:
+        """Whether a filter or an encoding may lie between a file and its blob."""
+        name = os.fsdecode(path.rpartition(b"/")[2]).lower()
+        return any(
+            path.startswith(base) and (pattern is None or pattern.match(name) is not None)
+            for base, pattern in self.patterns
+        )
+
+    def _add(self, line: bytes, bases: tuple[bytes, ...]) -> None:
+        words = line.strip().split()
+        named = {word.lstrip(b"-!").partition(b"=")[0] for word in words[1:]}
+        if not words or words[0].startswith(b"#") or named.isdisjoint(CONVERTING):
+            return
+        last = os.fsdecode(words[0].rpartition(b"/")[2]).lower()
+        plain = not words[0].startswith((b'"', b"[attr]")) and "\\" not in last
+        pattern = re.compile(translate(last)) if plain and last.strip("*") else None
+        self.patterns += ((base, pattern) for base in bases)
+
+
+def hold(objects: Objects, path: bytes, size: int) -> bytes:
+    """Hold on to a pack or a loose object; returns its name. Raises OSError."""
+    if LOOSE.fullmatch(path):
+        return objects.link_loose(path)
+    name = path.rpartition(b"/")[2]
+    part = named_pack(name, size)
+    if not objects.link_pack(path, part):
+        raise OSError(f"{os.fsdecode(path)} cannot be held")
+    return part
+
+
+def named_pack(name: bytes, size: int) -> bytes:
+    """The name under which a pack is held."""
+    from travois.store.snapshot.shelf import named
+
+    return named(b"%s %d" % (name, size))
+
+
+def repository_at(top: bytes) -> Repository | None:
+    """The repository whose files lie in a folder."""
+    git = top + b"/.git"
+    if os.path.isfile(git + b"/HEAD"):
+        return Repository(top, git)
+    where = _text(git).removeprefix(b"gitdir:").strip()
+    git = os.path.normpath(os.path.join(top, where))
+    return Repository(top, git) if where and os.path.isfile(git + b"/HEAD") else None
+
+
+def _repositories(tops: tuple[bytes, ...]) -> Iterator[Repository]:
+    """Those of these folders, and of the submodules in them."""
+    waiting, seen = [(top, 0) for top in tops], set[bytes]()
+    while waiting:
+        top, depth = waiting.pop()
+        found = repository_at(top) if top not in seen else None
+        seen.add(top)
+        if found is None:
+            continue
+        yield found
+        if depth < DEPTH and os.path.isfile(top + b"/.gitmodules"):
+            lines = _text(top + b"/.gitmodules").splitlines()
+            paths = (line.partition(b"=")[2].strip() for line in lines if b"path" in line)
+            waiting += ((os.path.normpath(os.path.join(top, path)), depth + 1) for path in paths)
+
+
+def _extensions(data: bytes, at: int) -> set[bytes]:
+    """The marks of what follows the entries; `link` means that others are in another file."""
+    found: set[bytes] = set()
+    while at + 8 <= len(data) - 20:
+        mark, size = unpack_from(">4sI", data, at)
+        found.add(mark)
+        at += 8 + size
+    return found
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number of variable length, and what comes after it."""
+    value = data[at] & 127
+    while data[at] & 128:
+        at += 1
+        value = ((value + 1) << 7) | (data[at] & 127)
+    return value, at + 1
+
+
+def _files(objects: bytes) -> Iterator[bytes]:
+    """The packs and loose objects of a folder of objects. Raises OSError."""
+    for folder in os.listdir(objects):
+        inner = b"%s/%s" % (objects, folder)
+        if folder == b"pack" or len(folder) == 2:
+            paths = (b"%s/%s" % (inner, name) for name in os.listdir(inner))
+            yield from (p for p in paths if PACK.fullmatch(p) or LOOSE.fullmatch(p))
+
+
+def _general_files(tops: Iterable[bytes]) -> Iterator[bytes]:
+    """Where attributes stand that count in all repositories."""
+    yield b"/etc/gitattributes"
+    own = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    yield os.fsencode(f"{own}/git/attributes")
+    for top in tops:
+        repository = repository_at(top)
+        if repository is not None:
+            yield from _named_in_settings(repository)
+
+
+def _named_in_settings(repository: Repository) -> Iterator[bytes]:
+    """The file of attributes that settings name."""
+    import subprocess
+
+    plain = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    ask = ("git", "-C", repository.top, "config", "--type=path", "--get-all", "core.attributesFile")
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(ask, capture_output=True, check=False, timeout=5, env=plain)
+        yield from done.stdout.splitlines()
+
+
+def _text(path: bytes) -> bytes:
+    try:
+        with open(path, "rb", opener=_open_plain) as file:
+            return file.read(1 << 20)
+    except OSError:
+        return b""
+
+
+def _open_plain(path: str, flags: int) -> int:
+    """Open a file, and nothing that one may have to wait for. Raises OSError."""
+    fd = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileNotFoundError(path)
+    return fd
