@@ -25,6 +25,7 @@ from travois.store.snapshot.node import OBJECT, Root, Snapshot
 from travois.store.snapshot.tree import Limits
 from travois.store.snapshots import Snapshots
 from travois.testing import Line, call, say
+from travois.tools.edit import EDIT
 from travois.tools.shell import BASH
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply
@@ -446,3 +447,34 @@ def test_a_snapshot_that_cannot_be_taken_is_told_to_the_user_and_the_model(work:
     ]
     warned = [delta.text for delta in shown if isinstance(delta, Warned)]
     assert warned == ["No snapshot could be taken, so no rewind to here: File exists"]
+
+
+def test_the_question_names_what_a_rewind_does_not_restore(work: Path) -> None:
+    one = busy(work, "./run.sh", "rm -rf node_modules")
+    one.guard = Guard(mode="default", folders=(str(work),))
+    play(one, "first")
+    play(one, "second")
+    assert isinstance(one.person, RecordingPerson)
+    script, removal = one.person.asked
+    warning = f"a rewind does not restore {work}/node_modules"
+    assert warning in script.effects
+    assert warning not in removal.effects  # what the command names is covered
+
+
+def test_a_file_that_the_user_changed_before_a_turn_of_edits_stays(work: Path) -> None:
+    """The end of a turn of edits says nothing of other files; what earlier turns left does."""
+    edit = call("Edit", file_path="README", old_string="keep", new_string="other")
+    lines = call("Bash", command="echo one > x.log"), say("done"), edit, say("done")
+    one = busy(work, lines=(*lines, call("Bash", command="rm notes.txt"), say("done")))
+    one.tools = {**one.tools, EDIT.name: EDIT}
+    play(one, "first")
+    (work / "notes.txt").write_text("mine\n")
+    play(one, "second")
+    play(one, "third")
+    way = rewinding.before_turn(entries(one), keeper(work), number=0)
+    assert [os.path.basename(c.path) for c in way.theirs] == [b"notes.txt"]
+    assert [os.path.basename(c.path) for c in way.changes] == [b"README", b"x.log"]
+    way = rewinding.before_turn(entries(one), keeper(work), number=2)
+    assert [os.path.basename(c.path) for c in way.changes] == [b"notes.txt"]
+    back(one, work, number=2)
+    assert (work / "notes.txt").read_text() == "mine\n"

@@ -58,6 +58,7 @@ class Snapshots:
             Thread(target=self._start, daemon=True).start()
 
     def _start(self) -> None:
+        self._here()  # an edit need not wait for what it takes to be loaded
         if self._is_large() and (worker := self._started()) is not None:
             with suppress(OSError):  # then the first snapshot says so
                 worker.prepare(self._wanted(""))
@@ -107,6 +108,7 @@ class Snapshots:
         if self._is_large() and (worker := self._started()) is not None:
             return worker.take(wanted, heed or (lambda count: None))
         taken = self._here().take(wanted)
+        self._here().remember()
         self._large = taken.count > LARGE
         return taken
 
@@ -119,6 +121,7 @@ class Snapshots:
     ) -> str:
         """Take a snapshot of the workspace, at once and in this process."""
         taken = self._here().take(self._wanted(why, also=also, files=files))
+        self._here().remember()
         if remarks is not None:
             remarks += taken.remarks
         return taken.name

@@ -75,6 +75,8 @@ class Scan:
         self._inner: dict[bytes, list[bytes]] = {}
         """By folder, the paths of the folders in it."""
         self._unchanged: dict[bytes, Node] = {}
+        self.fresh: dict[bytes, Seen] = {}
+        """Folders that are not as they were."""
         self.missed: list[bytes] = []
         self.left_out: list[bytes] = []
         """Folders that are not covered because they can be made again or lie on another disk."""
@@ -196,8 +198,8 @@ class Scan:
         latest = self._bounds.begun - RACY
         self._held[folder] = {
             name: Node(name, s.st_mode, (s.st_uid, s.st_gid), s.st_size, (BLOB + blob,))
-            for name, s in files
-            if s.st_ctime_ns <= latest and (blob := tracked.match(b"%s/%s" % (folder, name), s))
+            for name, s, blob in tracked.match(folder, files)
+            if s.st_ctime_ns <= latest
         }
 
     def _left_out(self, entry: os.DirEntry[bytes], device: int, extent: Extent) -> bool:
@@ -236,7 +238,7 @@ class Scan:
         node = replace(empty, size=holes, parts=(listing,))
         seen, key = Seen(marks, leaves, folders, node), _key(path, extent)
         self._seen[key] = seen
-        self._shelf.see(key, seen)
+        self.fresh[key] = seen
         if self.watch is not None and extent == "work" and not seen.settled:
             self.watch.doubt(path, holds=True)
         return node
@@ -251,6 +253,8 @@ class Scan:
         old = known.marks if known else {}
         same = {name: node for name, node in before.items() if old.get(name) == marks.get(name)}
         held = self._held_in(path)
+        if len(held) + len(self._inner[path]) == len(marks):
+            return tuple(held.values())
         folders = {inner.rpartition(b"/")[2] for inner in self._inner[path]}
         leaves: list[Node] = []
         for name in list(marks):

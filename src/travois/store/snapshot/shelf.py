@@ -65,7 +65,6 @@ class Shelf:
         """What git holds too."""
         self._pieces: dict[bytes, tuple[int, bytes]] = {}
         self._weight = 0
-        self._folders: dict[bytes, Seen | None] = {}
 
     def put(self, content: bytes, *, packed: bool = True) -> bytes:
         """Keep these bytes, packed if that is worth it; returns their name."""
@@ -102,14 +101,17 @@ class Shelf:
                 raise Dropped
             rows = [(name, *piece) for name, piece in self._pieces.items()]
             self._base.executemany("insert or ignore into piece values (?, ?, ?)", rows)
-            encode = msgspec.msgpack.Encoder().encode
-            seen = [(path, encode(one)) for path, one in self._folders.items() if one is not None]
-            self._base.executemany("insert or replace into folder values (?, ?)", seen)
-            gone = [(path,) for path, one in self._folders.items() if one is None]
-            self._base.executemany("delete from folder where path = ?", gone)
             if snapshot is not None:
                 self.add(snapshot)
-        self._pieces, self._weight, self._folders = {}, 0, {}
+        self._pieces, self._weight = {}, 0
+
+    def remember(self, folders: dict[bytes, Seen], *, age: int) -> None:
+        """Write down what folders were like, so that the next session need not read them."""
+        encode = msgspec.msgpack.Encoder().encode
+        rows = [(path, encode(seen)) for path, seen in folders.items()]
+        with self._transaction():
+            if self.age() == age:
+                self._base.executemany("insert or replace into folder values (?, ?)", rows)
 
     @contextmanager
     def undisturbed(self) -> Generator[None]:
@@ -149,10 +151,6 @@ class Shelf:
         rows: Iterable[tuple[bytes, bytes]] = self._base.execute("select path, seen from folder")
         decoder = msgspec.msgpack.Decoder(Seen)
         return {path: decoder.decode(seen) for path, seen in rows}
-
-    def see(self, path: bytes, seen: Seen | None) -> None:
-        """Remember a folder, or forget it."""
-        self._folders[path] = seen
 
     def add(self, snapshot: Snapshot) -> None:
         """Make a snapshot one that can be gone back to."""

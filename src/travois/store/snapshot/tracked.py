@@ -94,12 +94,12 @@ class Tracked:
             return False
         return True
 
-    def match(self, path: bytes, found: os.stat_result) -> bytes:
-        """The blob of a file that looks as the index says; empty if it does not."""
+    def match(
+        self, folder: bytes, files: list[tuple[bytes, os.stat_result]]
+    ) -> Iterator[tuple[bytes, os.stat_result, bytes]]:
+        """Those of the files in a folder that look as the index says, with their blobs."""
         for index in self._indexes:
-            if (at := index.entries.get(path)) is not None:
-                return index.match(at, found)
-        return b""
+            yield from index.match(folder, files)
 
     def see_attributes(self, path: bytes) -> None:
         """Heed one more file of attributes."""
@@ -136,20 +136,28 @@ class Index:
         except (OSError, error, ValueError, IndexError):
             self.entries = {}
 
-    def match(self, at: int, found: os.stat_result) -> bytes:
-        """The blob of an entry, if a file looks as it says."""
-        changed, modified = found.st_ctime_ns, found.st_mtime_ns
-        looks = (
-            changed // SECOND & WORD,
-            changed % SECOND,
-            modified // SECOND & WORD,
-            modified % SECOND,
-            found.st_ino & WORD,
-            found.st_uid,
-            found.st_gid,
-            found.st_size & WORD,
-        )
-        return self._data[at + 40 : at + 60] if LOOKS.unpack_from(self._data, at) == looks else b""
+    def match(
+        self, folder: bytes, files: list[tuple[bytes, os.stat_result]]
+    ) -> Iterator[tuple[bytes, os.stat_result, bytes]]:
+        """Those of the files in a folder that look as their entries say, with their blobs."""
+        data, entries, unpack = self._data, self.entries, LOOKS.unpack_from
+        for name, found in files:
+            at = entries.get(b"%s/%s" % (folder, name))
+            if at is None:
+                continue
+            changed, modified = found.st_ctime_ns, found.st_mtime_ns
+            looks = (
+                changed // SECOND & WORD,
+                changed % SECOND,
+                modified // SECOND & WORD,
+                modified % SECOND,
+                found.st_ino & WORD,
+                found.st_uid,
+                found.st_gid,
+                found.st_size & WORD,
+            )
+            if unpack(data, at) == looks:
+                yield name, found, data[at + 40 : at + 60]
 
     def blobs(self) -> list[bytes]:
         """The blobs of all entries."""

@@ -72,6 +72,8 @@ class Tree:
         self._busy = Lock()
         self._seen: dict[bytes, Seen] = {}
         self._left_out: dict[bytes, None] = {}
+        self._fresh: dict[bytes, Seen] = {}
+        """Folders that are not written down as they are."""
         self._age = 0
 
     def take(self, wanted: Wanted, *, heed: Callable[[int], None] = lambda count: None) -> Taken:
@@ -82,12 +84,20 @@ class Tree:
                     return self._take(shelf, wanted, heed)
         raise OSError("snapshots: another session keeps dropping them")
 
+    def remember(self) -> None:
+        """Write down what was seen, for the next session. Raises OSError."""
+        with self._busy, opened(self._path) as shelf:
+            fresh, self._fresh = self._fresh, {}
+            if fresh and self._age:
+                shelf.remember(fresh, age=self._age)
+
     def _take(self, shelf: Shelf, wanted: Wanted, heed: Callable[[int], None]) -> Taken:
         age = shelf.age()
         if wanted.folders and self._age != age:
-            self._seen = shelf.seen()
+            self._seen, self._fresh = shelf.seen(), {}
             self._hear_nothing()
-        self._age = 0  # nothing seen counts if this is not carried through
+        if wanted.folders:
+            self._age = 0  # nothing seen counts if this is not carried through
         scan, remarks, uncovered = self._scan(shelf, wanted, heed), list[str](), list[str]()
         roots = [scan.root(path, "work") for path in wanted.folders]
         roots += self._also(scan, wanted, uncovered, remarks)
@@ -105,7 +115,9 @@ class Tree:
         gone = shelf.prune(limit=self._limits.room, count=self._limits.count)
         if gone:
             remarks.append(f"The {gone} oldest snapshots were dropped to make room.")
-        self._age = 0 if gone or not wanted.folders else age
+        if wanted.folders:
+            self._age = 0 if gone else age
+            self._fresh |= scan.fresh
         self._left_out |= dict.fromkeys((*scan.left_out, *scan.missed))
         return Taken(
             name=name if wanted.why else "",

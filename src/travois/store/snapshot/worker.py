@@ -52,6 +52,8 @@ def main() -> None:
         wanted = waiting.get()
         try:
             _say(Reply(wanted.number, taken=tree.take(wanted, heed=_Teller())))
+            if waiting.empty():  # nobody waits for this
+                tree.remember()
         except OSError as error:
             why = error.strerror or str(error)
             _say(Reply(wanted.number, error=why, errno=error.errno or 0))
