@@ -318,4 +318,4 @@ def test_a_rule_means_what_it_means_elsewhere(section: str, place: Path) -> None
 
 
 def test_a_command_that_nobody_can_read_whole_is_asked_about(place: Path) -> None:
-    assert verdict("allow Bash(echo *)", f"echo {'x' * 10_001}", place) == "ask"
+    assert verdict("allow Bash(echo *)", f"echo {'x' * 16_001}", place) == "ask"

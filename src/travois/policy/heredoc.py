@@ -6,13 +6,50 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from travois.policy.words import Unclear, raw
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+OPERATOR = re.compile(r"(?<!<)<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1[^\n]*\n")
+"""What seems to begin a here-document; whether it does, the parser says."""
+PLACEHOLDER = "x\n"
+MAX_SHORTENED = 50
 DELIMITER = re.compile(r"(['\"]?)([A-Za-z0-9_.-]+)\1")
 EXPANDED = re.compile(r"[$`\\]")
+
+
+class Shortened(msgspec.Struct, frozen=True):
+    """A text without the bodies of here-documents, and the operators that they belong to."""
+
+    text: str
+    operators: frozenset[int]
+    """Where they begin, in bytes."""
+
+
+def shortened(command: str) -> Shortened:
+    """Leave out what seems to be the plain text of here-documents."""
+    parts: list[str] = []
+    operators: list[int] = []
+    done = length = 0
+    while (found := OPERATOR.search(command, done)) and len(operators) < MAX_SHORTENED:
+        end = re.compile(rf"^{re.escape(found[2])}$", re.MULTILINE).search(command, found.end())
+        if end is None:
+            break
+        before, line = command[done : found.start()], found[0]
+        body = command[found.end() : end.start()]
+        expands = not found[1] and EXPANDED.search(body)
+        operators.append(length + _size(before))
+        parts += (before, line, body if expands else PLACEHOLDER)
+        length = sum(map(_size, parts[-3:]), length)
+        done = end.start()
+    return Shortened("".join((*parts, command[done:])), frozenset(operators))
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def beside(node: Node, source: bytes) -> list[Node]:

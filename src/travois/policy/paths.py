@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from posixpath import dirname, normpath
+
+from travois.policy.loose import flat
 
 BELOW = "(?:/.*)?"
 BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 CHOICES = 200
 ALIKE = str.maketrans({"ı": "i", "ſ": "s", "İ": "i"})
 """Letters that some disks or eyes take for others, which folding leaves apart."""
+INVISIBLE = (
+    "[\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u180e\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd"
+    "\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001"
+    "\U000e0020-\U000e007f]"
+)
+"""Format characters (category Cf), as a set that a pattern looks up at once."""
 
 
 def inside(path: str, folder: str) -> bool:
@@ -29,10 +39,9 @@ def folded(name: str) -> str:
     """A name as a forgiving disk compares it: case, width and invisible characters are nothing."""
     if name.isascii():
         return name.casefold()
-    from unicodedata import category, normalize
+    from unicodedata import normalize
 
-    seen = "".join(char for char in normalize("NFKC", name) if category(char) != "Cf")
-    return seen.translate(ALIKE).casefold()
+    return re.sub(INVISIBLE, "", normalize("NFKC", name)).translate(ALIKE).casefold()
 
 
 def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
@@ -50,6 +59,44 @@ def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Whether the pattern may mean this path: at any depth, however it is spelt."""
     found = folded(plain(path))
     return any(_meant(one, root, home).fullmatch(found) for one in _choices(pattern))
+
+
+def named_in(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool:
+    """Whether a word of a text may be a path that the pattern means."""
+    for one in _choices(pattern):
+        meant = _meant(one, root, home)
+        for word in _words_with(_literal(one, cwd), text):
+            place = home if word.startswith("~/") else cwd
+            path = word if word.startswith("/") else f"{place}/{word.removeprefix('~/')}"
+            if meant.fullmatch(plain(path)):
+                return True
+    return False
+
+
+@lru_cache(maxsize=512)
+def _literal(pattern: str, cwd: str) -> str:
+    """A run of characters that every path has which the pattern means, and the folder has not."""
+    runs = re.split(r"[*?/\\{}~]|\[.*", folded(pattern))
+    kept = (run for run in runs if run not in (".", "..") and run not in folded(cwd))
+    return max(kept, key=len, default="")
+
+
+def _words_with(run: str, text: str) -> Iterator[str]:
+    """The words of a text that hold a run of characters, each once."""
+    words = _folded_words(text)
+    at, seen = words.find(run), set[str]()
+    while at >= 0:
+        start, end = words.rfind(" ", 0, at) + 1, words.find(" ", at + len(run))
+        end = len(words) if end < 0 else end
+        if (word := words[start:end]) not in seen:
+            seen.add(word)
+            yield word
+        at = words.find(run, end)
+
+
+@lru_cache(maxsize=64)
+def _folded_words(text: str) -> str:
+    return folded(flat(text))
 
 
 @lru_cache(maxsize=512)

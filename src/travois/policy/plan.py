@@ -60,6 +60,8 @@ class Plan(msgspec.Struct, frozen=True):
     unclear: str = ""
     assigned: tuple[str, ...] = ()
     """Names of shell variables that are set for the rest of the line."""
+    search_text: str = ""
+    """All words of its steps, for a first look before rules are compared step by step."""
 
     @property
     def accesses(self) -> tuple[Access, ...]:

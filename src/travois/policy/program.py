@@ -25,6 +25,7 @@ LOCAL = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IG
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 RUNNING = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
 HAZARD = "the option {} may name another program, folder or file"
+MAX_WRAPPERS = 6
 NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
 
 Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
@@ -42,15 +43,17 @@ STUDIES: dict[str, Study] = {
 """Programs whose words need more than a list of options to be understood."""
 
 
-def study(argv: tuple[Word, ...], place: Place) -> Step:
+def study(argv: tuple[Word, ...], place: Place, *, depth: int = 0) -> Step:
     """What it takes to run this program with these words here."""
     if not argv or argv[0].value is None or not argv[0].text:
         return Step(argv, "exact", "which program runs only shows when it does")
-    step = _wrapped(argv, place) or _studied(argv, place)
+    if depth > MAX_WRAPPERS:
+        return Step(argv, "exact", "too many programs run one another")
+    step = _wrapped(argv, place, depth=depth) or _studied(argv, place)
     return replace(step, texts=(*step.texts, text(argv)))
 
 
-def _wrapped(argv: tuple[Word, ...], place: Place) -> Step | None:
+def _wrapped(argv: tuple[Word, ...], place: Place, *, depth: int) -> Step | None:
     """What a program that only runs another one comes to."""
     name = argv[0].text
     words = [word.value for word in argv]
@@ -67,7 +70,7 @@ def _wrapped(argv: tuple[Word, ...], place: Place) -> Step | None:
         inner = unwrap(argv[1:])
     except Refused as refused:
         return Step(argv, "exact", str(refused), tuple(_noticed(argv[1:], place)))
-    return None if inner is None else study(inner, place)
+    return None if inner is None else study(inner, place, depth=depth + 1)
 
 
 def _studied(argv: tuple[Word, ...], place: Place) -> Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from posixpath import basename, normpath
 
 from travois.policy import loose
@@ -20,7 +21,23 @@ DEVICES = r"/dev/(?!(?:null|zero|full|stdin|stdout|stderr|tty|fd|shm)(?:/|$)).*"
 HARMLESS = ("/dev/null",)
 NOWHERE = r"(?:\$\{?\w+[^/}]*\}?|~\w*|\.{1,2}(?:/\.{1,2})*)?/*(?:\*|\.\*|\{,\.\}\*)?"
 """A path that is all of something: of a home, of where one stands, or of an empty variable."""
-BOMB = r"(\w+|:)\s*\(\)\s*\{[^}]*\1\s*\|\s*\1"
+STOPPING = frozenset(("0", "6", "poweroff", "reboot", "halt", "kexec", "rescue"))
+TELLING = STOPPING | REMOVES
+DESTROYING = frozenset(
+    (
+        *(*STOPS, *REMOVES, *OVERWRITES, *CHANGES, "init", "systemctl", "find", "rsync", "kill"),
+        *("mkfs", "mke2fs", "mkswap", "blkdiscard", "sfdisk", "sgdisk", "fdisk", "parted", "newfs"),
+    )
+)
+NEEDLES = (*(f"{name} " for name in sorted(DESTROYING)), "mkfs.", "newfs", "xargs ", "parallel ")
+"""How such programs stand in a text that is too long to take apart."""
+BLANKS = str.maketrans("\n\t\r;&|()", "        ")
+MAX_CHECKED_CHARS = 32_000
+FOLLOWING = 4_000
+"""How many characters after such a word are looked at."""
+MAX_FUNCTIONS = 500
+LONGEST_TARGET = 256
+"""A longer path is judged by its beginning: patterns take quadratic time on some texts."""
 
 
 def ruinous(plan: Plan, *, folders: tuple[str, ...], home: str) -> str:
@@ -33,10 +50,71 @@ def ruinous(plan: Plan, *, folders: tuple[str, ...], home: str) -> str:
             return why
     if not plan.unclear and all(step.known for step in plan.steps):
         return ""
-    if re.search(BOMB, plan.text):
+    return _text(plan.text, folders=folders, home=home)
+
+
+@lru_cache(maxsize=64)
+def _text(text: str, *, folders: tuple[str, ...], home: str) -> str:
+    """What a text may destroy that is not understood: every word in it may be a program."""
+    if _bomb(text):
         return "it multiplies without end"
-    found = (_words(part, folders=folders, home=home) for part in _suffixes(plan.text))
-    return next((why for why in found if why), "")
+    if len(text) > MAX_CHECKED_CHARS:
+        text = _relevant(text.translate(loose.QUOTES))
+    if len(text) > MAX_CHECKED_CHARS:
+        return "it is too long to check, and names programs that destroy"
+    found = (_segment(words, folders=folders, home=home) for words in loose.segments(text))
+    if why := next((why for why in found if why), ""):
+        return why
+    disks = (found[1].strip("\"'") for found in re.finditer(r">[>|&]?\s*(/dev/\S+)", text))
+    return "it writes to a disk" if any(re.fullmatch(DISKS, disk) for disk in disks) else ""
+
+
+def _relevant(text: str) -> str:
+    """The parts of a long text that follow the name of a program that may destroy."""
+    words = text.lower().translate(BLANKS)
+    starts = sorted(start for name in NEEDLES for start in _find(name, words))
+    parts: list[str] = []
+    end = 0
+    for start in starts:
+        parts.append(text[max(start, end) : start + FOLLOWING])
+        end = start + FOLLOWING
+    return "\n".join(parts)
+
+
+def _find(name: str, text: str) -> Iterator[int]:
+    """Where a word begins with a name, as often as there is room to look at."""
+    at = text.find(name)
+    for _ in range(MAX_CHECKED_CHARS // 4):
+        if at < 0:
+            return
+        if not text[at - 1 : at].isalnum():
+            yield at
+        at = text.find(name, at + len(name))
+
+
+def _bomb(text: str) -> bool:
+    """Whether a function calls itself twice, or there are too many to look at each."""
+    for number, found in enumerate(re.finditer(r"\(\s{0,9}\)\s{0,9}\{", text)):
+        if number == MAX_FUNCTIONS:
+            return True
+        name = re.search(r"(\w+|:)\s*$", text[max(0, found.start() - 80) : found.start()])
+        body = text[found.end() : found.end() + 400].partition("}")[0]
+        if name and re.search(rf"{re.escape(name[1])}\s*\|\s*{re.escape(name[1])}", body):
+            return True
+    return False
+
+
+def _segment(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
+    """What some words may destroy, wherever among them the program stands."""
+    tail, why = _Tail(folders, home), ""
+    for word in reversed(words):
+        why = tail.destroyed_by(word) or why
+        tail.prepend(word)
+    if "xargs" in words or "parallel" in words:
+        start = words.index("xargs" if "xargs" in words else "parallel")
+        handed = [*words[start + 1 :], "$_/"]
+        return why or _words(handed, folders=folders, home=home)
+    return why
 
 
 def device(path: str) -> bool:
@@ -63,57 +141,77 @@ def _step(step: Step, *, folders: tuple[str, ...], home: str) -> str:
     return _words(words, folders=folders, home=home) if words else ""
 
 
-def _suffixes(text: str) -> Iterator[list[str]]:
-    for part in loose.segments(text):
-        for at in range(len(part)):
-            yield part[at:]
-        if "xargs" in part or "parallel" in part:
-            yield [*part[part.index("xargs" if "xargs" in part else "parallel") + 1 :], "$_/"]
-    for found in re.finditer(r">[>|&]?\s*(/dev/\S+)", text):
-        yield ["dd", f"of={found[1].strip(chr(34) + chr(39))}"]
-
-
 def _words(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
-    name, rest = basename(words[0]).casefold(), words[1:]
-    targets = [word for word in rest if not word.startswith("-")]
-    flags = "".join(word for word in rest if word.startswith("-"))
-    hit = next((t for t in targets if _all(t, folders=folders, home=home)), "")
-    if name in STOPS or (name in ("init", "systemctl") and _stopping(targets)):
-        return "it stops the machine"
-    if re.fullmatch(FORMATS, name):
-        return "it formats a disk"
-    if name in OVERWRITES and any(re.fullmatch(DISKS, t.removeprefix("of=")) for t in targets):
-        return "it writes to a disk"
-    if not hit:
-        return "it ends every process" if name == "kill" and rest[-1:] == ["-1"] else ""
-    if name in REMOVES and (_recursive(flags) or hit.endswith("*")):
-        return f"it removes {hit}"
-    if name in CHANGES and _recursive(flags):
-        return f"it changes everything below {hit}"
-    if name == "find" and _deleting(rest):
-        return f"it removes what it finds in {hit}"
-    if (name == "mv" and hit in targets[:-1]) or (name == "rsync" and "--del" in flags):
-        return f"it takes {hit} away"
-    return ""
+    tail = _Tail(folders, home)
+    for word in reversed(words[1:]):
+        tail.prepend(word)
+    return tail.destroyed_by(words[0])
 
 
-def _stopping(targets: list[str]) -> bool:
-    return any(t in ("0", "6", "poweroff", "reboot", "halt", "kexec", "rescue") for t in targets)
+class _Tail:
+    """The words that follow a program, taken in from the last to the first.
 
+    So what each word of a long line would do with those after it is told in one pass.
+    """
 
-def _recursive(flags: str) -> bool:
-    short = re.sub(r"--[a-z-]+", "", flags)
-    return "r" in short.casefold() or "--rec" in flags or "--no-preserve-root" in flags
+    def __init__(self, folders: tuple[str, ...], home: str) -> None:
+        self._folders, self._home = folders, home
+        self._first = self._last = ""
+        self._hit = ""
+        self._after_hit = self._targets = 0
+        self._stops = self._disk = self._recursive = False
+        self._syncs = self._tests = self._deletes = False
 
+    def prepend(self, word: str) -> None:
+        """Take in the word before those that were taken in."""
+        self._first, self._last = word, self._last or word
+        if word[:1].isalnum() and word not in TELLING and "/" not in word:
+            self._targets += 1  # most words: a plain operand
+            return
+        self._tests |= word.startswith(("-name", "-iname", "-path", "-regex", "-mtime"))
+        self._deletes |= word == "-delete" or basename(word) in REMOVES
+        if word.startswith("-"):
+            short = "" if word.startswith("--") else word
+            long = word.startswith(("--rec", "--no-preserve-root"))
+            self._recursive |= long or "r" in short.casefold()
+            self._syncs |= word.startswith("--del")
+            return
+        if _all(word, folders=self._folders, home=self._home):
+            self._hit, self._after_hit = word, self._targets
+        self._targets += 1
+        self._stops |= word in STOPPING
+        self._disk |= bool(re.fullmatch(DISKS, word.removeprefix("of=")))
 
-def _deleting(rest: list[str]) -> bool:
-    tests = any(word.startswith(("-name", "-iname", "-path", "-regex", "-mtime")) for word in rest)
-    acts = "-delete" in rest or any(basename(word) in REMOVES for word in rest)
-    elsewhere = not rest[0].startswith(".") if rest else False
-    return acts and (elsewhere or not tests)
+    def destroyed_by(self, program: str) -> str:
+        """What a program would destroy with these words; empty if nothing that matters."""
+        name, hit = basename(program).casefold(), self._hit
+        if name.partition(".")[0] not in DESTROYING and not name.startswith("newfs"):
+            return ""
+        if not hit and name == "kill":
+            return "it ends every process" if self._last == "-1" else ""
+        if name in STOPS or (name in ("init", "systemctl") and self._stops):
+            return "it stops the machine"
+        if re.fullmatch(FORMATS, name):
+            return "it formats a disk"
+        if name in OVERWRITES and self._disk:
+            return "it writes to a disk"
+        return self._taken_by(name, hit) if hit else ""
+
+    def _taken_by(self, name: str, hit: str) -> str:
+        """What a program would take away of a path that is all of something."""
+        if name in REMOVES and (self._recursive or hit.endswith("*")):
+            return f"it removes {hit}"
+        if name in CHANGES and self._recursive:
+            return f"it changes everything below {hit}"
+        if name == "find" and self._deletes and (not self._tests or self._first[:1] != "."):
+            return f"it removes what it finds in {hit}"
+        if (name == "mv" and self._after_hit) or (name == "rsync" and self._syncs):
+            return f"it takes {hit} away"
+        return ""
 
 
 def _all(target: str, *, folders: tuple[str, ...], home: str) -> bool:
+    target = target[:LONGEST_TARGET]
     if re.fullmatch(NOWHERE, target):
         return target not in ("", "$") and not re.fullmatch(r"\$\{?\w+\}?", target)
     if target in ("$HOME", "${HOME}") or re.fullmatch(r"\$\{?(HOME|PWD|OLDPWD)\}?/?\*?", target):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
@@ -116,8 +116,10 @@ def matches(rule: Rule, use: Use) -> bool:
     if not rule.what or rule.tool not in TOUCHING:
         return False
     kinds = TOUCHING[rule.tool]
-    touched = (access for access in _noticed(use) if access.kind in kinds)
-    return any(_path(rule, access, use) for access in touched)
+    touched = (access for access in use.touched if access.kind in kinds)
+    return any(_path(rule, access, use) for access in touched) or (
+        "read" in kinds and _named_in_text(rule, use)
+    )
 
 
 def excepted(rule: Rule, use: Use) -> bool:
@@ -270,7 +272,16 @@ def _runs(what: str, plan: Plan) -> bool:
     chained = any(char in what for char in "|;&\n")
     if (plan.unclear or chained) and loose.mentions(what, plan.text):
         return True
+    if plan.search_text and _literal(what) not in plan.search_text:
+        return False
     return any(_does(what, step) for step in plan.steps)
+
+
+@lru_cache(maxsize=512)
+def _literal(what: str) -> str:
+    """The longest run of a rule's words without a star: whatever it means holds that."""
+    runs = (loose.flat(run) for run in what.removesuffix(":*").split("*"))
+    return max(runs, key=len)
 
 
 def _does(what: str, step: Step) -> bool:
@@ -307,13 +318,14 @@ def _parameter(rule: Rule, use: Use) -> bool:
     return any(key == name and loose.like(value, given) for key, given in use.params)
 
 
-def _noticed(use: Use) -> Iterator[Access]:
-    """What a use touches, and what it may touch as far as its words tell."""
-    yield from use.touched
-    for plan in use.plans:
-        if plan.unclear or not all(step.known for step in plan.steps):
-            for word in loose.words(plan.text):
-                yield Access("read", word if word.startswith("/") else f"{use.root}/{word}")
+def _named_in_text(rule: Rule, use: Use) -> bool:
+    """Whether a word of a command line that is not understood may be a path of the rule."""
+    unknown = (p for p in use.plans if p.unclear or not all(step.known for step in p.steps))
+    root = anchor(rule, use)
+    return any(
+        paths.named_in(rule.what, plan.text, root=root, cwd=use.root, home=use.home)
+        for plan in unknown
+    )
 
 
 def _path(rule: Rule, access: Access, use: Use) -> bool:

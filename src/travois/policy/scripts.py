@@ -49,6 +49,10 @@ JQ_RISKY = re.compile(
 )
 
 
+LONGEST_SCRIPT = 4_000
+"""Longer scripts are not judged: some of these patterns take quadratic time."""
+
+
 def sed(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     """The files that sed reads, or edits in place, if its script does nothing else."""
     given = sort(SED, words)
@@ -59,12 +63,23 @@ def sed(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
             raise Refused("sed has no script")
         scripts, operands = [operands[0]], operands[1:]
     for script in scripts:
-        if script is None or script.value is None:
-            raise Refused("the script of sed only shows when it runs")
-        _sed_script(script.text)
+        _sed_script(_script(script, "script of sed"))
     in_place = given.has("-i", "--in-place")
     touch = writing if in_place else reading
     return tuple(access for word in operands for access in touch(word, place))
+
+
+def _first(given: Given) -> Word | None:
+    return given.operands[0] if given.operands else None
+
+
+def _script(word: Word | None, what: str) -> str:
+    """The text of a script, if all of it is known."""
+    if word is None or word.value is None:
+        raise Refused(f"the {what} only shows when it runs")
+    if len(word.text) > LONGEST_SCRIPT:
+        raise Refused(f"the {what} is too long to judge")
+    return word.text
 
 
 def _sed_script(script: str) -> None:
@@ -99,9 +114,7 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 def awk(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     """The files that awk reads, if its program neither writes nor runs anything."""
     given = sort(AWK, words)
-    if not given.operands or given.operands[0].value is None:
-        raise Refused("the program of awk only shows when it runs")
-    bare = _awk_code(given.operands[0].text)
+    bare = _awk_code(_script(_first(given), "program of awk"))
     if AWK_RISKY.search(bare):
         raise Refused("the program of awk does more than print")
     if re.search(r"\bprintf?\b[^;}\n]*>", bare) or re.search(r"[^=!<>]>>", bare):
@@ -143,9 +156,7 @@ def jq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     """The files that jq reads, if its filter looks at nothing else."""
     words = tuple(_without_arguments(words))
     given = sort(JQ, words)
-    if not given.operands or given.operands[0].value is None:
-        raise Refused("the filter of jq only shows when it runs")
-    if JQ_RISKY.search(given.operands[0].text):
+    if JQ_RISKY.search(_script(_first(given), "filter of jq")):
         raise Refused("the filter of jq looks at more than its input")
     return tuple(access for word in given.operands[1:] for access in reading(word, place))
 
@@ -153,9 +164,7 @@ def jq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
 def yq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     """The files that yq reads, if its filter looks at nothing else."""
     given = sort(YQ, words)
-    if not given.operands or any(word.value is None for word in given.operands[:1]):
-        raise Refused("the filter of yq only shows when it runs")
-    if YQ_RISKY.search(given.operands[0].text):
+    if YQ_RISKY.search(_script(_first(given), "filter of yq")):
         raise Refused("the filter of yq looks at more than its input")
     return tuple(access for word in given.operands[1:] for access in reading(word, place))
 

@@ -5,22 +5,44 @@ from __future__ import annotations
 from functools import lru_cache
 
 from travois.policy.glyphs import deceptive
-from travois.policy.plan import Plan
+from travois.policy.loose import flat
+from travois.policy.plan import Plan, Step
+from travois.policy.work import MAX_PARSED_CHARS, TooComplex, Work
+
+TOO_LONG = f"it is too long to judge (more than {MAX_PARSED_CHARS:,} characters)"
+NOT_A_HEREDOC = "the text of a here-document could not be told from commands"
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def plan(command: str, *, cwd: str, home: str = "", foreign: bool = False) -> Plan:
     """Everything that this command line runs when it is started in this folder.
 
     A foreign folder is part of another repository, whose settings git would obey.
     """
+    from travois.policy.heredoc import shortened
     from travois.policy.place import Start
     from travois.policy.walk import Walker
 
-    why = deceptive(command)
-    if why:
+    if why := deceptive(command):
         return Plan(command, unclear=why)
-    walker = Walker(command, Start(cwd, home, foreign))
-    walker.run()
+    # Whatever is left out here must turn out to be the body of a here-document once the rest is
+    # parsed: whether it is one depends only on the text before it.
+    brief = shortened(command) if len(command) > MAX_PARSED_CHARS else None
+    text = brief.text if brief is not None else command
+    if len(text) > MAX_PARSED_CHARS:
+        return Plan(command, unclear=TOO_LONG)
+    walker = Walker(text, Start(cwd, home, foreign), Work())
+    try:
+        walker.run()
+    except (TooComplex, RecursionError):
+        walker.refuse("it is too complex to judge")
+    if brief is not None and not walker.heredocs.issuperset(brief.operators):
+        walker.refuse(NOT_A_HEREDOC)
+    steps = tuple(dict.fromkeys(walker.steps))
     assigned = tuple(dict.fromkeys(walker.assigned))
-    return Plan(command, tuple(walker.steps), walker.unclear, assigned)
+    return Plan(command, steps, walker.unclear, assigned, _search_text(steps))
+
+
+def _search_text(steps: tuple[Step, ...]) -> str:
+    words = (" ".join(word.text for word in step.argv) for step in steps)
+    return flat("\n".join((*words, *(text for step in steps for text in step.texts))))

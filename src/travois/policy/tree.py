@@ -16,7 +16,6 @@ BLANK = re.compile(rb"[ \t]*")
 CONTINUED = re.compile(rb"(?=.*[ \t])[ \t]*(?:\\\n[ \t]*)+", re.DOTALL)
 """Lines may be continued between two words, but not inside one."""
 LINES = re.compile(rb"[ \t\n]*")
-DEEPEST = 60
 ASCII = bytes(byte if byte < 128 else ord("%") for byte in range(256))
 """The grammar's scanner looks characters up in tables that end at 255 and crashes beyond them.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from travois.policy.program import study
 from travois.policy.redirect import opening, redirected
 from travois.policy.state import Ends, State, merged
 from travois.policy.words import OPEN, WORDS, Reading, Unclear, raw, read
+from travois.policy.work import ACCESS_UNITS, MAX_DEPTH, MAX_PARSED_CHARS, STEP_UNITS, Work
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -28,10 +30,13 @@ CHOICES = 16
 class Walker:
     """Gathers the steps of one text; what is not understood is noted and looked through."""
 
-    def __init__(self, text: str, start: Start, *, depth: int = 0) -> None:
+    def __init__(self, text: str, start: Start, work: Work, *, depth: int = 0) -> None:
         self.source = text.encode("utf-8", "replace")
         self.start = start
+        self.work = work
         self.depth = depth
+        self.heredocs: set[int] = set()
+        """Where the operators of here-documents are that were understood."""
         self.steps: list[Step] = []
         self.unclear = ""
         self.assigned: list[str] = []
@@ -56,8 +61,9 @@ class Walker:
     def statement(self, node: Node, state: State) -> Ends:
         """Follow one statement; whatever cannot be followed is only looked through."""
         self.depth += 1
+        self.work.spend(1 + node.child_count)
         try:
-            if self.depth > tree.DEEPEST:
+            if self.depth > MAX_DEPTH:
                 raise Unclear("it is nested too deeply")
             follow = STATEMENTS.get(node.type)
             if follow is None:
@@ -65,7 +71,7 @@ class Walker:
             return follow(self, node, state)
         except Unclear as unclear:
             self.refuse(str(unclear))
-            if self.depth <= tree.DEEPEST:
+            if self.depth <= MAX_DEPTH:
                 self.look_through(node, state)
             return Ends(state, state)
         finally:
@@ -73,14 +79,18 @@ class Walker:
 
     def look_through(self, node: Node, state: State) -> None:
         """Find the commands inside something that is not followed."""
-        for child in node.children:
+        waiting = node.children[::-1]
+        while waiting:
+            self.work.spend()
+            child = waiting.pop()
             if child.type in STATEMENTS:
                 self.statement(child, state)
-            elif child.children:
-                self.look_through(child, state)
+            else:
+                waiting += reversed(child.children)
 
     def sequence(self, node: Node, state: State, *, inside: bool = True) -> Ends:
         """Follow statements one after the other; the first and last child may be brackets."""
+        self.work.spend(node.child_count)
         children = tree.tiled(node, self.source, lines=True)
         return self.each(children[1:-1] if inside else children, state)
 
@@ -107,13 +117,13 @@ class Walker:
     def reading(self, state: State) -> Reading:
         """How words are read here."""
         variables = state.variables
+        self.work.spend(1 + len(variables) // 8)
         if len(state.cwds) == 1 and "PWD" not in variables:
             variables = {**variables, "PWD": Word(state.cwds[0])}
-        return Reading(
-            self.source, variables, self.start.home, lambda node: self.substitution(node, state)
-        )
+        follow = partial(self.substitution, state=state)
+        return Reading(self.source, variables, self.start.home, follow, self.work)
 
-    def substitution(self, node: Node, state: State) -> None:
+    def substitution(self, node: Node, *, state: State) -> None:
         """Follow what runs inside `$( )`, backticks or `<( )`."""
         if node.type == "process_substitution" and not raw(node, self.source).startswith("<("):
             self.refuse("it hands its output to another command")
@@ -121,7 +131,7 @@ class Walker:
             self.refuse("backslashes mean something else between backticks")
         self.depth += 1
         try:
-            if self.depth > tree.DEEPEST:
+            if self.depth > MAX_DEPTH:
                 raise Unclear("it is nested too deeply")
             self.sequence(node, state)
         except Unclear as unclear:
@@ -135,15 +145,21 @@ class Walker:
 
     def script(self, text: str) -> None:
         """Follow the text that another shell is told to run."""
-        inner = Walker(text, self.start, depth=self.depth + 1)
-        if self.depth < tree.DEEPEST:
-            inner.run()
-        self.steps += inner.steps
-        self.assigned += inner.assigned
-        self.refuse(inner.unclear)
+        self.work.spend(len(text) // 4)
+        inner = Walker(text, self.start, self.work, depth=self.depth + 1)
+        try:
+            if self.depth < MAX_DEPTH and len(text) <= MAX_PARSED_CHARS:
+                inner.run()
+            else:
+                inner.refuse("what a shell inside it runs is too complex to judge")
+        finally:
+            self.steps += inner.steps
+            self.assigned += inner.assigned
+            self.refuse(inner.unclear)
 
     def command(self, node: Node, state: State) -> Ends:
         """A program with its words, assignments and redirections."""
+        self.work.spend(STEP_UNITS + 4 * node.child_count + (node.end_byte - node.start_byte) // 4)
         argv: list[Word] = []
         accesses: list[Access] = []
         given: list[tuple[str, Word]] = []
@@ -159,6 +175,7 @@ class Walker:
                 case _:
                     accesses += redirected(child, at, cwds=state.cwds)
         step = study(tuple(argv), self.place(state))
+        self.work.spend(ACCESS_UNITS * (len(step.accesses) + len(accesses)))
         self.steps.append(self.finished(step, node, given=given, accesses=accesses))
         return self.after(step, state)
 
@@ -215,6 +232,7 @@ class Walker:
             if not assignable(name):
                 self.refuse(f"it sets {name}, which decides what programs do")
             self.assigned.append(name)
+            self.work.spend(4 + len(state.variables) // 8)
             state = replace(state, variables={**state.variables, name: value})
         return Ends(state, state)
 
@@ -254,6 +272,7 @@ class Walker:
 
     def redirection(self, node: Node, state: State) -> Ends:
         """A statement with redirections; they count wherever the statement may have led."""
+        self.work.spend(10 * node.child_count)
         children = tree.tiled(node, self.source, lines=True)
         bodies = [child for child in children if child.type in STATEMENTS]
         around = [child for child in children if child.type not in STATEMENTS]
@@ -271,7 +290,9 @@ class Walker:
 
     def here_document(self, node: Node, state: State) -> None:
         """A text that is handed over as it stands; what follows it on its line runs too."""
-        for child in heredoc.beside(node, self.source):
+        beside = heredoc.beside(node, self.source)
+        self.heredocs.update(child.start_byte for child in node.children if child.type == "<<")
+        for child in beside:
             if child.type in STATEMENTS:
                 self.pipeline(child, state)
             else:

@@ -11,6 +11,7 @@ import msgspec
 
 from travois.policy.glyphs import listed
 from travois.policy.plan import Word
+from travois.policy.work import Work
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 GLOB = frozenset("*?[")
 PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=-]*")
 """Words that mean themselves."""
-UNQUOTED = re.compile(r"\\(.)|([^\\])", re.DOTALL)
+UNQUOTED = re.compile(r"\\(.)|([^\\]+)", re.DOTALL)
 IN_QUOTES = re.compile(r'\\([$`"\\\n])|(.)', re.DOTALL)
-BRACED = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
+LONGEST_BRACED = 1_000
+"""What braces in a longer word stand for is not worked out: it would take quadratic time."""
 BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
 COUNTED = frozenset("?#$!")
@@ -64,6 +66,7 @@ class Reading(msgspec.Struct, frozen=True):
     home: str
     inner: Callable[[Node], None]
     """Called with every substitution: what it runs is part of what the line runs."""
+    work: Work
 
 
 def read(node: Node, at: Reading) -> tuple[Word, ...]:
@@ -99,6 +102,7 @@ def parts(node: Node, at: Reading) -> Iterator[Part]:
 
 
 def _joined(node: Node, at: Reading) -> Iterator[Part]:
+    at.work.spend(8 * node.child_count)
     end = node.start_byte
     for child in node.children:
         if child.start_byte != end:
@@ -123,6 +127,7 @@ def _bare(text: str) -> Iterator[Part]:
 
 def _string(node: Node, at: Reading) -> Iterator[Part]:
     yield Part("", quoted=True)
+    at.work.spend(4 * node.child_count)
     inside = node.children[1:-1]
     end = node.start_byte + 1
     for child in inside:
@@ -184,11 +189,13 @@ def _dynamic(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
 
 def _descend(node: Node, at: Reading) -> None:
     """Look for what runs inside something that is not understood itself."""
-    for child in node.children:
+    waiting = node.children[::-1]
+    while waiting:
+        child = waiting.pop()
         if child.type in ("command_substitution", "process_substitution"):
             at.inner(child)
         else:
-            _descend(child, at)
+            waiting += reversed(child.children)
 
 
 def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
@@ -219,14 +226,22 @@ def expand(found: list[Part], home: str) -> tuple[Word, ...]:
     if not found:
         return ()
     bare = "".join("\0" if part.quoted or part.open else part.text for part in found)
-    if BRACED.search(bare):
+    if _has_braces(bare):
         return _braced(found, bare, home)
     if "~" in bare:
         found = _homed(found, bare, home)
     return (_word(found),)
 
 
+def _has_braces(bare: str) -> bool:
+    """Whether braces in a word may stand for several."""
+    inner = bare[max(bare.find("{"), 0) : bare.rfind("}") + 1]
+    return inner.startswith("{") and ("," in inner or ".." in inner)
+
+
 def _braced(found: list[Part], bare: str, home: str) -> tuple[Word, ...]:
+    if len(bare) > LONGEST_BRACED:
+        return (OPEN,)
     pieces = BRACES.split(bare)
     nested = any("{" in piece or "}" in piece for piece in pieces[::2])
     if nested or "\0" in bare or RANGE.search(bare) or len(pieces) > 5:
