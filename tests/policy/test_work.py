@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from travois.policy import loose, paths, ruin, shell
 from travois.policy.access import Access
+from travois.policy.destroys import destroys
 from travois.policy.heredoc import shortened
 from travois.policy.judge import Guard, Mode, Verdict, judge
 from travois.policy.paths import folded
@@ -216,3 +217,15 @@ def test_stars_stand_for_anything(pattern: str, text: str) -> None:
 
     expected = re.fullmatch(pattern.replace("*", ".*"), text) is not None
     assert loose.like(pattern, text) is expected
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_long_text_may_destroy_is_bounded(family: str) -> None:
+    loss = destroys(shell.plan(FAMILIES[family](15_000), cwd="/w"), cwd="/w")
+    assert loss is None or len(loss.paths) <= 4_000
+
+
+def test_every_path_that_follows_one_of_several_programs_is_kept() -> None:
+    loss = destroys(shell.plan("$x; rm a; /bin/rm b; mv c d; (cd e && rm f)", cwd="/w"), cwd="/w")
+    assert loss is not None
+    assert {"/w/a", "/w/b", "/w/c", "/w/d", "/w/e/f"} <= set(loss.paths)

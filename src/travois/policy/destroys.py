@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 from posixpath import dirname, normpath
 
 import msgspec
@@ -32,6 +32,11 @@ COLLECTS = frozenset(("gc", "prune", "repack", "filter-branch", "filter-repo", "
 """What git says to throw away objects."""
 
 
+MAX_BASES = 20
+MAX_NAMED_PATHS = 2_000
+"""How many folders and paths of a text that is not understood are kept one by one."""
+
+
 class Loss(msgspec.Struct, frozen=True):
     """What may be destroyed besides ordinary files of the workspace, as absolute paths."""
 
@@ -44,13 +49,13 @@ def destroys(plan: Plan, *, cwd: str) -> Loss | None:
         return None
     touched = (access for step in plan.steps for access in step.accesses)
     found = [path for access in touched if access.kind == "write" for path in _written(access)]
-    bases = tuple(_bases(plan, cwd))
+    bases = tuple(islice(_bases(plan, cwd), MAX_BASES))
     lines = [[word.text for word in step.argv] for step in plan.steps]
     if plan.unclear or not all(step.known for step in plan.steps):
         lines += loose.segments(plan.text)
-    for words in lines:
-        found += _named(words, bases)
-    return Loss(tuple(dict.fromkeys(normpath(path) for path in found)))
+    named = (path for words in lines for path in _named(words, bases))
+    paths = (normpath(path) for path in (*found, *islice(named, MAX_NAMED_PATHS)))
+    return Loss(tuple(dict.fromkeys(paths)))
 
 
 def _harmless(step: Step) -> bool:
@@ -79,9 +84,18 @@ def _bases(plan: Plan, cwd: str) -> Iterator[str]:
 
 
 def _named(words: list[str], bases: tuple[str, ...]) -> Iterator[str]:
-    """The paths that a program may destroy: it may stand anywhere behind others that start it."""
+    """The paths that a program may destroy: it may stand anywhere behind others that start it.
+
+    What follows the first program of a kind includes what follows the others.
+    """
+    seen = set[str]()
     for at, word in enumerate(words):
-        name, rest = word.rpartition("/")[2], words[at + 1 :]
+        name = word.rpartition("/")[2]
+        kind = "any" if name in NAMED else name
+        if kind in seen or (name not in NAMED and name not in LEADS and name != "git"):
+            continue
+        seen.add(kind)
+        rest = words[at + 1 :]
         if name == "git":
             yield from _git(rest, bases)
         elif name in LEADS and CLEANS.intersection(rest):
