@@ -238,3 +238,33 @@ def test_one_more_deny_never_permits_more(guarded: Guard, use: Use) -> None:
     fewer = Guard(guarded.mode, guarded.rules[:-1], guarded.folders)
     if guarded.rules and guarded.rules[-1].effect in ("deny", "ask"):
         assert order[before.effect] <= order[judge(fewer, use).effect]
+
+
+DOUBTFUL = (
+    "python3 -c 1; {}",
+    "{}; python3 -c 1",
+    "$(x) && {}",
+    "./build || {}",
+    "if $x; then {}; fi",
+)
+PROTECTED_PATHS = (
+    *(".git/hooks/pre-commit", ".git/config", ".claude/settings.json", ".mcp.json", ".envrc"),
+    *(".vscode/tasks.json", ".travois/settings.json", "sub/.git/hooks/x", ".husky/pre-push"),
+)
+WRITES = (
+    *("printf x > {}", "echo x >> {}", "cp a {}", "mv a {}", "tee {} < a", "rm -f {}", "touch {}"),
+    "sed -i s/a/b/ {}",
+)
+
+
+@pytest.mark.parametrize("around", DOUBTFUL)
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("path", PROTECTED_PATHS)
+def test_a_doubt_never_hides_a_step_that_only_a_person_may_allow(
+    around: str, write: str, path: str
+) -> None:
+    command = around.format(write.format(path))
+    use = Use("Bash", (Access("exec", command),), "/w", "/home/u")
+    for mode in ("default", "accept-edits", "auto"):
+        verdict = judge(Guard(mode, folders=("/w",)), use)
+        assert (verdict.effect, verdict.doubt) == ("ask", False), (mode, verdict.because)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from posixpath import dirname
 from typing import Literal, get_args
 
@@ -164,34 +165,33 @@ def _settle(guard: Guard, verdict: Verdict) -> Verdict:
 
 
 def _worst(guard: Guard, use: Use) -> Verdict:
+    """The verdict on all that a use does; what is certain to need a question before a doubt."""
     plain_ones = [access for access in use.accesses if access.kind != "exec"]
     verdicts = [_plan(guard, use, plan) for plan in use.plans]
     verdicts += [_touch(guard, use, access) for access in plain_ones]
     asks = [verdict for verdict in verdicts if verdict.effect == "ask"]
     if asks:
-        return asks[0]
+        return _certain_first(asks)
     return verdicts[0] if verdicts else Verdict("allow", "touches nothing outside the session")
+
+
+def _certain_first(asks: list[Verdict]) -> Verdict:
+    """The first reason to ask that is no mere doubt.
+
+    Walls may answer a doubt in a person's place, so it must never stand before something that only
+    a person may allow.
+    """
+    return next((verdict for verdict in asks if not verdict.doubt), asks[0])
 
 
 def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
     """Whether every step of a command line is harmless or covered by a rule."""
-    if plan.unclear:
-        why = f"runs a command that may do more than it shows: {plan.unclear}"
-        return Verdict("ask", why, doubt=True)
-    if names := sorted(use.exported.intersection(plan.assigned)):
-        return Verdict("ask", f"sets {', '.join(names)} for the programs that it runs")
-    covering: list[Rule] = []
-    for step in plan.steps:
-        rule = _covering(guard, use, step) if step.needs != "nothing" or step.edits else None
-        if step.needs != "nothing" and rule is None:
-            what = step.texts[0] if step.texts else step.name
-            return Verdict("ask", f"runs {what}: {step.why}", doubt=True)
-        covering += [rule] if rule is not None else []
-        asked = _step(guard, use, step, trusted=rule is not None and step.edits)
-        if asked is not None:
-            return asked
-    if covering:
-        return Verdict("allow", f"rule: {covering[0]}", "rule")
+    rules = [_needed_rule(guard, use, step) for step in plan.steps]
+    asks = list(_asks(guard, use, plan, rules))
+    if asks:
+        return _certain_first(asks)
+    if covering := next(filter(None, rules), None):
+        return Verdict("allow", f"rule: {covering}", "rule")
     if not plan.looks and guard.mode in EDITING:
         return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are free")
     if not plan.looks:
@@ -199,19 +199,35 @@ def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
     return Verdict("allow", "only looks, inside the workspace")
 
 
+def _asks(guard: Guard, use: Use, plan: Plan, rules: list[Rule | None]) -> Iterator[Verdict]:
+    """Every reason to ask about a command line: all of its steps are looked at."""
+    if plan.unclear:
+        why = f"runs a command that may do more than it shows: {plan.unclear}"
+        yield Verdict("ask", why, doubt=True)
+    if names := sorted(use.exported.intersection(plan.assigned)):
+        yield Verdict("ask", f"sets {', '.join(names)} for the programs that it runs")
+    for step, rule in zip(plan.steps, rules, strict=True):
+        if step.needs != "nothing" and rule is None:
+            what = step.texts[0] if step.texts else step.name
+            yield Verdict("ask", f"runs {what}: {step.why}", doubt=True)
+        yield from _step(guard, use, step, trusted=rule is not None and step.edits)
+
+
+def _needed_rule(guard: Guard, use: Use, step: Step) -> Rule | None:
+    """The rule that covers a step which needs one."""
+    return _covering(guard, use, step) if step.needs != "nothing" or step.edits else None
+
+
 def _covering(guard: Guard, use: Use, step: Step) -> Rule | None:
     rules = (rule for rule in guard.rules if covers_tool(rule, use))
     return next((rule for rule in rules if covers(rule, step)), None)
 
 
-def _step(guard: Guard, use: Use, step: Step, *, trusted: bool) -> Verdict | None:
-    """The first thing that a step touches and may not without a question."""
+def _step(guard: Guard, use: Use, step: Step, *, trusted: bool) -> list[Verdict]:
+    """What a step touches and may not without a question."""
     free = replace(guard, mode="accept-edits") if trusted else guard
-    for access in step.accesses:
-        verdict = _touch(free, use, access)
-        if verdict.effect != "allow":
-            return verdict
-    return None
+    verdicts = (_touch(free, use, access) for access in step.accesses)
+    return [verdict for verdict in verdicts if verdict.effect != "allow"]
 
 
 def _touch(guard: Guard, use: Use, access: Access) -> Verdict:

@@ -84,14 +84,16 @@ def _literal(pattern: str, cwd: str) -> str:
 def _words_with(run: str, text: str) -> Iterator[str]:
     """The words of a text that hold a run of characters, each once."""
     words = _folded_words(text)
-    at, seen = words.find(run), set[str]()
-    while at >= 0:
+    if not run:
+        yield from dict.fromkeys(words.split(" "))
+        return
+    end, seen = 0, set[str]()
+    while (at := words.find(run, end)) >= 0:
         start, end = words.rfind(" ", 0, at) + 1, words.find(" ", at + len(run))
         end = len(words) if end < 0 else end
         if (word := words[start:end]) not in seen:
             seen.add(word)
             yield word
-        at = words.find(run, end)
 
 
 @lru_cache(maxsize=64)
