@@ -209,13 +209,14 @@ class Snapshots:
             return restore(shelf, wanted)
 
     def content(self, node: Node | None) -> bytes:
-        """The bytes of a file, or where a link leads."""
+        """The bytes of a file, or where a link leads; nothing for one that could not be read."""
         from travois.store.snapshot.shelf import opened
 
         if node is None or node.folder:
             return b""
-        with opened(self._path) as shelf:
+        with opened(self._path) as shelf, suppress(KeyError):
             return b"".join(node.parts if node.link else map(shelf.get, node.parts))
+        return b""
 
 
 def _outermost(folders: Iterable[str]) -> Iterator[bytes]:

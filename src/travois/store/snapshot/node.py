@@ -150,7 +150,10 @@ class State:
 
     def has_content(self, node: Node, blob: bytes) -> bool:
         """Whether a file that was read holds what git calls by this id."""
-        content = b"".join(map(self._shelf.get, node.parts))
+        try:
+            content = b"".join(map(self._shelf.get, node.parts))
+        except KeyError:  # it could not be read
+            return False
         return blob_id(content) == blob
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.store.snapshot.node import BLOB, HOLE, Node, Root
-from travois.store.snapshot.shelf import PIECE, Seen, Shelf
+from travois.store.snapshot.shelf import PIECE, Seen, Shelf, named
 from travois.store.snapshot.tracked import LOOSE, PACK, Tracked, hold
 from travois.store.snapshot.watch import Unheard, Watch
 
@@ -34,6 +34,8 @@ FEW = 300
 RACY = 50_000_000
 """A file that changed within so many nanoseconds may change again and look the same."""
 TRIES = 5
+UNREAD = b"unread "
+"""How the stand-in for a content begins that could not be read: nothing is stored by its name."""
 
 Extent = Literal["work", "whole"]
 """Whether to leave out what can be made again or is big."""
@@ -304,7 +306,12 @@ class Scan:
             return self._read(path, name)
         except OSError:
             self.missed.append(path)
+        if found.st_uid != os.geteuid():
             return hole
+        # What its owner may not read, they may make readable again: after `chmod 000` the mode and
+        # the content that are known from before come back.
+        state = f"{found.st_ino} {found.st_size} {found.st_mtime_ns}".encode()
+        return Node(name, found.st_mode, _owner(found), found.st_size, (named(UNREAD + state),))
 
     def _read(self, path: bytes, name: bytes) -> Node:
         """The content of a file, read again if it changed meanwhile."""
