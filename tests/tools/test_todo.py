@@ -11,7 +11,8 @@ import pytest
 from tests.tools.world import World
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed
+from travois.kernel.tasks import Task
+from travois.tools.tasks import TASK_CREATE
 from travois.tools.todo import TODO, TodoArgs
 
 
@@ -28,19 +29,20 @@ def test_the_list_becomes_the_session_s_state(tmp_path: Path):
     ]
     outcome = world.run(TODO, todos=todos)
     value = (
-        '[{"content":"Read","status":"completed"},'
-        '{"content":"Write","status":"in_progress","activeForm":"Writing"},'
-        '{"content":"Test","status":"pending"}]'
+        '[{"id":"1","content":"Read","status":"completed"},'
+        '{"id":"2","content":"Write","status":"in_progress","activeForm":"Writing"},'
+        '{"id":"3","content":"Test","status":"pending"}]'
     )
-    assert outcome == Outcome((Text("1 of 3 done."),), changes=(Changed("todos", value),))
-    assert msgspec.json.decode(world.state["todos"]) == todos
+    assert outcome == Outcome((Text("1 of 3 done."),))
+    assert world.state["todos"] == value
 
 
 def test_a_list_replaces_the_one_before(tmp_path: Path):
     world = World(tmp_path)
     world.run(TODO, todos=[todo("Read", "pending")])
     outcome = world.run(TODO, todos=[])
-    assert outcome == Outcome((Text("The list is empty."),), changes=(Changed("todos", "[]"),))
+    assert outcome == Outcome((Text("The list is empty."),))
+    assert world.tasks.read() == ()
 
 
 def test_several_tasks_at_once_are_taken_with_a_warning(tmp_path: Path):
@@ -67,3 +69,27 @@ def test_what_is_no_list_of_tasks_is_refused_by_field(args: dict[str, Any], word
 
 def test_it_touches_nothing(tmp_path: Path):
     assert World(tmp_path).access(TODO, todos=[]) == ()
+
+
+def test_a_task_of_the_same_words_keeps_its_id_and_all_that_is_known_of_it(tmp_path: Path):
+    world = World(tmp_path)
+    world.run(TASK_CREATE, subject="Read", description="all of it")
+    world.run(TASK_CREATE, subject="Write")
+    world.run(TODO, todos=[todo("Test", "pending"), todo("Read", "completed")])
+    assert world.tasks.read() == (
+        Task(id="3", content="Test", status="pending"),
+        Task(id="1", content="Read", status="completed", description="all of it"),
+    )
+
+
+def test_a_subagent_writes_its_own_part_and_leaves_that_of_others(tmp_path: Path):
+    world = World(tmp_path)
+    world.run(TASK_CREATE, subject="Ship it")
+    world.me = "a1"
+    outcome = world.run(TODO, todos=[todo("Read", "pending"), todo("Write", "pending")])
+    assert outcome == Outcome((Text("0 of 2 done. 1 tasks of other agents stay on the list."),))
+    world.run(TODO, todos=[todo("Write", "in_progress")])
+    assert world.tasks.read() == (
+        Task(id="3", content="Write", status="in_progress", owner="a1"),
+        Task(id="1", content="Ship it", status="pending"),
+    )

@@ -15,8 +15,10 @@ from travois.engine.heard import SILENCE, Heard
 from travois.engine.judged import JudgedFiles
 from travois.engine.occasions import AnyOccasion
 from travois.engine.ports import Room, digest
-from travois.engine.tool import AnyTool, Here, Outcome
+from travois.engine.tasks import Edit
+from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.host.files import DiskFiles
+from travois.kernel.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
 from travois.policy.access import Access
 
 ROOM = Room(cap=25_000, share=100_000)
@@ -35,6 +37,23 @@ class MemoryBlobs:
 
     def get(self, name: str) -> bytes:
         return self.held[name]
+
+
+class StateTasks:
+    """The task list in the state of a world, as an agent of that name uses it."""
+
+    def __init__(self, state: dict[str, str], me: str) -> None:
+        self.state, self.me = state, me
+
+    def read(self) -> Tasks:
+        return read_tasks(self.state.get(TODOS, ""))
+
+    def change(self, edit: Edit) -> Tasks:
+        try:
+            self.state[TODOS] = store_tasks(edit(read_stored(self.state.get(TODOS, ""))))
+        except TaskError as error:
+            raise Refusal(str(error)) from None
+        return self.read()
 
 
 class World:
@@ -60,6 +79,8 @@ class World:
         self.web: Any = None
         self.blobs = MemoryBlobs()
         self.shown: list[str] = []
+        self.me = ""
+        """The name of the agent that calls."""
         self.room = ROOM
         """In a call as large as the tool's cap, unless a test says otherwise."""
 
@@ -74,6 +95,10 @@ class World:
 
     def progress(self, text: str) -> None:
         self.shown.append(text)
+
+    @property
+    def tasks(self) -> StateTasks:
+        return StateTasks(self.state, self.me)
 
     async def hear(self, occasion: AnyOccasion) -> Heard:
         return SILENCE

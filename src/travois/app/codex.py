@@ -18,7 +18,7 @@ from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Sign
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Shown, Text, calls, words
 from travois.kernel.facts import Assistant, Changed, Entry, Result
 from travois.kernel.models import Usage
-from travois.tools.todo import Todo
+from travois.kernel.tasks import read_tasks
 from travois.wire.loose import string, table
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
@@ -26,7 +26,7 @@ OURS = "travois"
 """The server that our own tools are said to come from, where Codex has no item for them."""
 CHANGING = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 """Tools that change a file."""
-OTHERWISE = ("TodoWrite", ANSWER)
+OTHERWISE = ("TodoWrite", "TaskCreate", "TaskUpdate", ANSWER)
 """Tools whose outcome is told in another way than as a call."""
 THOUGHTS = ("thinking", "reasoning", "sealed")
 BROKEN = ("failed", "crashed")
@@ -109,7 +109,7 @@ class Teller:
             yield self._trouble(f"{call.name}: {words(result.content)}")
 
     def _listed(self, value: str) -> Object:
-        todos = msgspec.json.decode(value, type=tuple[Todo, ...])
+        todos = read_tasks(value)
         items: list[Json] = [
             {"text": one.content, "completed": one.status == "completed"} for one in todos
         ]

@@ -233,7 +233,8 @@ def _system(options: Options) -> str:
 
 def specs(tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
     """What the model is told of tools, in an order of its own: heads do not hang on ours."""
-    told = (ToolSpec(tool.name, tool.description, _schema(tool)) for tool in tools)
+    shown = (tool for tool in tools if not tool.deferred)
+    told = (ToolSpec(tool.name, tool.description, _schema(tool)) for tool in shown)
     return tuple(sorted(told, key=lambda tool: tool.name))
 
 

@@ -10,6 +10,7 @@ import anyio
 import anyio.to_thread
 
 from travois.app.opening import Found, Place
+from travois.app.team_tasks import TeamTasks
 from travois.context.mail import LONGEST, mail
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
@@ -19,6 +20,7 @@ from travois.store import mail as store
 from travois.store.home import Home
 from travois.store.mail import Letter, Mailbox
 from travois.store.settings import Mail
+from travois.store.team_tasks import TeamTaskFile
 
 STOP = "stop"
 """The sender of a letter that ends an agent at its next step; no mailbox has this name."""
@@ -37,6 +39,9 @@ def opened(
         folder, leave = store.join(place.home, settings.address)
         stack.callback(leave)
         office.boxes.append(Mailbox(folder))
+        team, _, name = settings.address.partition(":")
+        file = TeamTaskFile(folder.parent)
+        agent.tasks = TeamTasks(agent.session, file, team=team, member=name)
     stack.callback(office.close)
     agent.post, agent.courier = office.collect, office
     return office
@@ -86,11 +91,21 @@ class Office:
     def collect(self) -> Iterator[User]:
         """The mail that came, without what the log has already."""
         received, self.called = self._agent.session.received, False
+        self._follow_tasks()
         for box in self.boxes:
             self._tidy(box, above=FULL)
             letters = self._taken(box)
             self._given.setdefault(box.folder, set()).update(letter.id for letter in letters)
             yield from (self._shown(letter) for letter in letters if letter.id not in received)
+
+    def _follow_tasks(self) -> None:
+        """Take over what others of the team changed on its task list."""
+        if self._agent.tasks is None:
+            return
+        try:
+            self._agent.tasks.read()
+        except Fault as fault:
+            self._agent.session.emit(Warned(str(fault)))
 
     def team(self) -> tuple[str, ...]:
         """The names of the others in our team."""

@@ -35,7 +35,8 @@ FIXED = {
     "GitLog": "Looking at git log",
     "GitShow": "Looking at a commit",
     "Recall": "Searching what was said",
-    "TodoWrite": "Updating its task list",
+    **dict.fromkeys(("TodoWrite", "TaskCreate", "TaskUpdate"), "Updating its task list"),
+    **dict.fromkeys(("TaskGet", "TaskList"), "Looking at its tasks"),
 }
 OBJECTS = {
     "Grep": ("Searching the code for", "pattern"),

@@ -31,6 +31,7 @@ from travois.engine.ports import (
 from travois.engine.session import Session
 from travois.engine.skills import Practice, Skills
 from travois.engine.sought import Found, Wanted
+from travois.engine.tasks import TaskStore
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import User
@@ -155,6 +156,8 @@ class Agent(msgspec.Struct):
     """The children that it has started; none if it may start none."""
     above: Agents | None = None
     """Those of whoever started it, itself among them."""
+    tasks: TaskStore | None = None
+    """The task list that it shares; none if that is its session's own."""
     courier: Courier | None = None
     """Takes its messages to other processes; none if nothing may leave this one."""
     birth: Birth | None = None

@@ -29,6 +29,7 @@ from travois.engine.room import call_room
 from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
+from travois.engine.tasklist import AgentTasks
 from travois.engine.tmpdir import place_of, tmp_remarks, was_held_back
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.engine.uncovered import stamp_uncovered, tell_changed
@@ -323,6 +324,7 @@ class CallEnv:
         self.blobs = world.blobs
         self.agents = agent.agents
         self.outbox = AgentOutbox(agent)
+        self.tasks = AgentTasks(agent)
         self._agent = agent
         self.kept = world.kept
 

@@ -16,6 +16,7 @@ from travois.engine.crew import Order
 from travois.engine.person import Answer, Inquiry, Question
 from travois.engine.ports import Model
 from travois.engine.session import Session
+from travois.engine.tasklist import SessionTasks
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Asked, Changed, Result
 from travois.kernel.purse import Purse
@@ -69,6 +70,7 @@ def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Ag
         world=replace(parent.world, root=root, spill=spill),
         background=None,
         agents=None,
+        tasks=parent.tasks or SessionTasks(parent.session),
         birth=birth,
         purse=Purse(),
         halt="",

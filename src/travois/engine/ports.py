@@ -33,6 +33,7 @@ from travois.engine.person import Person as Person
 from travois.engine.person import Question as Question
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
+from travois.engine.tasks import SharedTasks
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request
@@ -386,6 +387,11 @@ class Env(Protocol):
     @property
     def outbox(self) -> Outbox:
         """The way to other agents."""
+        ...
+
+    @property
+    def tasks(self) -> SharedTasks:
+        """The task list that the agent shares with those below it and with its team."""
         ...
 
     @property

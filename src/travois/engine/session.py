@@ -43,8 +43,12 @@ BESIDE = Hooked | Spawned | Finished | Noted | Compacted | Restored | Epoch
 
 
 def _news(fact: AnyFact) -> bool:
-    """Whether this is word of a child, which may come between turns."""
-    return isinstance(fact, User) and fact.origin == "task"
+    """Whether this is word of a child or its change of the task list, also between turns."""
+    match fact:
+        case User(origin="task") | Changed(what="todos"):
+            return True
+        case _:
+            return False
 
 
 class Session:

@@ -58,6 +58,8 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     """Whether to ask the same again and again is what it is for."""
     schema: str = ""
     """The JSON schema of the arguments, where another says what they are and no struct does."""
+    deferred: bool = False
+    """Left out of the head of a request; found with ToolSearch and callable by name."""
     stands: Callable[[A], tuple[str, str]] | None = None
     """The call that this one stands for: the name of a tool that is lent, and its arguments."""
 

@@ -1,4 +1,4 @@
-"""TodoWrite: the model's own list of what is to be done."""
+"""TodoWrite: the model's plan, as one call that writes its part of the task list anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from travois.engine.occasions import TaskCompleted, TaskCreated
 from travois.engine.ports import Env
 from travois.engine.tool import Outcome, Refusal, Tool, said
-from travois.kernel.facts import Changed
+from travois.kernel.tasks import Task, Tasks, replace_tasks
 
 
 class Todo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,23 +28,43 @@ class TodoArgs(msgspec.Struct, frozen=True):
 
 
 async def _write(args: TodoArgs, env: Env, call: str) -> Outcome:
-    value = msgspec.json.encode(args.todos).decode()
-    for occasion in _news(args.todos, env.state.get("todos", "[]")):
+    desk, wanted = env.tasks, tuple(map(_task, args.todos))
+
+    def edit(tasks: Tasks) -> Tasks:
+        return replace_tasks(tasks, wanted, by=desk.me)
+
+    before = desk.read()
+    for occasion in _news(before, edit(before)):
         heard = await env.hear(occasion)
         if why := heard.block or heard.stop:
             raise Refusal(f"The list stays as it was. A hook says: {why}")
-    return said(_told(args.todos), changes=(Changed("todos", value),))
+    after = desk.change(edit)
+    mine = [task for task in after if task.owner == desk.me]
+    others = len(after) - len({task.id for task in mine} | _named(after, args.todos))
+    kept = f" {others} tasks of other agents stay on the list." if others else ""
+    return said(_told(args.todos) + kept)
 
 
-def _news(todos: tuple[Todo, ...], before: str) -> Iterator[TaskCreated | TaskCompleted]:
-    """What was put on the list, and what on it is done since."""
-    held = {todo.content: todo.status for todo in msgspec.json.decode(before, type=list[Todo])}
-    for number, todo in enumerate(todos, 1):
-        known = held.get(todo.content)
-        if known is None:
-            yield TaskCreated(str(number), todo.content)
-        if todo.status == "completed" != known:
-            yield TaskCompleted(str(number), todo.content)
+def _task(todo: Todo) -> Task:
+    return Task(content=todo.content, status=todo.status, active=todo.active)
+
+
+def _named(tasks: Tasks, todos: tuple[Todo, ...]) -> set[str]:
+    """Return the ids of the tasks that the call speaks of."""
+    contents = {todo.content for todo in todos}
+    return {task.id for task in tasks if task.content in contents}
+
+
+def _news(before: Tasks, after: Tasks) -> Iterator[TaskCreated | TaskCompleted]:
+    """Yield what was put on the list, and what on it is done since."""
+    held = {task.id: task.status for task in before}
+    for task in after:
+        if task.status == "deleted":
+            continue
+        if task.id not in held:
+            yield TaskCreated(task.id, task.content)
+        if task.status == "completed" != held.get(task.id):
+            yield TaskCompleted(task.id, task.content)
 
 
 def _told(todos: tuple[Todo, ...]) -> str:

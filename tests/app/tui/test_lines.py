@@ -10,8 +10,8 @@ from travois.app.tui.menu import Menu, Pick
 from travois.app.tui.spinner import Work
 from travois.app.tui.start import early
 from travois.app.tui.themes import theme
+from travois.kernel.tasks import Task
 from travois.tools.patch import compare
-from travois.tools.todo import Todo
 
 NONE = theme("none", {})
 BARE = theme("auto", {"NO_COLOR": "1"})
@@ -56,11 +56,11 @@ def test_a_change_is_shown_with_the_numbers_of_its_lines() -> None:
 
 
 def test_a_long_list_is_shown_where_the_work_is() -> None:
-    done = [Todo(f"done {n}", "completed") for n in range(10)]
+    done = [Task(content=f"done {n}", status="completed") for n in range(10)]
     list_ = (
         *done,
-        Todo("this", "in_progress"),
-        *(Todo(f"later {n}", "pending") for n in range(10)),
+        Task(content="this", status="in_progress"),
+        *(Task(content=f"later {n}", status="pending") for n in range(10)),
     )
     shown = [plain(line) for line in todos.lines(list_, NONE, 40, most=5)]
     assert shown == [

@@ -34,7 +34,7 @@ from travois.kernel.tokens import context_tokens
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
 TITLE = 80
-LISTING = "TodoWrite"
+LISTING = ("TodoWrite", "TaskCreate", "TaskUpdate")
 """The call that is shown as a plan, and not as a call."""
 SILENT = ("end", "aborted", "failed")
 """Ends of a turn that the answer to its prompt tells by itself."""
@@ -165,7 +165,7 @@ class Teller:
 
     def _called(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
         for call in called(content):
-            if call.name == LISTING:
+            if call.name in LISTING:
                 continue
             self._calls[call.id] = call
             yield {"sessionUpdate": "tool_call", "status": "pending", **self.described(call)}

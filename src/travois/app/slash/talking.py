@@ -6,7 +6,6 @@ import os
 from functools import partial
 
 import anyio
-import msgspec
 from msgspec.structs import replace
 
 from travois.app import rewinding
@@ -15,15 +14,15 @@ from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
 from travois.context.styles import DEFAULT
 from travois.kernel.faults import Fault
+from travois.kernel.tasks import task_remark
 from travois.policy.judge import MODES
 from travois.store import home as homes
 from travois.store.chosen import keep
 from travois.store.snapshot.timeline import Turn, turns
 from travois.store.snapshots import Snapshots
-from travois.tools.todo import TodoArgs
 from travois.wire.effort import LEVELS
 
-MARKS = {"completed": "✓", "in_progress": "▸", "pending": " "}
+MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
 SHOWN = 30
 EFFORTS = (*LEVELS, "auto")
 THEMES = ("auto", "dark", "light", "none")
@@ -53,11 +52,13 @@ async def _mode(desk: Desk, name: str) -> str:
 
 
 async def _todos(desk: Desk, _: str) -> str:
-    value = desk.session.crew.agent.session.state.get("todos", "[]")
-    found = msgspec.json.decode(f'{{"todos":{value}}}', type=TodoArgs).todos
-    return (
-        "\n".join(f"{MARKS[one.status]} {one.content}" for one in found) or "Nothing is to be done."
+    from travois.engine.tasklist import AgentTasks
+
+    found = AgentTasks(desk.session.crew.agent).read()
+    lines = (
+        f"{MARKS[one.status]} #{one.id} {one.content}{task_remark(found, one)}" for one in found
     )
+    return "\n".join(lines) or "Nothing is to be done."
 
 
 async def _rewind(desk: Desk, number: str) -> str:

@@ -28,7 +28,10 @@ CHANGES: dict[str, tuple[Role | Literal[""], str]] = {
     "content": ("good", "+"),
     "command": ("strong", "$"),
 }
-QUIET = ("TodoWrite", "AskUserQuestion", "ExitPlanMode")
+QUIET = (
+    *("TodoWrite", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList"),
+    *("AskUserQuestion", "ExitPlanMode"),
+)
 """Calls that show elsewhere what they did."""
 
 

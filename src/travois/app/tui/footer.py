@@ -22,6 +22,8 @@ class Standing(msgspec.Struct, frozen=True):
     warm: float = 0.0
     """For how many seconds the provider still remembers."""
     tasks: int = 0
+    todos: tuple[int, int] = (0, 0)
+    """How many tasks of the list are completed, and of how many."""
 
 
 def line(standing: Standing, theme: Theme, columns: int) -> str:
@@ -33,10 +35,11 @@ def line(standing: Standing, theme: Theme, columns: int) -> str:
         "branch": theme.mark(clean(standing.branch), "quiet"),
         "used": _meter(standing.used, theme),
         "warm": theme.mark(f"cache {_left(standing.warm)}", "quiet") if standing.warm else "",
+        "todos": theme.mark(_todos(*standing.todos), "quiet"),
         "tasks": theme.mark(_tasks(standing.tasks), "accent") if standing.tasks else "",
     }
     gap = theme.mark(" · ", "quiet")
-    for dropped in ("", "warm", "branch", "model", "tasks"):
+    for dropped in ("", "warm", "todos", "branch", "model", "tasks"):
         parts.pop(dropped, None)
         shown = "  " + gap.join(part for part in parts.values() if part)
         if width(shown) <= columns:
@@ -54,6 +57,10 @@ def _left(seconds: float) -> str:
     return (
         f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds / 15)) * 15} s"
     )
+
+
+def _todos(done: int, total: int) -> str:
+    return f"{done}/{total} done" if done < total else ""
 
 
 def _tasks(count: int) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from travois.app.sdk import Session
 from travois.app.tui.footer import Standing
 from travois.engine.room import threshold
+from travois.kernel.tasks import TODOS, read_tasks
 from travois.kernel.tokens import context_tokens
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ def standing(session: Session) -> Standing:
     """Everything that the footer tells."""
     agent, model = session.crew.agent, session.crew.model
     limit = threshold(model, agent.layers)
+    listed = read_tasks(agent.session.state.get(TODOS, ""))
     return Standing(
         model=model.name,
         mode=agent.guard.mode,
@@ -25,6 +27,7 @@ def standing(session: Session) -> Standing:
         used=round(100 * context_tokens(agent.session.view) / limit),
         warm=agent.session.cache.left(time.time()),
         tasks=tasks(agent),
+        todos=(sum(not task.open for task in listed), len(listed)),
     )
 
 

@@ -14,7 +14,7 @@ from travois.context.ledger.files import File, files
 from travois.context.ledger.jobs import Job, jobs
 from travois.context.ledger.made import Git, Made, git, made
 from travois.context.ledger.said import Said, rules, said
-from travois.context.ledger.tasks import Task, tasks
+from travois.context.ledger.tasks import Task, listed, tasks
 from travois.kernel.facts import Changed, Entry, Opened
 from travois.kernel.view import living
 
@@ -44,7 +44,7 @@ def fold(entries: Iterable[Entry]) -> Ledger:
         said=told,
         rules=rules(told),
         decisions=decisions(done),
-        tasks=tasks(done),
+        tasks=listed(alive) or tasks(done),
         files=files(done),
         checks=checks(done),
         errors=errors(done),

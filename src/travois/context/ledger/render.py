@@ -16,6 +16,7 @@ from travois.context.ledger.decided import Decision
 from travois.context.ledger.files import File
 from travois.context.ledger.fold import Ledger
 from travois.context.ledger.said import Said, shortened
+from travois.context.ledger.tasks import Task
 from travois.kernel.tokens import estimate
 
 WHOLE = 10**9
@@ -69,9 +70,9 @@ def _sections(ledger: Ledger) -> Iterator[Section]:
         "What the human said, in order", lambda n: _told(ledger.said, n), 0.30, 1, keep="ends"
     )
     yield Section("Decided by the human", lambda n: _decided(ledger.decisions[::-1], n), 0.14, 3)
-    tasks = tuple(f"- [{_line(t.status, 20)}] {_line(t.subject)}" for t in open_)
+    tasks = tuple(map(_task, open_))
     yield Section("Tasks still open", lambda n: tasks, 0.09, 2)
-    finished = tuple(f"- [{_line(t.status, 20)}] {_line(t.subject)}" for t in done)
+    finished = tuple(map(_task, done))
     yield Section("Tasks closed", lambda n: finished[::-1], 0.05, 8)
     title = f"Files changed (in {_line(ledger.cwd)})" if ledger.cwd else "Files changed"
     yield Section(title, lambda n: _files(changed, ledger.cwd), 0.10, 4)
@@ -83,6 +84,13 @@ def _sections(ledger: Ledger) -> Iterator[Section]:
     jobs = tuple(f"- {_line(j.id)}: {_line(j.state, 60)}: {_line(j.what, 80)}" for j in ledger.jobs)
     yield Section("Running beside the conversation", lambda n: jobs, 0.02, 9)
     yield Section("Files only read", lambda n: _files(read, ledger.cwd), 0.02, 10)
+
+
+def _task(task: Task) -> str:
+    number = f"#{task.id} " if task.id else ""
+    owner = f" ({_line(task.owner, 40)})" if task.owner else ""
+    waits = f" [blocked by {', '.join(f'#{id}' for id in task.waits)}]" if task.waits else ""
+    return f"- [{_line(task.status, 20)}] {number}{_line(task.subject)}{owner}{waits}"
 
 
 def _whole(section: Section, limit: int) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from travois.context.ledger.acts import Act, is_list, is_object
+from travois.kernel.facts import Changed, Entry
+from travois.kernel.tasks import TODOS, open_blockers, read_tasks
 
 SUBJECT = ("content", "step", "subject", "title", "text", "task", "description")
 CLOSED = re.compile(r"(?i)complete|done|cancel|skip|finish|closed|resolved|abandon|dropped")
@@ -18,11 +20,26 @@ class Task(msgspec.Struct, frozen=True):
 
     subject: str
     status: str = "pending"
+    id: str = ""
+    owner: str = ""
+    waits: tuple[str, ...] = ()
+    """The open tasks that must be completed before it."""
 
     @property
     def open(self) -> bool:
         """Whether it is still to be done."""
         return not CLOSED.search(self.status)
+
+
+def listed(entries: Iterable[Entry]) -> tuple[Task, ...]:
+    """The list that the log holds; empty in logs of other agents, which hold only the calls."""
+    facts = (entry.fact for entry in entries)
+    values = [fact.value for fact in facts if isinstance(fact, Changed) and fact.what == TODOS]
+    found = read_tasks(values[-1]) if values else ()
+    return tuple(
+        Task(task.content, task.status, task.id, task.owner, open_blockers(found, task))
+        for task in found
+    )
 
 
 def tasks(acts: Iterable[Act]) -> tuple[Task, ...]:

@@ -1,0 +1,60 @@
+"""The task list of a session that is in a team: the team's file, and what of it is in the log."""
+
+from __future__ import annotations
+
+from travois.engine.session import Session
+from travois.engine.tasks import Edit
+from travois.kernel.facts import Changed
+from travois.kernel.tasks import TODOS, Task, Tasks, add_task, read_tasks
+from travois.store.team_tasks import TeamTaskFile
+
+TEAM = "team"
+"""State of a session: the team whose task list `todos` is a copy of."""
+
+
+class TeamTasks:
+    """A `TaskStore` over the team's file; every list that is read or written goes into the log."""
+
+    def __init__(self, session: Session, file: TeamTaskFile, *, team: str, member: str) -> None:
+        self._session, self._file, self._member = session, file, member
+        if session.state.get(TEAM) != team:
+            self._bring(read_tasks(session.state.get(TODOS, "")))
+            session.append(Changed(TEAM, team))
+
+    @property
+    def member(self) -> str:
+        """The name of the session in its team."""
+        return self._member
+
+    def read(self) -> str:
+        """Return the team's list."""
+        return self._note(self._file.read())
+
+    def change(self, edit: Edit) -> str:
+        """Change the team's list."""
+        return self._note(self._file.change(edit))
+
+    def _note(self, value: str) -> str:
+        if (value or "[]") != self._session.state.get(TODOS, "[]"):
+            self._session.append(Changed(TODOS, value))
+        return value
+
+    def _bring(self, own: Tasks) -> None:
+        """Put the open tasks that the session had before it joined on the team's list."""
+        wanted = [task for task in own if task.open]
+        if wanted:
+            self._file.change(lambda tasks: _joined(tasks, wanted))
+
+
+def _joined(tasks: Tasks, more: list[Task]) -> Tasks:
+    for task in more:
+        fresh = Task(
+            content=task.content,
+            status=task.status,
+            active=task.active,
+            description=task.description,
+            owner=task.owner,
+            metadata=task.metadata,
+        )
+        tasks, _ = add_task(tasks, fresh)
+    return tasks

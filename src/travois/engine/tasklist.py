@@ -1,0 +1,69 @@
+"""The task list that an agent and all agents below it share."""
+
+from __future__ import annotations
+
+from travois.engine.agent import Agent
+from travois.engine.session import Session
+from travois.engine.tasks import Edit
+from travois.engine.tool import Refusal
+from travois.kernel.facts import Changed
+from travois.kernel.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
+
+
+class SessionTasks:
+    """A task list that only this process changes: it is state of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def member(self) -> str:
+        """No team."""
+        return ""
+
+    def read(self) -> str:
+        """Return the list as the log has it."""
+        return self._session.state.get(TODOS, "")
+
+    def change(self, edit: Edit) -> str:
+        """Apply an edit at once: nothing can come between reading and writing."""
+        value = store_tasks(edit(read_stored(self.read())))
+        if value != (self.read() or "[]"):
+            self._session.append(Changed(TODOS, value))
+        return value
+
+
+class AgentTasks:
+    """The shared task list, as one agent uses it."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._store = agent.tasks or SessionTasks(agent.session)
+
+    @property
+    def me(self) -> str:
+        """The name under which the agent owns tasks; empty for the one that a person talks to."""
+        birth, member = self._agent.birth, self._store.member
+        child = self._agent.session.state.get("name") or birth.id if birth else ""
+        return "/".join(filter(None, (member, child)))
+
+    def read(self) -> Tasks:
+        """Return the list as it is, also as others changed it."""
+        value = self._store.read()
+        self._note(value)
+        return read_tasks(value)
+
+    def change(self, edit: Edit) -> Tasks:
+        """Change the list; raises `Refusal` if that cannot be done."""
+        try:
+            value = self._store.change(edit)
+        except TaskError as error:
+            raise Refusal(str(error)) from None
+        self._note(value)
+        return read_tasks(value)
+
+    def _note(self, value: str) -> None:
+        """Keep in a child's own log what it saw: its ledger is made from that."""
+        session = self._agent.session
+        if self._agent.birth is not None and session.state.get(TODOS, "[]") != (value or "[]"):
+            session.append(Changed(TODOS, value))

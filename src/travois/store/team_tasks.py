@@ -1,0 +1,64 @@
+"""The task list of a team: one file that its members, each a process, change one at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from travois.kernel.faults import Fault
+from travois.kernel.tasks import Tasks, read_stored, store_tasks
+from travois.store import disk
+
+NAME = "tasks.json"
+LOCK = "tasks.lock"
+
+
+class TeamTaskFile:
+    """The file with the list, in the folder of the team's mail.
+
+    A reader finds the old list or the new one, never half of it, so reading takes no lock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._lock = folder / NAME, folder / LOCK
+
+    def read(self) -> str:
+        """Return the stored list; empty if there is none yet. Raises `Fault`."""
+        try:
+            value = self._path.read_text("utf-8")
+            read_stored(value)
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise disk.fault(
+                "The team's task list cannot be read", error, path=self._path
+            ) from error
+        except (ValueError, msgspec.MsgspecError) as error:
+            fix = f"Mend or remove {self._path}; the members' logs have the lists they saw."
+            raise Fault("The team's task list is damaged", why=str(error), fix=fix) from error
+        return value
+
+    def change(self, edit: Callable[[Tasks], Tasks]) -> str:
+        """Apply an edit while no other process can; returns the new list. Raises `Fault`."""
+        try:
+            with self._alone():
+                value = store_tasks(edit(read_stored(self.read())))
+                disk.replace(self._path, value.encode())
+        except OSError as error:
+            what = "The team's task list cannot be written"
+            raise disk.fault(what, error, path=self._path) from error
+        return value
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)

@@ -1,0 +1,239 @@
+"""TaskCreate, TaskGet, TaskUpdate, TaskList: a task list that agents work through together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from travois.engine.occasions import TaskCompleted, TaskCreated
+from travois.engine.ports import Env
+from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.kernel.tasks import (
+    Task,
+    TaskEdit,
+    TaskError,
+    Tasks,
+    add_task,
+    claim_task,
+    edit_task,
+    find_task,
+    open_blockers,
+)
+
+Subject = Annotated[str, msgspec.Meta(min_length=1)]
+Id = Annotated[str | int, msgspec.Meta(description="the task's number")]
+Ids = tuple[str | int, ...]
+
+
+class TaskCreateArgs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A task to put on the list."""
+
+    subject: Subject
+    description: str = ""
+    active: str = msgspec.field(default="", name="activeForm")
+    metadata: dict[str, Any] = {}
+
+
+class TaskGetArgs(msgspec.Struct, frozen=True):
+    """Which task to show."""
+
+    task: Id = msgspec.field(name="taskId")
+
+
+class TaskUpdateArgs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which task to change, and what of it."""
+
+    task: Id = msgspec.field(name="taskId")
+    status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
+    subject: Subject | None = None
+    description: str | None = None
+    active: str | None = msgspec.field(default=None, name="activeForm")
+    owner: str | None = None
+    blocks: Ids = msgspec.field(default=(), name="addBlocks")
+    blocked_by: Ids = msgspec.field(default=(), name="addBlockedBy")
+    metadata: dict[str, Any] = {}
+
+
+class TaskListArgs(msgspec.Struct, frozen=True):
+    """Nothing to say: all of it is shown."""
+
+
+async def _create(args: TaskCreateArgs, env: Env, call: str) -> Outcome:
+    added: list[Task] = []
+
+    def edit(tasks: Tasks) -> Tasks:
+        fresh = Task(
+            content=args.subject,
+            status="pending",
+            active=args.active,
+            description=args.description,
+            metadata=args.metadata,
+        )
+        tasks, task = add_task(tasks, fresh)
+        added.append(task)
+        return tasks
+
+    env.tasks.change(edit)
+    (task,) = added
+    heard = await env.hear(TaskCreated(task.id, task.content))
+    if why := heard.block or heard.stop:
+        env.tasks.change(lambda tasks: edit_task(tasks, task.id, TaskEdit(status="deleted")))
+        raise Refusal(f"Task #{task.id} was taken off the list again. A hook says: {why}")
+    return said(f"Task #{task.id} created successfully: {task.content}", detail=_detail(task))
+
+
+async def _update(args: TaskUpdateArgs, env: Env, call: str) -> Outcome:
+    id, edit = _id(args.task), _edit(args)
+    old = _found(env.tasks.read(), id)
+    if args.status == "completed" != old.status:
+        heard = await env.hear(TaskCompleted(id, args.subject or old.content))
+        if why := heard.block or heard.stop:
+            raise Refusal(f"Task #{id} stays {old.status}. A hook says: {why}")
+
+    def apply(tasks: Tasks) -> Tasks:
+        if args.status == "in_progress" and args.owner is None:
+            tasks = claim_task(tasks, id, by=env.tasks.me)
+        return edit_task(tasks, id, edit)
+
+    after = env.tasks.change(apply)
+    if args.status == "deleted":
+        return said(f"Updated task #{id} deleted")
+    new = _found(after, id)
+    text = f"Updated task #{id} {', '.join(_changed(args, old, new))}".rstrip()
+    return said(f"{text}{_remark(after, old, new)}", detail=_detail(new))
+
+
+async def _get(args: TaskGetArgs, env: Env, call: str) -> Outcome:
+    tasks = env.tasks.read()
+    task = _found(tasks, _id(args.task))
+    blocks = [other.id for other in tasks if task.id in other.blocked_by]
+    rows = {
+        "Status": task.status,
+        "Owner": task.owner,
+        "Active form": task.active,
+        "Description": task.description,
+        "Blocked by": ", ".join(f"#{each}" for each in task.blocked_by),
+        "Blocks": ", ".join(f"#{each}" for each in blocks),
+        "Metadata": msgspec.json.encode(task.metadata).decode() if task.metadata else "",
+    }
+    lines = (f"{name}: {value}" for name, value in rows.items() if value)
+    return said("\n".join((f"Task #{task.id}: {task.content}", *lines)), detail=_detail(task))
+
+
+async def _list(args: TaskListArgs, env: Env, call: str) -> Outcome:
+    tasks = env.tasks.read()
+    detail = msgspec.json.encode({"tasks": tasks}).decode()
+    return said(
+        "\n".join(task_line(tasks, task) for task in tasks) or "No tasks found", detail=detail
+    )
+
+
+def task_line(tasks: Tasks, task: Task) -> str:
+    """Return one line on a task: its number, status, subject, owner and what it waits for."""
+    owner = f" ({task.owner})" if task.owner else ""
+    waits = ", ".join(f"#{id}" for id in open_blockers(tasks, task))
+    blocked = f" [blocked by {waits}]" if waits else ""
+    return f"#{task.id} [{task.status}] {task.content}{owner}{blocked}"
+
+
+def _id(given: str | int) -> str:
+    return str(given).strip().removeprefix("#").strip()
+
+
+def _found(tasks: Tasks, id: str) -> Task:
+    try:
+        return find_task(tasks, id)
+    except TaskError as error:
+        raise Refusal(str(error)) from None
+
+
+def _edit(args: TaskUpdateArgs) -> TaskEdit:
+    return TaskEdit(
+        content=args.subject,
+        status=args.status,
+        active=args.active,
+        description=args.description,
+        owner=args.owner,
+        blocks=tuple(map(_id, args.blocks)),
+        blocked_by=tuple(map(_id, args.blocked_by)),
+        metadata=args.metadata,
+    )
+
+
+def _changed(args: TaskUpdateArgs, old: Task, new: Task) -> list[str]:
+    """Return the names of the fields that are not what they were."""
+    fields = {
+        "subject": old.content != new.content,
+        "description": old.description != new.description,
+        "activeForm": old.active != new.active,
+        "owner": old.owner != new.owner,
+        "metadata": old.metadata != new.metadata,
+        "blocks": bool(args.blocks),
+        "blockedBy": old.blocked_by != new.blocked_by,
+        "status": old.status != new.status,
+    }
+    return [name for name, changed in fields.items() if changed]
+
+
+def _remark(tasks: Tasks, old: Task, new: Task) -> str:
+    """Return what the change means for other tasks."""
+    waits = open_blockers(tasks, new)
+    if new.status == "in_progress" and waits:
+        return f". It is blocked by {', '.join(f'#{id}' for id in waits)}: do that first."
+    if new.status != "completed" or old.status == "completed":
+        return ""
+    free = [
+        f"#{task.id}"
+        for task in tasks
+        if task.open and new.id in task.blocked_by and not open_blockers(tasks, task)
+    ]
+    return f". No longer blocked: {', '.join(free)}" if free else ""
+
+
+def _detail(task: Task) -> str:
+    return msgspec.json.encode({"task": task}).decode()
+
+
+TASK_CREATE = Tool(
+    name="TaskCreate",
+    description="Put a task on the list that you share with your agents and your team.",
+    args=TaskCreateArgs,
+    access=lambda args, here: (),
+    run=_create,
+    summary=lambda args: f"New task: {args.subject}",
+    deferred=True,
+)
+
+TASK_UPDATE = Tool(
+    name="TaskUpdate",
+    description=(
+        "Change a task: in_progress claims it for you, completed frees the tasks that it blocks."
+    ),
+    args=TaskUpdateArgs,
+    access=lambda args, here: (),
+    run=_update,
+    summary=lambda args: f"Task #{_id(args.task)}: {args.status or 'change'}",
+    deferred=True,
+)
+
+TASK_GET = Tool(
+    name="TaskGet",
+    description="Show all that is known of one task.",
+    args=TaskGetArgs,
+    access=lambda args, here: (),
+    run=_get,
+    summary=lambda args: f"Show task #{_id(args.task)}",
+    deferred=True,
+)
+
+TASK_LIST = Tool(
+    name="TaskList",
+    description="List all tasks with their status, owner and what blocks them.",
+    args=TaskListArgs,
+    access=lambda args, here: (),
+    run=_list,
+    summary=lambda args: "List the tasks",
+    polls=True,
+    deferred=True,
+)
