@@ -24,9 +24,9 @@ from travois.engine.hooks import join
 from travois.engine.offspring import branch, offspring, point
 from travois.engine.ports import Model, Warned
 from travois.engine.practice import preload
-from travois.engine.report import STAYS, lost
+from travois.engine.report import RESUMED, STAYS, lost
 from travois.engine.session import Session
-from travois.engine.tool import AnyTool
+from travois.engine.tool import AnyTool, Refusal
 from travois.host import catalog
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed, Entry, Epoch, Noted, Opened, User
@@ -34,6 +34,7 @@ from travois.kernel.faults import Fault
 from travois.kernel.models import Effort
 from travois.kernel.models import Model as Card
 from travois.kernel.purse import Limits, Purse
+from travois.policy.paths import inside
 from travois.store.agents import narrowed
 from travois.store.log import NAME, Log, history
 from travois.version import __version__
@@ -69,35 +70,65 @@ class Yard(msgspec.Struct, frozen=True):
 
     @asynccontextmanager
     async def hire(self, parent: Agent, order: Order, id: str) -> AsyncGenerator[Agent]:
-        """A child with a log of its own below its parent's, ready for its first turn."""
+        """A child with a log of its own below its parent's, ready for its next turn."""
+        kind = _fitted(named(self.kinds, order.kind), order)
+        if kind is None and order.kind != FORK:
+            raise Refusal(f"Agent {id} cannot go on: there is no type {order.kind!r} any more.")
+        begin = self._again if order.resume else self._anew
+        log, tree = await begin(parent, order, id, kind=kind)
+        with log:
+            session = Session(log, secrets=parent.session.secrets)
+            try:
+                birth = Birth(id, order.kind, str(log.folder / NAME), _depth(parent))
+                root = tree.root if tree else parent.world.root
+                child = offspring(parent, session, birth, root=root)
+                _placed(child, order, tree)
+                child.post = slot(log.folder, child)
+                if tree is not None and child.bounds is not None:
+                    child.bounds = fencing.elsewhere(child.bounds, root)
+                if order.resume:
+                    self._resumed(child, parent, kind, order=order)
+                elif kind is None:
+                    _branched(child, moved=tree is not None)
+                else:
+                    self._settled(child, parent, kind, asked=order.model)
+                    await preload(child, kind.skills, parent=parent)
+                if kind is not None:
+                    join(child, kind.hooks, origin=kind.origin, whose=id)
+                yield child
+            finally:
+                if tree is not None and await tree.left():
+                    session.append(Noted(STAYS, ""))
+
+    async def _anew(
+        self, parent: Agent, order: Order, id: str, *, kind: Kind | None
+    ) -> tuple[Log, worktree.Worktree | None]:
+        """The log of a child that begins, and the worktree that it works in, if any."""
         from travois.app import worktree
 
-        kind = _fitted(named(self.kinds, order.kind), order)
         apart = order.worktree or (kind is not None and kind.worktree)
         apart = apart and parent.guard.mode != "plan"  # where nothing is written anyway
         name = f"{self.folder.name[:8]}-{id}"
         tree = await worktree.add(parent, name, shared=self.shared) if apart else None
         root = tree.root if tree else parent.world.root
         opened = self._opened(parent, id, root=root, fork=kind is None)
-        with Log.create(home(self.folder, id), opened) as log:
-            session = Session(log, secrets=parent.session.secrets)
-            try:
-                birth = Birth(id, order.kind, str(log.folder / NAME), _depth(parent))
-                child = offspring(parent, session, birth, root=root)
-                _placed(child, order, tree)
-                child.post = slot(log.folder, child)
-                if tree is not None and child.bounds is not None:
-                    child.bounds = fencing.elsewhere(child.bounds, root)
-                if kind is None:
-                    _branched(child, moved=tree is not None)
-                else:
-                    self._settled(child, parent, kind)
-                    join(child, kind.hooks, origin=kind.origin, whose=id)
-                    await preload(child, kind.skills, parent=parent)
-                yield child
-            finally:
-                if tree is not None and await tree.left():
-                    session.append(Noted(STAYS, ""))
+        return Log.create(home(self.folder, id), opened), tree
+
+    async def _again(
+        self, parent: Agent, order: Order, id: str, *, kind: Kind | None
+    ) -> tuple[Log, worktree.Worktree | None]:
+        """The log of a child that has ended; a worktree that was removed is made again."""
+        from travois.app import worktree
+
+        folder = home(self.folder, id)
+        if not (folder / NAME).is_file():
+            raise Refusal(f"Agent {id} is one of another session, and cannot go on in this one.")
+        entries = [entry.fact for entry in history(folder, [])]
+        tree = None
+        if any(isinstance(fact, Noted) and fact.what == STAYS for fact in entries):
+            name = f"{self.folder.name[:8]}-{id}"
+            tree = await worktree.reopen(parent, name, shared=self.shared)
+        return Log.open(folder), tree
 
     def _opened(self, parent: Agent, id: str, *, root: str, fork: bool) -> Opened:
         above = parent.birth.id if parent.birth else self.folder.name
@@ -110,43 +141,94 @@ class Yard(msgspec.Struct, frozen=True):
             at=point(parent) if fork else 0,
         )
 
-    def _settled(self, child: Agent, parent: Agent, kind: Kind) -> None:
+    def _settled(self, child: Agent, parent: Agent, kind: Kind, *, asked: str) -> None:
         """Give a child that shares nothing its own beginning, and what its kind may use."""
-        from travois.store.agent_memory import granted, memory
+        from travois.store.agent_memory import memory
 
         head, session = parent.session.view.epoch, child.session
         assert head is not None
-        child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}
-        child.lent = lambda name: parent.lent(name) if usable(kind, (name,)) else None
+        self._entitle(child, parent, kind)
         specs = tuple(spec for spec in head.tools if spec.name in child.tools)
-        card = self._served(child, parent, kind)
+        card = self._served(child, parent, kind, asked=asked)
         card = replace(card, effort=EFFORTS.get(kind.effort, head.model.effort))
         session.append(Epoch(card, kind.prompt, specs))
         if child.around is not None:
             session.append(baseline(child.around()))
+        if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
+            session.append(User((Text(held.note),), origin="note"))
+
+    def _entitle(self, child: Agent, parent: Agent, kind: Kind) -> None:
+        """Give a child the tools, rights and limits of its kind, none wider than its parent's."""
+        from travois.store.agent_memory import granted, memory
+
+        child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}
+        child.lent = lambda name: parent.lent(name) if usable(kind, (name,)) else None
         child.guard = replace(child.guard, mode=narrowed(kind, child.guard.mode))
         child.purse = Purse(Limits(turns=kind.max_turns))
         child.library = child.library if kind.instructions else None
         if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
             child.guard = granted(child.guard, held)
-            session.append(User((Text(held.note),), origin="note"))
         spawns = (named(self.kinds, name) for name in kind.spawns)
         self.enlist(child, tuple(filter(None, spawns)))
 
-    def _served(self, child: Agent, parent: Agent, kind: Kind) -> Card:
-        """The model of this kind, where it can be reached; else that of the parent."""
+    def _resumed(self, child: Agent, parent: Agent, kind: Kind | None, *, order: Order) -> None:
+        """Let a child go on with the head that its log has, so that its cache can be read.
+
+        Another model or effort is a head of its own, as in any session.
+        """
+        from travois.engine.switch import switch
+
+        session, head = child.session, parent.session.view.epoch
+        epoch = session.view.epoch
+        assert head is not None
+        assert epoch is not None, "a child's log begins with its head"
+        session.append(Noted(RESUMED, order.sender))
+        if kind is not None:
+            self._entitle(child, parent, kind)
+        asked = "" if order.model == "inherit" else order.model
+        card = self._found(asked, head.model) if asked else epoch.model
+        if order.model == "inherit":
+            card = head.model
+        card = replace(card, effort=EFFORTS.get(order.effort, epoch.model.effort))
+        if card.name != head.model.name:
+            child.model = self._reached(card, head.model)
+        if card != epoch.model:
+            switch(child, replace(epoch, model=card, why="asked for", unbind=False))
+
+    def _served(self, child: Agent, parent: Agent, kind: Kind, *, asked: str) -> Card:
+        """The model of this kind, or the one that was asked for by name, which must be there."""
         head = parent.session.view.epoch
         assert head is not None
         if not kind.model:
             return head.model
         try:
-            card = serving.resolved(kind.model, self.among)
-            child.model = self.serve(card)
-        except Fault as fault:
+            card = self._found(kind.model, head.model)
+            child.model = self._reached(card, head.model)
+        except Refusal as refusal:
+            if asked == kind.model:
+                raise
             usual = f"agent {kind.name} runs on {head.model.name}"
-            parent.session.emit(Warned(f"{usual}: {fault.what}"))
+            parent.session.emit(Warned(f"{usual}: {refusal}"))
             return head.model
         return card
+
+    def _found(self, name: str, usual: Card) -> Card:
+        """Return the model that is meant; raises `Refusal` in words that a model can act on."""
+        try:
+            return serving.resolve_for_agent(name, usual, self.among)
+        except Fault as fault:
+            raise _unusable(fault, usual) from None
+
+    def _reached(self, card: Card, usual: Card) -> Model:
+        try:
+            return self.serve(card)
+        except Fault as fault:
+            raise _unusable(fault, usual) from None
+
+
+def _unusable(fault: Fault, usual: Card) -> Refusal:
+    why = f" ({fault.why})" if fault.why else ""
+    return Refusal(f"{fault.what}{why}. Leave model out to use {usual.name}.")
 
 
 def recover(session: Session, found: Found) -> None:
@@ -207,6 +289,8 @@ def _placed(child: Agent, order: Order, tree: worktree.Worktree | None) -> None:
     session, root = child.session, child.world.root
     if order.name:
         session.append(Changed("name", order.name))
+    if tree is None and order.resume and not inside(session.state.get("cwd", root), root):
+        session.append(Changed("cwd", root))
     if tree is not None:
         session.append(Noted(STAYS, tree.note))
         session.append(Changed("cwd", root))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -141,6 +142,28 @@ def resolved(name: str, among: Catalog | None) -> Card:
     from travois.host.local.engine import sized
 
     return sized(model)
+
+
+def resolve_for_agent(name: str, usual: Card, among: Catalog | None) -> Card:
+    """Return the model that an agent is to use; `usual` is that of its session. Raises `Fault`.
+
+    A short name such as `haiku` means a model of whoever serves the session, if there is one.
+    """
+    known, word = among or catalog.catalog(), name.strip().casefold()
+    served, own = known.providers.get(usual.provider), f"{usual.provider}/"
+    if "/" in word or served is None:
+        return resolved(name, among)
+    if word in served.aliases:
+        return resolved(own + word, among)
+    if word in _words(usual.id):
+        return usual
+    ids = (model.removeprefix(own) for model in known.models if model.startswith(own))
+    fitting = (id for id in ids if known.terms.offer(own + id) and word in (id, *_words(id)))
+    return resolved(own + found if (found := next(fitting, "")) else name, among)
+
+
+def _words(id: str) -> list[str]:
+    return re.split(r"[^a-z0-9]+", id.casefold())
 
 
 class Reach:

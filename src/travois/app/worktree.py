@@ -68,11 +68,19 @@ class Worktree(msgspec.Struct, frozen=True):
 
 async def add(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
     """Check out what was committed last, beside the workspace; `shared` folders are linked."""
+    return await _added(_ground(agent), name, shared=shared)
+
+
+async def reopen(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
+    """The worktree of that name; made again if it was removed because nothing was done in it."""
+    return await _found(_ground(agent), name, shared)
+
+
+def _ground(agent: Agent) -> Ground:
     world = agent.world
     top, git = repository_of(world.root)
     around = wary(agent, writes=(os.path.join(top, FOLDER), git)) if top else None
-    ground = Ground(world.root, world.files, world.processes, around)
-    return await _added(ground, name, shared=shared)
+    return Ground(world.root, world.files, world.processes, around)
 
 
 async def _added(ground: Ground, name: str, *, shared: tuple[str, ...]) -> Worktree:

@@ -6,9 +6,11 @@ the conversation of its parent. Both end with it at the latest, and every end is
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from typing import get_args
 
 import anyio
 import msgspec
@@ -27,10 +29,15 @@ from travois.engine.room import fitted as layers
 from travois.engine.room import limit
 from travois.engine.tool import Refusal
 from travois.kernel.blocks import Text
-from travois.kernel.facts import EndedWhy, Finished, Spawned, User
+from travois.kernel.facts import Changed, EndedWhy, Finished, Spawned, User
 from travois.kernel.purse import Limits, Purse
 from travois.kernel.view import open_calls
 
+AGENT = re.compile(r"a\d+(\.\d+)*")
+"""What ids of agents look like; programs and questions beside the conversation have others."""
+NAMED = "agent:"
+"""State of a session: the id of the agent that has this name."""
+ENDS: dict[str, State] = {state: state for state in get_args(State)}
 HEAD_START = 10.0
 """How many seconds forks of one reply wait at most for the first of them to be answered."""
 
@@ -63,7 +70,11 @@ class Children:
         self._parent = parent
         self._hire = hire
         self._running: dict[str, Child] = {}
-        self._reports: dict[str, Report] = {}
+        self._reports = {
+            id: Report(id, ENDS.get(outcome, "failed"), "")
+            for id, outcome in parent.session.outcomes.items()
+            if AGENT.fullmatch(id)
+        }
         self._leads: dict[int, anyio.Event] = {}
         """For each reply that asked for forks, whether the first of them is being answered."""
         self._stirred = anyio.Event()
@@ -78,17 +89,46 @@ class Children:
             order = replace(order, background=True)
         number = len(parent.session.children) + 1
         id = f"{parent.birth.id}.{number}" if parent.birth else f"a{number}"
+        return await self._launch(id, order)
+
+    async def resume(self, order: Order) -> Report:
+        """Let a child that has ended go on with what it knows; it costs like one that is started.
+
+        Raises `Refusal` if there is none, or if it still runs.
+        """
+        parent, id = self._parent, self.find(order.resume)
+        if not id:
+            known = ", ".join(self._reports) or "none"
+            raise Refusal(f"There is no agent {order.resume!r} to go on. There are: {known}.")
+        if id in self._running:
+            raise Refusal(f"Agent {id} is still running. SendMessage reaches it at its next step.")
+        if why := parent.purse.barren():
+            raise Refusal(f"Agent {id} cannot go on: {why}. Do this work yourself.")
+        first = parent.session.children[id]
+        order = replace(order, resume=id, kind=first.kind, what=order.what or first.what)
+        return await self._launch(id, order)
+
+    async def _launch(self, id: str, order: Order) -> Report:
+        parent = self._parent
         purse = parent.purse.child(Limits(), whose=f"agent {id}")
         child = Child(id, order, purse, anyio.CancelScope(), anyio.Event())
         self._running[id], self._reports[id] = child, Report(id, "running", "")
         parent.session.append(Spawned(id, order.kind, order.what, order.call))
+        if order.name:
+            parent.session.append(Changed(f"{NAMED}{order.name}", id))
         if order.background and parent.background is not None:
             parent.background(partial(self._beside, child))
             return self._reports[id]
         return await self._run(child)
 
+    def find(self, name: str) -> str:
+        """Return the id of a child that was ever started, by its name or id; empty if none was."""
+        session = self._parent.session
+        id = name if name in session.children else session.state.get(f"{NAMED}{name}", "")
+        return id if AGENT.fullmatch(id) and id in session.children else ""
+
     def reports(self) -> Mapping[str, Report]:
-        """What is known of each child of this process, by id."""
+        """What is known of each child, by id."""
         return self._reports
 
     async def stop(self, id: str) -> Report:
@@ -150,13 +190,13 @@ class Children:
             agent.hooks = None if order.call == HOOK else agent.hooks  # it would hear of itself
             parent.born(agent)
             await fire(agent, SubagentStart(child.id, order.kind))
-            agent.inbox.append(User((Text(directive(order)),), origin="task"))
+            agent.inbox.append(_task(order))
             child.state = STATES.get(await work(agent), "failed")
 
     @asynccontextmanager
     async def _led(self, order: Order) -> AsyncGenerator[anyio.Event | None]:
         """Let the first fork of a reply go ahead, so that the others read what it had cached."""
-        if order.kind != "fork":
+        if order.kind != "fork" or order.resume:
             yield None
             return
         reply = point(self._parent)
@@ -198,6 +238,14 @@ class Children:
         return fitted(
             over.text, tokens=tokens, keep=keep, nonce=f"{int(parent.chance() * 0xFFFFFF):06x}"
         )
+
+
+def _task(order: Order) -> User:
+    """What a child is told to do, in the words of whoever wants it."""
+    if order.sender:
+        return mail(order.sender, order.prompt)
+    text = order.prompt if order.resume else directive(order)
+    return User((Text(text),), origin="task")
 
 
 async def work(agent: Agent) -> EndedWhy:

@@ -28,6 +28,10 @@ class Order(msgspec.Struct, frozen=True):
     worktree: bool = False
     call: str = ""
     """The parent's call that asked for it."""
+    resume: str = ""
+    """The name or id of a child that has ended, which goes on with what it knows."""
+    sender: str = ""
+    """Who wrote the prompt as a message; empty where it is the task itself."""
     model: str = ""
     """Empty for that of its kind."""
     effort: str = ""
@@ -59,8 +63,16 @@ class Agents(Protocol):
         """Start a child; gives its report when it has ended, or at once if in the background."""
         ...
 
+    async def resume(self, order: Order) -> Report:
+        """Let a child that has ended go on; gives its report as `start` does. Raises `Refusal`."""
+        ...
+
+    def find(self, name: str) -> str:
+        """Return the id of a child that was ever started, by its name or id; empty if none was."""
+        ...
+
     def reports(self) -> Mapping[str, Report]:
-        """What is known of each child of this process, by id."""
+        """What is known of each child, by id."""
         ...
 
     async def stop(self, id: str) -> Report:

@@ -323,7 +323,7 @@ class CallEnv:
         self.web = world.web
         self.blobs = world.blobs
         self.agents = agent.agents
-        self.outbox = AgentOutbox(agent)
+        self.outbox = AgentOutbox(agent, ready.call.id)
         self.tasks = AgentTasks(agent)
         self._agent = agent
         self.kept = world.kept

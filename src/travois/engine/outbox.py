@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from travois.context.mail import HEAD, LONGEST
 from travois.engine.agent import Agent
+from travois.engine.crew import Order
 from travois.engine.tool import Refusal
 
 PARENT, ALL = "parent", "all"
 SOON = "will see it at the next step"
+WOKEN = "goes on in the background with your message. Its report comes by itself."
 
 
 class AgentOutbox:
     """What one agent sends: to its children, whoever started it, its team, other sessions."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, call: str = "") -> None:
         self._agent = agent
+        self._call = call
         self._me = agent.birth.id if agent.birth else ""
 
     async def send(self, to: str, text: str) -> str:
@@ -26,8 +29,30 @@ class AgentOutbox:
             return f"{to} {SOON}."
         if courier is not None and (":" in to or to in courier.team()):
             return await courier.carry(to, text, sender=self._me)
-        known = ", ".join((*self._near(), *self._team())) or "nobody at the moment"
+        if (told := await self._wake(to, text)) is not None:
+            return told
+        known = ", ".join((*self._near(), *self._ended(), *self._team())) or "nobody at the moment"
         raise Refusal(f"There is no agent {to!r} that could be told. There is: {known}.")
+
+    async def _wake(self, to: str, text: str) -> str | None:
+        """Let an agent that has ended go on with a message; none if there is no such agent."""
+        below, above = self._agent.agents, self._agent.above
+        for crew, sender, call in ((below, PARENT, self._call), (above, self._me, "")):
+            id = crew.find(to) if crew is not None else ""
+            if crew is None or not id or id == self._me:
+                continue
+            order = Order(
+                prompt=text, what="", resume=id, background=True, sender=sender, call=call
+            )
+            over = await crew.resume(order)
+            if over.state == "running":
+                return f"{to} had ended and {WOKEN}"
+            return f"[agent {id}: {over.state}]\n{over.text}"
+        return None
+
+    def _ended(self) -> list[str]:
+        reports = self._agent.agents.reports() if self._agent.agents is not None else {}
+        return [f"{id} ({one.state})" for id, one in reports.items() if one.state != "running"]
 
     async def _send_to_all(self, text: str) -> str:
         reached = [name for name in self._near() if self._tell(name, text)]

@@ -28,6 +28,7 @@ from travois.kernel.facts import (
     Spawned,
     User,
 )
+from travois.kernel.models import Usage
 from travois.kernel.tokens import compact_at, context_tokens, estimate, fact_tokens
 from travois.kernel.view import View, open_calls
 
@@ -42,6 +43,8 @@ AROUND = 100
 """What is put around a report when it is the result of a call."""
 DIED = "the program died while it ran"
 LAYERS = Layers()
+RESUMED = "resumed"
+"""The note in a child's log where it went on after it had ended: what it cost before is paid."""
 STAYS = "stays"
 """The note in a child's log of what it leaves behind; the last one counts."""
 STATES: dict[EndedWhy, State] = {
@@ -79,10 +82,12 @@ def changed(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def spent(entries: Iterable[Entry]) -> Spent:
-    """What a session has cost since it branched off."""
+    """What a session has cost since it branched off, or since it went on after its end."""
     total = Spent()
     for entry in entries:
         total = total.after(entry)
+        if isinstance(entry.fact, Noted) and entry.fact.what == RESUMED:
+            total = replace(total, usage=Usage(), dollars=0.0)
     return total
 
 

@@ -74,6 +74,8 @@ class Session:
         """The letters that came by mail, also those that were taken back."""
         self.children: dict[str, Spawned] = {}
         """All that were ever started from here, by id."""
+        self.outcomes: dict[str, str] = {}
+        """How each of them ended last."""
         self.running: dict[str, Spawned] = {}
         """Those of which nothing says that they have ended."""
         self.owed: dict[str, Spawned] = {}
@@ -175,8 +177,9 @@ class Session:
                 self.running, self.owed = {}, {}
             case Spawned(id=id):
                 self.children[id] = self.running[id] = self.owed[id] = fact
-            case Finished(id=id):
+            case Finished(id=id, outcome=outcome):
                 self.running.pop(id, None)
+                self.outcomes[id] = outcome
                 if id in self.owed and self.owed[id].call == HOOK:
                     del self.owed[id]
             case Result(call=call):

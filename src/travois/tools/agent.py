@@ -18,7 +18,9 @@ A_FORK = (
     "your last words that it is left to do."
 )
 STARTED = "Started in the background as agent {id}. Its report comes by itself: go on meanwhile."
+RESUMED = "Agent {id} goes on in the background. Its report comes by itself: go on meanwhile."
 GENERAL = "general"
+FORK = "fork"
 
 
 class AgentArgs(msgspec.Struct, frozen=True):
@@ -30,6 +32,10 @@ class AgentArgs(msgspec.Struct, frozen=True):
     run_in_background: bool = False
     name: Annotated[str, msgspec.Meta(description="to send it messages")] = ""
     isolation: Literal["none", "worktree"] = "none"
+    model: Annotated[str, msgspec.Meta(description="e.g. haiku, provider/id, inherit")] = ""
+    effort: Literal["", "low", "medium", "high", "xhigh", "max"] = ""
+    max_turns: Annotated[int, msgspec.Meta(ge=0)] = 0
+    resume: Annotated[str, msgspec.Meta(description="id of an ended agent to go on with")] = ""
 
 
 class StopArgs(msgspec.Struct, frozen=True):
@@ -43,20 +49,39 @@ async def _start(args: AgentArgs, env: Env, call: str) -> Outcome:
     order = Order(
         prompt=args.prompt,
         what=args.description,
-        kind=_kind(agents, args.subagent_type),
+        kind=_kind(agents, args.subagent_type) if not args.resume else "",
         name=args.name,
         background=args.run_in_background,
         worktree=args.isolation == "worktree",
         call=call,
+        model=args.model.strip(),
+        effort=args.effort,
+        turns=args.max_turns,
+        resume=args.resume.strip(),
     )
-    report = await agents.start(order)
+    if order.kind == FORK and (order.model or order.effort):
+        raise Refusal("A fork has the model and effort of this conversation: leave both out.")
+    report = await (agents.resume(order) if order.resume else agents.start(order))
+    remark = _remark(args)
     if report.state == "running":
-        return said(STARTED.format(id=report.id), detail=_detail(report))
+        how = RESUMED if order.resume else STARTED
+        return said(how.format(id=report.id) + remark, detail=_detail(report))
     return Outcome(
-        (Text(f"[agent {report.id}: {report.state}]\n{report.text}"),),
+        (Text(f"[agent {report.id}: {report.state}]\n{report.text}{remark}"),),
         error=report.state == "failed",
         detail=_detail(report),
     )
+
+
+def _remark(args: AgentArgs) -> str:
+    """Return what of a call has no effect on an agent that goes on; empty if all of it has."""
+    kept = (
+        *(("type",) if args.subagent_type != GENERAL else ()),
+        *(("isolation",) if args.isolation != "none" else ()),
+    )
+    if not args.resume or not kept:
+        return ""
+    return f"\n[It goes on with its own {' and '.join(kept)}.]"
 
 
 async def _stop(args: StopArgs, env: Env, call: str) -> Outcome:
@@ -117,7 +142,11 @@ AGENT = Tool(
     access=_access,
     run=_start,
     bounded=True,
-    summary=lambda args: f"Start agent ({args.subagent_type}): {args.description}",
+    summary=lambda args: (
+        f"Go on with agent {args.resume}: {args.description}"
+        if args.resume
+        else f"Start agent ({args.subagent_type}): {args.description}"
+    ),
 )
 
 AGENT_STOP = Tool(
