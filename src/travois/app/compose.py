@@ -35,6 +35,7 @@ from travois.app.opening import Found, Place, around, damage, open_log, renewed,
 from travois.app.options import Options, settings
 from travois.app.posting import Office
 from travois.app.reloading import Reload
+from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.context.kinds import Kind
 from travois.context.styles import DEFAULT
 from travois.engine.agent import Agent, Patience, World
@@ -195,12 +196,12 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
             person=guests.person or Nobody(),
             purse=_purse(asked, session),
         )
-        _equip(agent, place, loaded=loaded, options=options, id=opened.id, stack=stack)
+        gone = _equip(agent, place, loaded=loaded, options=options, id=opened.id, stack=stack)
         mail = asked.mail if options.persist else None
         office = posting.opened(place, opened, agent, settings=mail, stack=stack)
         _renew(agent, card, options, guests)
         notices = (*filter(None, (unchosen, fence.line)), *loaded.notices, *unusable, *remarks)
-        notices += (*serving.unpriced(loaded, card), *flaws, *unstyled, *damage(opened.log))
+        notices += (*serving.unpriced(loaded, card), *gone, *flaws, *unstyled, *damage(opened.log))
         notices += (*rights.remarks(loaded, place.cwd), *loan.notices, *world.processes.notices())
         kept = stack.pop_all()
         heard = (*hooks, *guests.listeners)
@@ -274,13 +275,14 @@ def _equip(
     options: Options,
     id: str,
     stack: AsyncExitStack,
-) -> None:
-    """Give an agent what settings say, and what needs the agent itself."""
+) -> tuple[str, ...]:
+    """Give an agent what settings say, and what needs the agent itself; says what is not there."""
     asked = loaded.settings
     agent.layers, agent.chance = serving.layers(asked, agent.session), random
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = partial(trust.keep, place.home, loaded.root)
-    agent.keeper = _keeper(place, options, agent) if asked.file_checkpointing_enabled else None
+    if asked.file_checkpointing_enabled:
+        agent.keeper = _keeper(place, options, agent, folders=agent.guard.folders)
     stack.callback(_end_snapshots, agent)
     if days := asked.cleanup_period_days:
         from travois.store.prune import tidy
@@ -289,7 +291,12 @@ def _equip(
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
     old_tmp = fencing.find_old_tmp(agent.bounds, place, id=id, session=agent.session)
     agent.around = lambda: replace(
-        around(place, options, cwd=agent.session.state.get("cwd", "")),
+        around(
+            place,
+            options,
+            cwd=agent.session.state.get("cwd", ""),
+            worktree=worktree_of(agent.session),
+        ),
         planning=agent.guard.mode == "plan",
         old_tmp=old_tmp,
     )
@@ -298,6 +305,7 @@ def _equip(
     agent.baseline = lambda: again(agent)
     if agent.session.state.get(MODE) == "plan" and not options.mode:
         follow(agent, "plan")
+    return _place(agent, place, options, id=id, loaded=loaded)
 
 
 def prepare(options: Options) -> tuple[Place, Loaded]:
@@ -321,14 +329,33 @@ def prepare(options: Options) -> tuple[Place, Loaded]:
     return place, rights.usable(loaded, os.environ)
 
 
-def _keeper(place: Place, options: Options, agent: Agent) -> Snapshots | None:
+def _place(
+    agent: Agent, place: Place, options: Options, *, id: str, loaded: Loaded
+) -> tuple[str, ...]:
+    """Let the session work where its log says, and move from there; says if it had to return."""
+
+    def keep(folders: tuple[str, ...]) -> Snapshots | None:
+        _end_snapshots(agent)
+        return _keeper(place, options, agent, folders=folders)
+
+    relocate = Relocation(agent, keep)
+    gone = relocate.return_if_gone()
+    shared = loaded.settings.worktree.symlink_directories
+    agent.worktrees, agent.relocate = SessionWorktrees(agent, id, shared), relocate
+    relocate()
+    return (gone,) if gone else ()
+
+
+def _keeper(
+    place: Place, options: Options, agent: Agent, *, folders: tuple[str, ...]
+) -> Snapshots | None:
     """Snapshots of the folders that may be changed; none for a session that leaves no trace."""
     if not options.persist:
         return None
     return Snapshots(
         place.home.path,
         place.project.key,
-        folders=agent.guard.folders,
+        folders=folders,
         tell=lambda text: agent.session.emit(Warned(text)),
     )
 

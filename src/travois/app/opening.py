@@ -253,13 +253,13 @@ def _known() -> dict[str, str]:
     return msgspec.json.decode(SCHEMAS.read_bytes(), type=dict[str, str])
 
 
-def around(place: Place, options: Options, *, cwd: str = "") -> Surroundings:
-    """Where a session stands at the moment."""
+def around(place: Place, options: Options, *, cwd: str = "", worktree: str = "") -> Surroundings:
+    """Where a session stands at the moment; `worktree` is the one that it moved to."""
     return Surroundings(
         cwd=cwd or place.cwd,
         platform=sys.platform,
         date=strftime("%Y-%m-%d", localtime()),
-        branch=_branch(place.project.root),
+        branch=_branch(worktree or place.project.root),
         folders=options.folders,
     )
 

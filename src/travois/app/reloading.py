@@ -72,6 +72,7 @@ class Reload:
             barred=new.barred,
             silent=new.silent,
         )
+        agent.relocate()
         gone, hooks = hooking.known(self._loaded)[0], hooking.known(fresh)[0]
         if gone != hooks and agent.hearing is not None:
             agent.hooks = agent.hooks or agent.hearing()

@@ -25,6 +25,7 @@ from travois.tools.repository import Repository
 FOLDER = ".travois/worktrees"
 INCLUDED = ".worktreeinclude"
 IGNORED = ("ls-files", "-z", "--others", "--ignored")
+NAME = re.compile(r"[\w.-]+")
 LEAVING = 30.0
 """How many seconds looking after a worktree may take when its child has ended."""
 
@@ -76,11 +77,36 @@ async def reopen(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Wo
     return await _found(_ground(agent), name, shared)
 
 
-def _ground(agent: Agent) -> Ground:
-    world = agent.world
-    top, git = repository_of(world.root)
+async def existing(agent: Agent, path: str) -> Worktree:
+    """The worktree at a path, if it is one of the agent's repository."""
+    ground = _ground(agent)
+    repo = await repository.find(ground)
+    listed = repository.text(
+        await repository.ask(ground, repo, ("worktree", "list", "--porcelain"))
+    )
+    wanted = os.path.realpath(path)
+    for block in listed.split("\n\n"):
+        lines = block.splitlines()
+        if lines and os.path.realpath(lines[0].removeprefix("worktree ")) == wanted:
+            branches = (line.removeprefix("branch refs/heads/") for line in lines)
+            branch = next((b for b, line in zip(branches, lines, strict=True) if b != line), "")
+            return Worktree(ground, repo, wanted, branch or "(detached)")
+    raise Refusal(
+        f"{path} is no worktree of {repo.top}. `git worktree list` shows those there are."
+    )
+
+
+async def at(agent: Agent, root: str, path: str, *, branch: str) -> Worktree:
+    """A worktree that was made from another folder of the repository."""
+    ground = _ground(agent, root)
+    return Worktree(ground, await repository.find(ground), path, branch)
+
+
+def _ground(agent: Agent, root: str = "") -> Ground:
+    world, root = agent.world, root or agent.world.root
+    top, git = repository_of(root)
     around = wary(agent, writes=(os.path.join(top, FOLDER), git)) if top else None
-    return Ground(world.root, world.files, world.processes, around)
+    return Ground(root, world.files, world.processes, around)
 
 
 async def _added(ground: Ground, name: str, *, shared: tuple[str, ...]) -> Worktree:
@@ -126,7 +152,7 @@ def within(name: str, work: Callable[[], int]) -> int:
     from travois.host.files import DiskFiles
     from travois.host.process import LocalProcesses
 
-    if re.search(r"[^\w.-]", name):
+    if name and not NAME.fullmatch(name):
         raise Fault(f"--worktree {name} is no name", fix="Use letters, digits, dots and dashes.")
     before = os.getcwd()
     ground = Ground(before, DiskFiles(), LocalProcesses())
@@ -168,17 +194,33 @@ def _hide(folder: Path) -> None:
     (folder / ".gitignore").write_text("*\n", "utf-8")
 
 
-async def _removed(tree: Worktree) -> bool:
+async def unsaved_work(tree: Worktree) -> str:
+    """Return what would be lost with a worktree, in words; empty if nothing would."""
     ground, repo, ref = tree.ground, tree.repo, f"refs/heads/{tree.branch}"
     there = msgspec.structs.replace(ground, cwd=tree.path)
     holding = ("for-each-ref", "--contains", "HEAD", "--format=%(refname)", "refs/heads")
+    changed = repository.text(await repository.ask(there, repo, ("status", "--porcelain")))
+    dirty = set(changed.splitlines()) - {f"?? {name}" for name in tree.shared}
+    if dirty:
+        some = ", ".join(sorted(line[3:] for line in dirty)[:5])
+        return f"{len(dirty)} files have changes that are not committed ({some})"
+    if repository.text(await repository.ask(there, repo, holding)).split() == [ref]:
+        return f"{tree.branch} has commits that no other branch has"
+    return ""
+
+
+async def discard(tree: Worktree) -> None:
+    """Remove a worktree and its branch with all that is in them."""
+    ground, repo = tree.ground, tree.repo
+    await repository.ask(ground, repo, ("worktree", "remove", "--force", tree.path))
+    await repository.ask(ground, repo, ("branch", "-q", "-D", tree.branch))
+
+
+async def _removed(tree: Worktree) -> bool:
     try:
-        changed = repository.text(await repository.ask(there, repo, ("status", "--porcelain")))
-        dirty = set(changed.splitlines()) - {f"?? {name}" for name in tree.shared}
-        if dirty or repository.text(await repository.ask(there, repo, holding)).split() == [ref]:
+        if await unsaved_work(tree):
             return False
-        await repository.ask(ground, repo, ("worktree", "remove", "--force", tree.path))
-        await repository.ask(ground, repo, ("branch", "-q", "-D", tree.branch))
+        await discard(tree)
     except (Refusal, OSError):
         return False
     return True

@@ -19,7 +19,10 @@ FORK = "fork"
 """A child that goes on with the whole conversation; no kind may be called so."""
 ALIASES = {"general-purpose": "general", "": "general"}
 BUDGET = 1_500
-PERSONAL = ("AskUserQuestion", "ExitPlanMode", "StructuredOutput")
+PERSONAL = (
+    *("AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree"),
+    "StructuredOutput",
+)
 """Tools that need the person, whom only the agent that they talk to may call."""
 LENT = ("ToolSearch", "McpCall")
 """What tools of servers are found and run by."""

@@ -33,6 +33,7 @@ from travois.engine.skills import Practice, Skills
 from travois.engine.sought import Found, Wanted
 from travois.engine.tasks import TaskStore
 from travois.engine.tool import AnyTool
+from travois.engine.worktrees import Worktrees
 from travois.kernel.blocks import Text
 from travois.kernel.facts import User
 from travois.kernel.models import Model as Card
@@ -158,6 +159,10 @@ class Agent(msgspec.Struct):
     """Those of whoever started it, itself among them."""
     tasks: TaskStore | None = None
     """The task list that it shares; none if that is its session's own."""
+    worktrees: Worktrees | None = None
+    """Makes the worktrees that its session moves to; none if it may not move."""
+    relocate: Callable[[], None] = lambda: None
+    """Brings root, permissions, sandbox and snapshots to where the log says that it works."""
     courier: Courier | None = None
     """Takes its messages to other processes; none if nothing may leave this one."""
     birth: Birth | None = None

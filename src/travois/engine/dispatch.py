@@ -299,6 +299,7 @@ def _record(agent: Agent, call: Call, outcome: Outcome) -> None:
         agent.session.append(change)
         if change.what == MODE:
             follow(agent, change.value)
+    agent.relocate()
 
 
 def _cwd(session: Session, world: World) -> str:
@@ -325,6 +326,7 @@ class CallEnv:
         self.agents = agent.agents
         self.outbox = AgentOutbox(agent, ready.call.id)
         self.tasks = AgentTasks(agent)
+        self.worktrees = agent.worktrees
         self._agent = agent
         self.kept = world.kept
 

@@ -70,6 +70,7 @@ async def turn(agent: Agent) -> EndedWhy:
 async def _work(agent: Agent) -> tuple[EndedWhy, str]:
     """Ask and act until there is no more to do, or a reason not to; says which."""
     answer_open(agent.session, started=UNKNOWN)
+    agent.relocate()
     come_back(agent)
     await brief(agent)
     agent.halt = await admit(agent) or agent.halt

@@ -70,6 +70,8 @@ def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Ag
         world=replace(parent.world, root=root, spill=spill),
         background=None,
         agents=None,
+        worktrees=None,
+        relocate=_stay,
         tasks=parent.tasks or SessionTasks(parent.session),
         birth=birth,
         purse=Purse(),
@@ -83,6 +85,10 @@ def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Ag
         child.around = lambda: replace(around(), cwd=session.state.get("cwd", root))
     child.baseline = lambda: again(child)
     return child
+
+
+def _stay() -> None:
+    """A child works where it was started, wherever its parent goes."""
 
 
 class Asking:

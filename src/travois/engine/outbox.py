@@ -51,8 +51,11 @@ class AgentOutbox:
         return None
 
     def _ended(self) -> list[str]:
-        reports = self._agent.agents.reports() if self._agent.agents is not None else {}
-        return [f"{id} ({one.state})" for id, one in reports.items() if one.state != "running"]
+        """Our children that would go on with a message."""
+        if self._agent.agents is None:
+            return []
+        reports = self._agent.agents.reports().items()
+        return [f"{id} ({one.state})" for id, one in reports if one.state != "running"]
 
     async def _send_to_all(self, text: str) -> str:
         reached = [name for name in self._near() if self._tell(name, text)]

@@ -34,6 +34,7 @@ from travois.engine.person import Question as Question
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
 from travois.engine.tasks import SharedTasks
+from travois.engine.worktrees import Worktrees
 from travois.kernel.facts import AnyFact, Entry
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request
@@ -392,6 +393,11 @@ class Env(Protocol):
     @property
     def tasks(self) -> SharedTasks:
         """The task list that the agent shares with those below it and with its team."""
+        ...
+
+    @property
+    def worktrees(self) -> Worktrees | None:
+        """Makes the worktrees that the session moves to; none where it may not move."""
         ...
 
     @property

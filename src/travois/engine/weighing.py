@@ -116,7 +116,7 @@ class Recorder:
         (verdict,) = weighed = weigh_all([told], ground)
         outcome = await settle(agent, weighed, ground, why="asked for")
         if isinstance(verdict, Refused):
-            return f"Not remembered: {verdict.why}."
+            return f"Not remembered: {verdict.why}. {_acceptable(agent, verdict, told.words)}"
         waits = verdict.why if isinstance(verdict, Held) else "memory asks first here"
         if outcome.proposed:
             return f"Not remembered yet: {waits}. It waits in the inbox (travois memory inbox)."
@@ -139,6 +139,18 @@ class Recorder:
         outcome = Outcome(done.id, done.diff, (), done.refused)
         agent.session.append(Noted("memory", msgspec.json.encode(outcome).decode()))
         return done.diff or f"Not forgotten: {'; '.join(done.refused)}."
+
+
+def _acceptable(agent: Agent, verdict: Refused, words: str) -> str:
+    """Return what would be kept in place of what was refused; secrets are not repeated."""
+    if "secret" in verdict.why:
+        return "Leave the secret out: say where it is kept, if the user said so."
+    if any(word in verdict.why for word in ("known", "pinned", "repeats", "files of the project")):
+        return "Nothing needs to be done: later sessions learn it anyway."
+    rule = "A memory restates in one sentence what the user asked to remember, in their own words"
+    if not explicit(words) or _secret(agent, words):
+        return f"{rule}; they have not asked for this, so ask them first."
+    return f"{rule}, here: {words.strip()[:200]!r}."
 
 
 def _ground(agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, since: int) -> Ground:

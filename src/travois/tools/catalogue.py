@@ -22,6 +22,7 @@ from travois.tools import (
     todo,
     web,
     websearch,
+    worktree,
     write,
 )
 
@@ -55,6 +56,9 @@ TOOLS: tuple[AnyTool, ...] = (
     agent.AGENT_STOP,
     message.SEND_MESSAGE,
     ask.ASK,
+    plan.ENTER_PLAN,
     plan.PLAN,
+    worktree.ENTER_WORKTREE,
+    worktree.EXIT_WORKTREE,
     skill.SKILL,
 )

@@ -1,4 +1,4 @@
-"""ExitPlanMode: a plan is put to the person, and work begins when they agree."""
+"""EnterPlanMode and ExitPlanMode: plan first, and work once the person agrees to the plan."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from travois.engine.ports import Env, Unanswered
 from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed
+from travois.policy.access import Access
 
 YES = Option("Yes", "begin; what changes anything is still asked about")
 EDITS = Option("Yes, and accept edits", "begin; edits in the workspace are not asked about")
@@ -20,6 +21,20 @@ NO = Option("No, keep planning", "or say what should be different")
 READY = Choice("Is this the plan to carry out?", (YES, EDITS, NO), header="Plan")
 AFTER = {YES.label: "default", EDITS.label: "accept-edits"}
 ALONE = "Nobody is there to agree to the plan: give it as your answer, and end here."
+
+
+ENTERED = (
+    "Plan mode holds: read and search, and change nothing. Ask the user what is open with "
+    "AskUserQuestion, then present your plan with ExitPlanMode."
+)
+
+
+class EnterPlanArgs(msgspec.Struct, frozen=True):
+    """Nothing to say."""
+
+
+async def _enter(args: EnterPlanArgs, env: Env, call: str) -> Outcome:
+    return said(ENTERED, changes=(Changed(MODE, "plan"),))
 
 
 class PlanArgs(msgspec.Struct, frozen=True):
@@ -59,6 +74,18 @@ def kept_in(folder: str) -> Tool[PlanArgs]:
 
     return msgspec.structs.replace(PLAN, run=present)
 
+
+ENTER_PLAN = Tool(
+    name="EnterPlanMode",
+    description=(
+        "Ask to plan before anything is changed, where several ways are open or much depends on it."
+    ),
+    args=EnterPlanArgs,
+    access=lambda args, here: (Access("spawn", "plan mode"),),
+    run=_enter,
+    summary=lambda args: "Plan first, without changing anything",
+    deferred=True,
+)
 
 PLAN = Tool(
     name="ExitPlanMode",

@@ -1,0 +1,96 @@
+"""Where a session works: the folder it began in, or a worktree that the log says it moved to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from travois.app import fencing
+from travois.engine.agent import Agent
+from travois.engine.ports import Keeper
+from travois.engine.session import Session
+from travois.engine.tool import Refusal
+from travois.engine.worktrees import WORKTREE, Moved, where_moved
+from travois.kernel.facts import Changed
+
+MakeKeeper = Callable[[tuple[str, ...]], Keeper | None]
+
+
+class Relocation:
+    """Keeps root, permissions, sandbox and snapshots of a session where its log says it works.
+
+    Everything is derived from the state of the session, so that a resume, a rewind or a crash
+    finds the session in the right folder.
+    """
+
+    def __init__(self, agent: Agent, keeper: MakeKeeper) -> None:
+        self._agent, self._keeper = agent, keeper
+        self._root, self._bounds = agent.world.root, agent.bounds
+
+    def __call__(self) -> None:
+        """Follow the log; does nothing if the session is there already."""
+        agent = self._agent
+        moved = where_moved(agent.session.state.get(WORKTREE, ""))
+        root = moved.root if moved else self._root
+        rest = (path for path in agent.guard.folders if path not in (self._root, agent.world.root))
+        folders = tuple(dict.fromkeys((root, *rest)))
+        if agent.world.root == root and agent.guard.folders == folders:
+            return
+        agent.world = replace(agent.world, root=root)
+        agent.guard = replace(agent.guard, folders=folders)
+        if self._bounds is not None:
+            agent.bounds = fencing.elsewhere(self._bounds, root) if moved else self._bounds
+        if agent.keeper is not None:
+            agent.keeper, agent.kept = self._keeper(folders), -1
+
+    def return_if_gone(self) -> str:
+        """Go back if the worktree was removed meanwhile; returns a line for the user if so."""
+        session = self._agent.session
+        moved = where_moved(session.state.get(WORKTREE, ""))
+        if moved is None or os.path.isdir(moved.root):
+            return ""
+        session.append(Changed(WORKTREE, ""))
+        session.append(Changed("cwd", self._root))
+        return f"the worktree {moved.path} is gone: the session works in {self._root} again"
+
+
+def worktree_of(session: Session) -> str:
+    """Return the worktree that a session works in; empty if it is where it began."""
+    moved = where_moved(session.state.get(WORKTREE, ""))
+    return moved.path if moved else ""
+
+
+class SessionWorktrees:
+    """Makes and removes the worktrees that a session moves to."""
+
+    def __init__(self, agent: Agent, session: str, shared: tuple[str, ...]) -> None:
+        self._agent, self._session, self._shared = agent, session, shared
+
+    async def enter(self, name: str, *, path: str) -> Moved:
+        """Make a worktree of that name, or find the one at that path."""
+        from travois.app import worktree
+
+        agent = self._agent
+        back = agent.world.root
+        if path:
+            found = await worktree.existing(agent, os.path.join(back, os.path.expanduser(path)))
+            return Moved(found.root, found.path, found.branch, back, own=False)
+        if name and not worktree.NAME.fullmatch(name):
+            raise Refusal(f"{name!r} is no name. Use letters, digits, dots and dashes.")
+        tree = await worktree.reopen(agent, name or self._session[:8], shared=self._shared)
+        return Moved(tree.root, tree.path, tree.branch, back)
+
+    async def remove(self, moved: Moved, *, discard: bool) -> None:
+        """Remove a worktree with its branch; refuses to lose work unless that is said."""
+        from travois.app import worktree
+
+        tree = await worktree.at(self._agent, moved.back, moved.path, branch=moved.branch)
+        lost = "" if discard else await worktree.unsaved_work(replace(tree, shared=self._shared))
+        if lost:
+            raise Refusal(
+                f"The worktree stays: {lost}. Commit or merge that first, or ask the user and "
+                "call again with discard_changes: true."
+            )
+        await worktree.discard(tree)

@@ -1,0 +1,96 @@
+"""EnterWorktree and ExitWorktree: a session that moves into a git worktree, and back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from travois.engine.ports import Env
+from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.engine.worktrees import WORKTREE, Moved, Worktrees, where_moved
+from travois.kernel.facts import Changed
+from travois.policy.access import Access
+
+
+class EnterArgs(msgspec.Struct, frozen=True):
+    """What to call a new worktree, or where one is that is there."""
+
+    name: str = ""
+    path: Annotated[str, msgspec.Meta(description="an existing worktree of this repository")] = ""
+
+
+class ExitArgs(msgspec.Struct, frozen=True):
+    """What becomes of the worktree."""
+
+    action: Literal["keep", "remove"] = "keep"
+    discard_changes: bool = False
+
+
+async def _enter(args: EnterArgs, env: Env, call: str) -> Outcome:
+    if moved := where_moved(env.state.get(WORKTREE, "")):
+        raise Refusal(f"The session works in the worktree {moved.path}. Leave it first.")
+    if args.name and args.path:
+        raise Refusal("Give either name, for a new worktree, or path, for one that is there.")
+    moved = await _worktrees(env).enter(args.name, path=args.path)
+    return said(
+        f"The session works in {moved.root} now, on branch {moved.branch}. "
+        "ExitWorktree goes back and keeps or removes it.",
+        changes=(_state(moved), Changed("cwd", moved.root)),
+    )
+
+
+async def _exit(args: ExitArgs, env: Env, call: str) -> Outcome:
+    moved = where_moved(env.state.get(WORKTREE, ""))
+    if moved is None:
+        raise Refusal("The session is not in a worktree that EnterWorktree moved it to.")
+    back = (Changed(WORKTREE, ""), Changed("cwd", moved.back))
+    if args.action == "keep":
+        kept = f"The worktree {moved.path} stays, on branch {moved.branch}."
+        return said(f"The session works in {moved.back} again. {kept}", changes=back)
+    if not moved.own:
+        raise Refusal(f"{moved.path} was there before this session: use action keep.")
+    await _worktrees(env).remove(moved, discard=args.discard_changes)
+    told = f"The session works in {moved.back} again. Removed {moved.path} and {moved.branch}."
+    return said(told, changes=back)
+
+
+def _worktrees(env: Env) -> Worktrees:
+    if env.worktrees is None:
+        raise Refusal("Only the session that the user talks to can move to a worktree.")
+    return env.worktrees
+
+
+def _state(moved: Moved) -> Changed:
+    return Changed(WORKTREE, msgspec.json.encode(moved).decode())
+
+
+def _removal(args: ExitArgs) -> tuple[Access, ...]:
+    """Losing work is asked about whatever the mode is."""
+    return (Access("spawn", "the removal of a worktree", asks=args.discard_changes),)
+
+
+ENTER_WORKTREE = Tool(
+    name="EnterWorktree",
+    description=(
+        "Only if the user asks for a worktree: make a git worktree and work there from here on."
+    ),
+    args=EnterArgs,
+    access=lambda args, here: (Access("spawn", "work in a git worktree"),),
+    run=_enter,
+    summary=lambda args: f"Work in the git worktree {args.path or args.name}".strip(),
+    deferred=True,
+)
+
+EXIT_WORKTREE = Tool(
+    name="ExitWorktree",
+    description="Leave the worktree of EnterWorktree and go back; keep or remove it.",
+    args=ExitArgs,
+    access=lambda args, here: _removal(args) if args.action == "remove" else (),
+    run=_exit,
+    summary=lambda args: (
+        f"Leave the git worktree and {args.action} it"
+        f"{' with changes that are nowhere else' if args.discard_changes else ''}"
+    ),
+    deferred=True,
+)
