@@ -422,3 +422,18 @@ def test_it_fits_its_budget_and_counts_what_is_missing(budget: int) -> None:
 @given(st.text(max_size=3_000), st.integers(60, 2_000))
 def test_shortening_never_makes_a_text_longer(text: str, limit: int) -> None:
     assert len(shortened(text, limit)) <= max(len(text), limit + 60)
+
+
+def test_the_list_that_the_log_holds_counts_before_the_calls() -> None:
+    value = (
+        '[{"id":"1","content":"build","status":"in_progress","owner":"a1"},'
+        '{"id":"3","content":"test","status":"pending","blockedBy":["1"]}]'
+    )
+    found = folded(ran("TaskCreate", subject="old"), Changed("todos", value))
+    assert found.tasks == (
+        Task("build", "in_progress", "1", "a1"),
+        Task("test", "pending", "3", waits=("1",)),
+    )
+    assert ledger.render(Ledger(tasks=found.tasks), budget=1_000).text == (
+        "## Tasks still open\n- [in_progress] #1 build (a1)\n- [pending] #3 test [blocked by #1]"
+    )

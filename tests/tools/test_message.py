@@ -49,6 +49,13 @@ class Crew:
     async def start(self, order: Order) -> Report:
         raise AssertionError
 
+    async def resume(self, order: Order) -> Report:
+        self.told.append((order.resume, order.prompt, order.sender))
+        return Report(order.resume, "running", "")
+
+    def find(self, name: str) -> str:
+        return name if name in (*self._running, self._ended) else ""
+
     async def stop(self, id: str) -> Report:
         raise AssertionError
 
@@ -107,6 +114,13 @@ def test_whoever_is_not_there_is_named_with_those_who_are(tmp_path: Path, to: st
     mine = world(tmp_path, above=Crew("a1", "a2", ended="a0"), birth=BORN)
     with pytest.raises(Refusal, match=rf"no agent '{to}' that could be told. .* parent, a2\.$"):
         send(mine, to, "hello")
+
+
+def test_an_agent_that_has_ended_goes_on_with_the_message(tmp_path: Path) -> None:
+    crew = Crew("a2", ended="a0")
+    told = send(world(tmp_path, above=crew, birth=BORN), "a0", "one more thing")
+    assert crew.told == [("a0", "one more thing", "a1")]
+    assert words(told.content).startswith("a0 had ended and goes on in the background")
 
 
 def test_one_of_the_team_is_called_by_name_and_others_by_address(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from travois.app.commands.transcript import Part, parts
 from travois.app.receipts import Receipt, receipts
 from travois.app.web.story import LAYERS, Step, Story, layer
 from travois.app.window import portions
+from travois.context.ledger.tasks import Task, listed
 from travois.kernel.audit import Miss
 from travois.kernel.blocks import Call, calls
 from travois.kernel.facts import (
@@ -31,7 +32,7 @@ from travois.kernel.facts import (
 from travois.kernel.faults import Fault
 from travois.kernel.legal import unsendable
 from travois.kernel.models import Usage
-from travois.kernel.view import Item
+from travois.kernel.view import Item, living
 from travois.wire.encode import Encoder
 from travois.wire.ration import LONGEST
 
@@ -61,6 +62,8 @@ class Overview(msgspec.Struct, frozen=True):
     compactions: list[Receipt]
     agents: int
     """How many it started by a call."""
+    tasks: tuple[Task, ...]
+    """Its task list as it stands."""
     damaged: int
 
 
@@ -150,7 +153,7 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
     """All of it at a glance."""
     total = bill(story.entries)
     misses = total.cache.misses
-    own = story.entries[story.own :]
+    started = (entry.fact for entry in story.entries[story.own :])
     return Overview(
         first=first,
         layers=LAYERS,
@@ -162,7 +165,8 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
         misses=misses,
         expected=[miss.expected for miss in misses],
         compactions=receipts(story.entries) if story.cuts else [],
-        agents=sum(isinstance(entry.fact, Spawned) and entry.fact.call != "" for entry in own),
+        agents=len({fact.id for fact in started if isinstance(fact, Spawned) and fact.call != ""}),
+        tasks=listed(living(story.entries)),
         damaged=damaged,
     )
 

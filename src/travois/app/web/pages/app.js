@@ -4,7 +4,7 @@ import { plot, short, dollars, used, USED } from "./plot.js";
 
 const $ = (id) => document.getElementById(id);
 const main = $("main"), find = $("find"), tip = $("tip");
-const TABS = ["requests", "cache", "compactions", "decisions", "agents", "search"];
+const TABS = ["requests", "cache", "compactions", "decisions", "agents", "tasks", "search"];
 const ROW = 32, MOST = 300;
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 let at = {}, story = null, sessions = null, stream = null, mark = null, list = null, due = 0, asked = 0, way = "messages";
@@ -162,7 +162,7 @@ function hover(index, event) {
 }
 
 function tabs() {
-  const sizes = { requests: story.steps.length, cache: story.misses.length, compactions: story.compactions.length, agents: story.agents };
+  const sizes = { requests: story.steps.length, cache: story.misses.length, compactions: story.compactions.length, agents: story.agents, tasks: story.tasks.length };
   const one = (name) => h("button", { role: "tab", id: `tab-${name}`, "aria-selected": String(name === (at.tab || "requests")), onclick: () => go({ tab: name }) }, name[0].toUpperCase() + name.slice(1), sizes[name] ? ` ${count(sizes[name])}` : "");
   return h("div", { role: "tablist", "aria-label": "Parts of the session" }, TABS.map(one));
 }
@@ -217,6 +217,12 @@ const PANELS = {
     const found = await ask("agents", { session: at.session });
     const rows = found.map((one) => [() => { location.hash = `#${new URLSearchParams({ session: at.session, agent: one.id })}`; }, `${"\u2003".repeat(one.depth)}${one.depth ? "\u2514 " : ""}${one.name || one.id}`, one.kind, h("span", { class: one.state === "running" ? "tag good" : "tag" }, one.state), short(one.tokens), dollars(one.dollars), one.doing, one.what]);
     return rows.length ? table("Agents, each below the one that started it", ["Agent", "Kind", "State", ">Tokens", ">Cost", "Doing", "*Task"], rows) : h("p", { class: "card empty" }, "This session has started no agents.");
+  },
+
+  tasks() {
+    const good = { completed: "tag good", in_progress: "tag" };
+    const rows = story.tasks.map((one) => [null, `#${one.id}`, h("span", { class: good[one.status] || "tag" }, one.status), one.owner, one.waits.map((id) => `#${id}`).join(", "), one.subject]);
+    return rows.length ? table("The task list as it stands", [">Task", "Status", "Owner", "Blocked by", "*Subject"], rows) : h("p", { class: "card empty" }, "This session has no tasks.");
   },
 
   async search() {
