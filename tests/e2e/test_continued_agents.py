@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,38 @@ def test_an_agent_goes_on_after_the_program_was_restarted(
     assert [f.what for f in facts if isinstance(f, Noted)] == ["resumed"]
     asked = [f for f in facts if isinstance(f, User) and f.origin == "task"]
     assert len(asked) == 2
+
+
+def test_an_agent_that_died_with_the_program_goes_on_with_what_it_knew(program: Program) -> None:
+    marker = program.folder / "begun"
+
+    def model(prompt: Prompt, state: object) -> list[Json]:
+        if is_child(prompt) and step(prompt) == 0:
+            return [text(SECRET), call("Bash", command="touch begun; sleep 100", timeout=200_000)]
+        if is_child(prompt):
+            return child(prompt)
+        said = json.dumps(prompt.messages[-1])
+        if "first" in said:
+            return [start()]
+        if "second" in said:
+            return [start(resume="a1", prompt="say it again")]
+        return [text(said.rpartition("As I said, ")[2][: len(SECRET)] or "ok")]
+
+    with lab.server(model) as api:
+        program.url = api.url
+        running = program.start("-p", "first", *program.model, *FREE)
+        while not marker.exists():
+            assert running.poll() is None, running.communicate()
+        os.kill(running.pid, signal.SIGKILL)
+        running.communicate()
+        done = program.ask("second", "-c", *FREE)
+        assert (done.code, done.out.splitlines()[-1]) == (0, SECRET), done.err
+        api.no_invalid()
+        child_runs = [e for e in api.ledger if "be the scout" in json.dumps(e.messages[0])]
+    (log,) = program.logs()
+    outcomes = [e.fact.outcome for e in read(log) if isinstance(e.fact, Finished)]
+    assert outcomes == ["lost", "done"]
+    assert costs(log) == [each.usage.context for each in child_runs]
 
 
 def test_an_agent_that_never_was_or_still_runs_cannot_go_on(program: Program) -> None:

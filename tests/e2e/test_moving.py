@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.e2e.glass import Glass
 from tests.e2e.program import Program
 from tests.e2e.test_tasks import results, step
+from tests.e2e.test_tui_talk import answered
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 
@@ -180,6 +181,18 @@ def test_a_rewind_brings_the_session_back_out_of_its_worktree(program: Program) 
     assert str(top) in seen[0]
 
 
+def test_files_of_a_worktree_can_be_brought_back(program: Program) -> None:
+    repository(program)
+    scripted(program, [[enter("fix")]], "go", *AUTO)
+    tree = worktree(program)
+    scripted(program, [[write("b.txt", "two\n"), write("a.txt", "new\n")]], "on", "-c", *AUTO)
+    assert (tree / "b.txt").exists()
+    done = program.run("rewind", "--to", "1", "--yes")
+    assert done.code == 0, done.err
+    assert [path.name for path in tree.glob("*.txt")] == ["a.txt"]
+    assert (tree / "a.txt").read_text() == "one\n"
+
+
 def test_without_a_repository_there_is_no_worktree(program: Program) -> None:
     seen = scripted(program, [[call("EnterWorktree")], [call("ExitWorktree")]], "go", *AUTO)
     assert "is not inside a git repository" in seen[0]
@@ -205,6 +218,6 @@ def test_a_person_is_asked_before_plan_mode_begins(program: Program) -> None:
         glass.ready()
         glass.type("go\r")
         glass.until("? EnterPlanMode", "asked because it starts plan mode", "no, and say why")
-        glass.type("y")
+        answered(glass, "y")
         glass.until("I plan now.", "plan ·")
         assert glass.leave() == 0
