@@ -48,6 +48,9 @@ class StateTasks:
     def read(self) -> Tasks:
         return read_tasks(self.state.get(TODOS, ""))
 
+    def preview(self, edit: Edit) -> Tasks:
+        return edit(read_stored(self.state.get(TODOS, "")))
+
     def change(self, edit: Edit) -> Tasks:
         try:
             self.state[TODOS] = store_tasks(edit(read_stored(self.state.get(TODOS, ""))))

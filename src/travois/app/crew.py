@@ -91,7 +91,7 @@ class Yard(msgspec.Struct, frozen=True):
                 elif kind is None:
                     _branched(child, moved=tree is not None)
                 else:
-                    self._settled(child, parent, kind, asked=order.model)
+                    self._settled(child, parent, kind, order=order)
                     await preload(child, kind.skills, parent=parent)
                 if kind is not None:
                     join(child, kind.hooks, origin=kind.origin, whose=id)
@@ -141,7 +141,7 @@ class Yard(msgspec.Struct, frozen=True):
             at=point(parent) if fork else 0,
         )
 
-    def _settled(self, child: Agent, parent: Agent, kind: Kind, *, asked: str) -> None:
+    def _settled(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> None:
         """Give a child that shares nothing its own beginning, and what its kind may use."""
         from travois.store.agent_memory import memory
 
@@ -149,7 +149,7 @@ class Yard(msgspec.Struct, frozen=True):
         assert head is not None
         self._entitle(child, parent, kind)
         specs = tuple(spec for spec in head.tools if spec.name in child.tools)
-        card = self._served(child, parent, kind, asked=asked)
+        card = self._served(child, parent, kind, order=order)
         card = replace(card, effort=EFFORTS.get(kind.effort, head.model.effort))
         session.append(Epoch(card, kind.prompt, specs))
         if child.around is not None:
@@ -195,8 +195,8 @@ class Yard(msgspec.Struct, frozen=True):
         if card != epoch.model:
             switch(child, replace(epoch, model=card, why="asked for", unbind=False))
 
-    def _served(self, child: Agent, parent: Agent, kind: Kind, *, asked: str) -> Card:
-        """The model of this kind, or the one that was asked for by name, which must be there."""
+    def _served(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> Card:
+        """The model of this kind; the parent's where it cannot be used, unless it must be that."""
         head = parent.session.view.epoch
         assert head is not None
         if not kind.model:
@@ -205,7 +205,7 @@ class Yard(msgspec.Struct, frozen=True):
             card = self._found(kind.model, head.model)
             child.model = self._reached(card, head.model)
         except Refusal as refusal:
-            if asked == kind.model:
+            if order.exact and order.model == kind.model:
                 raise
             usual = f"agent {kind.name} runs on {head.model.name}"
             parent.session.emit(Warned(f"{usual}: {refusal}"))

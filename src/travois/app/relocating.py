@@ -14,6 +14,7 @@ from travois.engine.session import Session
 from travois.engine.tool import Refusal
 from travois.engine.worktrees import WORKTREE, Moved, where_moved
 from travois.kernel.facts import Changed
+from travois.store.project import repository
 
 MakeKeeper = Callable[[tuple[str, ...]], Keeper | None]
 
@@ -79,8 +80,15 @@ class SessionWorktrees:
             return Moved(found.root, found.path, found.branch, back, own=False)
         if name and not worktree.NAME.fullmatch(name):
             raise Refusal(f"{name!r} is no name. Use letters, digits, dots and dashes.")
-        tree = await worktree.reopen(agent, name or self._session[:8], shared=self._shared)
-        return Moved(tree.root, tree.path, tree.branch, back)
+        name = name or self._session[:8]
+        folder = os.path.join(repository(back)[0], worktree.FOLDER, name)
+        if os.path.isdir(folder):
+            tree = await worktree.existing(agent, folder)
+        else:
+            tree = await worktree.add(agent, name, shared=self._shared)
+        # A folder in which nothing was committed is not in the worktree.
+        root = tree.root if os.path.isdir(tree.root) else tree.path
+        return Moved(root, tree.path, tree.branch, back)
 
     async def remove(self, moved: Moved, *, discard: bool) -> None:
         """Remove a worktree with its branch; refuses to lose work unless that is said."""

@@ -34,6 +34,8 @@ class Order(msgspec.Struct, frozen=True):
     """Who wrote the prompt as a message; empty where it is the task itself."""
     model: str = ""
     """Empty for that of its kind."""
+    exact: bool = False
+    """Whether a model that cannot be used is an error; else the parent's is used in its place."""
     effort: str = ""
     """How much it thinks; empty for as much as its kind does."""
     turns: int = 0

@@ -43,15 +43,22 @@ class AgentTasks:
     @property
     def me(self) -> str:
         """The name under which the agent owns tasks; empty for the one that a person talks to."""
-        birth, member = self._agent.birth, self._store.member
-        child = self._agent.session.state.get("name") or birth.id if birth else ""
-        return "/".join(filter(None, (member, child)))
+        birth, child = self._agent.birth, ""
+        if birth is not None:
+            # The state of a fork holds the name of the conversation, which is not its own.
+            own = "" if birth.kind == "fork" else self._agent.session.state.get("name", "")
+            child = own or birth.id
+        return "/".join(filter(None, (self._store.member, child)))
 
     def read(self) -> Tasks:
         """Return the list as it is, also as others changed it."""
         value = self._store.read()
         self._note(value)
         return read_tasks(value)
+
+    def preview(self, edit: Edit) -> Tasks:
+        """Return what an edit would make of the list; nothing is changed."""
+        return edit(read_stored(self._store.read()))
 
     def change(self, edit: Edit) -> Tasks:
         """Change the list; raises `Refusal` if that cannot be done."""

@@ -23,6 +23,10 @@ class SharedTasks(Protocol):
         """Return the list as it is, also as others changed it."""
         ...
 
+    def preview(self, edit: Edit) -> Tasks:
+        """Return what an edit would make of the list; nothing is changed."""
+        ...
+
     def change(self, edit: Edit) -> Tasks:
         """Change the list; raises `Refusal` if that cannot be done."""
         ...

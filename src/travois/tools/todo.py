@@ -33,8 +33,7 @@ async def _write(args: TodoArgs, env: Env, call: str) -> Outcome:
     def edit(tasks: Tasks) -> Tasks:
         return replace_tasks(tasks, wanted, by=desk.me)
 
-    before = desk.read()
-    for occasion in _news(before, edit(before)):
+    for occasion in _news(desk.read(), desk.preview(edit)):
         heard = await env.hear(occasion)
         if why := heard.block or heard.stop:
             raise Refusal(f"The list stays as it was. A hook says: {why}")
