@@ -30,6 +30,10 @@ class Crew:
         self.orders.append(order)
         return Report("a1", "running" if order.background else "done", "It is blue.", ("a",))
 
+    async def resume(self, order: Order) -> Report:
+        self.orders.append(order)
+        return Report(order.resume, "running" if order.background else "done", "Still blue.")
+
     def reports(self) -> Mapping[str, Report]:
         return self.held
 
@@ -51,6 +55,32 @@ def test_all_that_was_asked_goes_into_the_order(world: World) -> None:
     ]
     assert (told(outcome), outcome.error) == ("[agent a1: done]\nIt is blue.", False)
     assert outcome.detail == '{"agentId":"a1","status":"done","files":["a"],"usage":{}}'
+
+
+def test_an_agent_that_has_ended_goes_on_with_what_the_call_says(world: World) -> None:
+    crew = Crew()
+    outcome = ask(world, crew, resume="a7", model="haiku", effort="low", max_turns=3)
+    assert crew.orders == [
+        Order(
+            "Which colour?",
+            "look",
+            kind="",
+            call="t1",
+            resume="a7",
+            model="haiku",
+            exact=True,
+            effort="low",
+            turns=3,
+        )
+    ]
+    assert told(outcome) == "[agent a7: done]\nStill blue."
+    other = ask(world, crew, resume="a7", subagent_type="explore", isolation="worktree")
+    assert told(other).endswith("[It goes on with its own type and isolation.]")
+
+
+def test_a_fork_cannot_have_another_model(world: World) -> None:
+    with pytest.raises(Refusal, match="A fork has the model and effort of this conversation"):
+        ask(world, Crew(), subagent_type="fork", model="haiku")
 
 
 def test_one_in_the_background_is_only_named(world: World) -> None:

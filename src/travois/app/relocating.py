@@ -34,6 +34,8 @@ class Relocation:
         """Follow the log; does nothing if the session is there already."""
         agent = self._agent
         moved = where_moved(agent.session.state.get(WORKTREE, ""))
+        if moved is None and agent.world.root == self._root:
+            return
         root = moved.root if moved else self._root
         rest = (path for path in agent.guard.folders if path not in (self._root, agent.world.root))
         folders = tuple(dict.fromkeys((root, *rest)))

@@ -55,7 +55,7 @@ async def _start(args: AgentArgs, env: Env, call: str) -> Outcome:
         worktree=args.isolation == "worktree",
         call=call,
         model=args.model.strip(),
-        exact=True,
+        exact=bool(args.model.strip()),
         effort=args.effort,
         turns=args.max_turns,
         resume=args.resume.strip(),
