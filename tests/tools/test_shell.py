@@ -26,8 +26,9 @@ from travois.kernel.facts import Changed
 from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools import shell
+from travois.tools.jobs import BASH_OUTPUT, KILL_SHELL
 from travois.tools.output import Readable, readable
-from travois.tools.shell import BASH, BASH_OUTPUT, KILL_SHELL
+from travois.tools.shell import BASH
 
 
 def play(tmp_path: Path, scene: Callable[[World], Awaitable[None]]) -> World:
@@ -235,12 +236,12 @@ def test_a_timeout_keeps_the_output_and_ends_everything(tmp_path: Path):
     nap = f"{random.randrange(10**6, 10**9)}.5"
     line = f"echo begun; setsid sleep {nap} & sleep {nap}"
     for seconds in (2, 16, 128):  # a loaded machine may need the longer ones to start bash
-        _, (outcome,) = bash(tmp_path, line, timeout=seconds * 1000)
+        _, (outcome,) = bash(tmp_path, line, timeout=seconds * 1000, on_timeout="stop")
         if "begun" in told(outcome):
             break
     assert told(outcome).replace("Terminated\n", "") == (  # bash may find time to say that
         f"begun\n[Timed out after {seconds} s and was ended with all it had started. "
-        "Use a longer timeout or run_in_background.]"
+        "Use a longer timeout, or let it go on with on_timeout: background.]"
     )
     assert outcome.error and msgspec.json.decode(outcome.detail)["interrupted"]
     assert running(f"sleep {nap}") == []
@@ -413,8 +414,9 @@ def test_a_background_job_is_polled_to_its_end(tmp_path: Path):
         assert begun == Outcome(
             (
                 Text(
-                    "Running in the background as bash_1. "
-                    "BashOutput shows its output, KillShell ends it."
+                    "Running in the background as bash_1. You are told when it ends. "
+                    "Monitor (task_id, pattern, timeout) waits for a line or the end, "
+                    "BashOutput shows new output, KillShell ends it."
                 ),
             ),
             changes=(Changed("job:bash_1", "running"),),

@@ -79,6 +79,8 @@ class World:
         self.files: Any = DiskFiles()
         self.processes: Any = None
         self.wary: Any = None
+        self.agents: Any = None
+        self.has_mail = False
         self.web: Any = None
         self.blobs = MemoryBlobs()
         self.shown: list[str] = []
@@ -124,7 +126,8 @@ class World:
         return anyio.run(main)
 
     def access(self, tool: AnyTool, **args: Any) -> tuple[Access, ...]:
-        here = Here(root=self.root, cwd=self.cwd)
+        jobs = self.processes.jobs() if self.processes is not None else {}
+        here = Here(root=self.root, cwd=self.cwd, jobs=jobs)
         return tool.access(msgspec.convert(args, tool.args), here)
 
     def write(self, name: str, data: bytes | str) -> str:

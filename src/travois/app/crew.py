@@ -25,7 +25,7 @@ from travois.engine.offspring import branch, offspring, point
 from travois.engine.ports import Model, Warned
 from travois.engine.practice import preload
 from travois.engine.report import RESUMED, STAYS, lost
-from travois.engine.session import Session
+from travois.engine.session import JOB, Session
 from travois.engine.tool import AnyTool, Refusal
 from travois.host import catalog
 from travois.kernel.blocks import Text
@@ -232,7 +232,11 @@ def _unusable(fault: Fault, usual: Card) -> Refusal:
 
 
 def recover(session: Session, found: Found) -> None:
-    """Tell a session that goes on of children whose reports never came in."""
+    """Tell a session that goes on of children and commands whose reports never came in."""
+    if any(what.startswith(JOB) for what in session.state):
+        from travois.engine.jobs import report_lost
+
+        report_lost(session)
     if session.owed:
         read = partial(_entries, found.log.folder)
         lost(session, read, keep=partial(keep, found.spill))

@@ -30,6 +30,7 @@ from travois.engine.agent import Agent
 from travois.engine.briefing import skills
 from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.hooks import MODES
+from travois.engine.jobs import PATIENCE as JOB_PATIENCE
 from travois.engine.ports import Event, Retrying, Warned
 from travois.kernel.blocks import Shown
 from travois.kernel.facts import Ended, Entry, Finished, Noted
@@ -295,9 +296,9 @@ def _elsewhere(command: str) -> str:
 
 
 async def heard(session: Session) -> bool:
-    """Whether an agent in the background has told something; waited for only so long."""
+    """Whether an agent or a command in the background has ended; waited for only so long."""
     with anyio.move_on_after(LONGEST):
-        return await session.news()
+        return await session.news(patience=JOB_PATIENCE)
     return False
 
 

@@ -92,13 +92,15 @@ class Session:
         """Whether a turn is under way."""
         return self._scope is not None
 
-    async def news(self) -> bool:
-        """Wait until agents in the background have something to tell, or none works any more.
+    async def news(self, *, patience: float | None = None) -> bool:
+        """Wait until an agent or a command in the background has ended or has something to tell.
 
-        Returns whether there is something: `run` without a prompt lets it in.
+        Returns whether there is something: `run` without a prompt lets it in. False if nothing
+        works any more, or if only commands do and `patience`, in seconds, is over.
         """
-        agents = self.crew.agent.agents
-        return agents is not None and await agents.news()
+        from travois.engine.jobs import wait_for_news
+
+        return await wait_for_news(self.crew.agent, patience=patience)
 
     async def __aenter__(self) -> Session:
         crew = await gather(self._options, model=self._model, guests=self._guests)
@@ -249,6 +251,10 @@ class Session:
     async def _part(self) -> None:
         """Let hooks hear that the session is left."""
         self.parting = await hooking.end(self.crew.agent, self.leaving)
+        if self.crew.agent.session.jobs:
+            from travois.engine.jobs import report_left
+
+            self.parting += report_left(self.crew.agent)
 
     async def _observe(self, crew: Crew, wish: telemetry.Wish, stack: AsyncExitStack) -> None:
         """Let a collector hear what happens, from here on."""

@@ -30,6 +30,10 @@ ENDS = {
 FIXED = {
     "BashOutput": "Watching a background command",
     "KillShell": "Stopping a background command",
+    "Monitor": "Waiting for a background command",
+    "TaskOutput": "Waiting for a background task",
+    "TaskStop": "Stopping a background task",
+    "BashInput": "Typing into a program",
     "GitStatus": "Looking at git status",
     "GitDiff": "Looking at git diff",
     "GitLog": "Looking at git log",

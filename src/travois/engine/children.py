@@ -21,6 +21,7 @@ from travois.context.mail import mail
 from travois.engine.agent import Agent
 from travois.engine.crew import HOOK, Order, Report, State
 from travois.engine.hooks import fire
+from travois.engine.jobs import PATIENCE, hand_over, wait_for_news
 from travois.engine.loop import turn
 from travois.engine.occasions import SubagentStart
 from travois.engine.offspring import Asking, Herald, directive, point
@@ -216,6 +217,8 @@ class Children:
         entries = child.agent.session.history() if child.agent else []
         cost = spent(entries)
         over = report(child.id, entries, state=child.state, why=child.why)
+        if child.agent is not None and (left := hand_over(child.agent, self._parent)):
+            over = replace(over, text=f"{over.text}\n\n{left}")
         self._parent.session.append(Finished(child.id, child.state, cost.usage, cost.dollars))
         self._reports[child.id] = over
         del self._running[child.id]
@@ -255,7 +258,7 @@ async def work(agent: Agent) -> EndedWhy:
         async with anyio.create_task_group() as group:
             agent.background = partial(_begin, group)
             why = await turn(agent)
-            while why == "end" and agent.agents is not None and await agent.agents.news():
+            while why == "end" and await wait_for_news(agent, patience=PATIENCE):
                 why = await turn(agent)
             group.cancel_scope.cancel()
     except BaseExceptionGroup as broken:  # a fault stays the same, alone or in company

@@ -74,7 +74,9 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
     verdict = _verdict(agent, wanted, heard)
     if agent.bounds is not None and not agent.bounds.leaving and leaves(wanted):
         return Ruling(Decided(ready.call.id, "deny", INSIDE, by="sandbox"))
-    if verdict.effect == "ask" and _may_try(agent, wanted, verdict):
+    # What a call does to a program that runs already cannot be tried in another sandbox first.
+    tries = not ready.tool.judged_as and _may_try(agent, wanted, verdict)
+    if verdict.effect == "ask" and tries:
         assert agent.bounds is not None
         around = cage(agent.bounds, agent.guard, wanted, profile="look")
         return Ruling(Decided(ready.call.id, "allow", TRYING, by="sandbox"), around, trial=True)
@@ -228,7 +230,7 @@ def _digest(agent: Agent, ready: Ready) -> str:
 def use(agent: Agent, ready: Ready) -> Use:
     """The call as the rules see it."""
     return Use(
-        ready.call.name,
+        ready.tool.judged_as or ready.call.name,
         ready.accesses,
         agent.world.root,
         home(),

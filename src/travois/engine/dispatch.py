@@ -42,6 +42,7 @@ from travois.policy.bounds import runs_outside
 from travois.policy.cage import Cage
 
 LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
+LOOKS = "It runs read-only and without network: nothing that it writes outside /tmp is kept."
 PATIENCE = 20
 """How many seconds a command has where it can do nothing, before the person is asked."""
 FAILURE = 300
@@ -230,7 +231,8 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
         outcome = await carry_out(agent, ready, cage)
     failure = words(outcome.content).strip()
     partial_ = cage is not None and cage.backend == "partial"
-    looked = LOOKED.replace("/tmp", "its TMPDIR") if partial_ else LOOKED  # noqa: S108
+    looked = LOOKS if outcome.changes and outcome.changes[0].value == "running" else LOOKED
+    looked = looked.replace("/tmp", "its TMPDIR") if partial_ else looked  # noqa: S108
     if not outcome.error:
         return _remarked(outcome, looked)
     if not scope.cancelled_caught and not was_held_back(agent, ready.plans, cage, failure):
@@ -339,6 +341,11 @@ class CallEnv:
     def room(self) -> Room:
         """How many tokens the result may take."""
         return call_room(self._agent, self._ready.call)
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether something waits to be said to the model."""
+        return bool(self._agent.inbox)
 
     @property
     def wary(self) -> Cage | None:

@@ -110,6 +110,10 @@ async def admit(agent: Agent) -> str:
     if agent.refresh is not None:
         await agent.refresh()
     agent.inbox.extend(agent.post())
+    if agent.session.jobs:
+        from travois.engine.jobs import end_reports
+
+        agent.inbox.extend(end_reports(agent))
     while agent.inbox:
         said = agent.inbox[0]
         why = await unwelcome(agent, said)

@@ -49,6 +49,8 @@ class Completed(msgspec.Struct, frozen=True):
     """Processes that it started and left behind."""
     aside: bytes = b""
     """What it said to us alone: the last few kilobytes of it."""
+    job: str = ""
+    """The background job as which it goes on, if it outlived its timeout."""
     refused: tuple[str, ...] = ()
     """Whom it tried to reach over the network and may not, and why, in words."""
 

@@ -6,7 +6,7 @@ Concrete classes live in `host` and `store`; only `app.compose` knows both sides
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Literal, Protocol
 
 import msgspec
@@ -36,6 +36,7 @@ from travois.engine.sought import Search
 from travois.engine.tasks import SharedTasks
 from travois.engine.worktrees import Worktrees
 from travois.kernel.facts import AnyFact, Entry
+from travois.policy.access import Access
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
@@ -170,6 +171,12 @@ class Command(msgspec.Struct, frozen=True):
     have changed: it gets them while such a command may run."""
     talks: bool = False
     """Whether we go on talking with it: then its output is what it says on standard error."""
+    tty: bool = False
+    """Whether it gets a terminal, for its input as well as for all of its output."""
+    label: str = ""
+    """What people and models know it by: the command line, not the shell that we wrap around it."""
+    accesses: tuple[Access, ...] = ()
+    """What the call that starts it was judged by."""
 
 
 class Job(Protocol):
@@ -177,10 +184,23 @@ class Job(Protocol):
 
     id: str
     command: str
+    label: str
+    """The command line that it runs, as whoever started it wrote it."""
+    tty: bool
+    """Whether it has a terminal that can be typed into."""
+    cage: Cage | None
+    """The sandbox that it runs in."""
+    accesses: tuple[Access, ...]
+    """What the call that started it was judged by."""
 
     @property
     def status(self) -> int | None:
         """Its exit status; None while it runs."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended and all of its output is in."""
         ...
 
     def fresh(self) -> Captured:
@@ -191,12 +211,40 @@ class Job(Protocol):
         """The output that `fresh` would give; it stays where it is."""
         ...
 
+    def last_lines(self, count: int) -> str:
+        """The last lines of what `fresh` would give, as text; it stays where it is."""
+        ...
+
     async def wait(self) -> int:
         """Its exit status, when it has ended."""
         ...
 
+    async def changed(self) -> None:
+        """Wait until it says something, or ends."""
+        ...
+
+    def followed(self) -> AbstractContextManager[Following]:
+        """All of its output from here on; `fresh` gives it nevertheless."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Type into its terminal; raises OSError if it has none, or takes nothing."""
+        ...
+
+    def interrupt(self) -> None:
+        """Send it an interrupt, as Ctrl-C does."""
+        ...
+
     async def kill(self) -> None:
         """End it with everything that it started."""
+        ...
+
+
+class Following(Protocol):
+    """Output on its way to somebody who looks at all of it."""
+
+    def take(self) -> bytes:
+        """What came since the last call of this."""
         ...
 
 
@@ -210,11 +258,13 @@ class Processes(Protocol):
         timeout: float,
         on_output: Callable[[bytes], None] | None = None,
         reader: Callable[[bytes], bool] | None = None,
+        detach_as: str = "",
     ) -> Completed:
         """Run to the end. On timeout or cancellation the whole process tree is killed first.
 
         `reader` gets all output in order and returns whether it wants more; once it does not, the
-        program is ended.
+        program is ended. With `detach_as`, a program that outlives the timeout goes on as the
+        background job of that id.
         """
         ...
 
@@ -368,6 +418,11 @@ class Env(Protocol):
 
     @property
     def processes(self) -> Processes: ...
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether something waits to be said to the model, so that a long wait should end."""
+        ...
 
     @property
     def web(self) -> Web: ...

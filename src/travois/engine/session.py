@@ -38,6 +38,8 @@ from travois.kernel.view import View, living, project
 from travois.policy.secrets import Secrets
 
 NO_SECRETS = Secrets()
+JOB = "job:"
+"""Before the id of a background command, in the name of its state and of the report of its end."""
 BESIDE = Hooked | Spawned | Finished | Noted | Compacted | Restored | Epoch
 """What also happens between turns, so that it tells nothing about how one ended."""
 
@@ -80,6 +82,8 @@ class Session:
         """Those of which nothing says that they have ended."""
         self.owed: dict[str, Spawned] = {}
         """Those whose report has not come in."""
+        self.jobs: dict[str, str] = {}
+        """How the background commands that were started from here stand, by id."""
         self.pictures = 0
         """How many images and documents were ever brought in."""
         self.notes = ""
@@ -157,8 +161,14 @@ class Session:
 
     def _settle(self, entry: Entry) -> None:
         match entry.fact:
+            case Opened():
+                self.jobs = {}  # those of the session that this one branched off are not ours
             case Changed(what=what, value=value):
                 self.state[what] = value
+                if what.startswith(JOB):
+                    self.jobs[what.removeprefix(JOB)] = value
+            case User(mail=letter) if letter.startswith(JOB):
+                self.state[letter] = self.jobs[letter.removeprefix(JOB)] = "ended"
             case Decided() as fact:
                 self.decided[fact.call] = fact
             case Assistant():

@@ -20,10 +20,11 @@ def place_of(agent: Agent) -> Here:
     bounds, guard = agent.bounds, agent.guard
     root = agent.world.root
     cwd = agent.session.state.get("cwd", root)
+    jobs = agent.world.processes.jobs()
     if bounds is None:
-        return Here(root, cwd, "", (*guard.folders, *guard.readable))
+        return Here(root, cwd, "", (*guard.folders, *guard.readable), jobs)
     temp = bounds.temp if bounds.backend == "full" else ""
-    return Here(root, cwd, temp, (*guard.folders, *guard.readable, *bounds.programs))
+    return Here(root, cwd, temp, (*guard.folders, *guard.readable, *bounds.programs), jobs)
 
 
 def was_held_back(agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from travois.engine.ports import Env
+from travois.engine.ports import Env, Job
 from travois.kernel.blocks import Shown, Text
 from travois.kernel.facts import Changed
 from travois.policy.access import Access
@@ -35,6 +35,8 @@ class Here(msgspec.Struct, frozen=True):
     """The session's private folder for /tmp; empty where /tmp is the machine's own."""
     apart: tuple[str, ...] = ()
     """Folders that are what they are even if they lie in /tmp."""
+    jobs: Mapping[str, Job] = {}
+    """The commands in the background."""
 
 
 class Tool(msgspec.Struct, Generic[A], frozen=True):
@@ -56,10 +58,12 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     """Whether its results are pages of a file: they are never stored or cut afterwards."""
     polls: bool = False
     """Whether to ask the same again and again is what it is for."""
-    schema: str = ""
-    """The JSON schema of the arguments, where another says what they are and no struct does."""
     deferred: bool = False
     """Left out of the head of a request; found with ToolSearch and callable by name."""
+    judged_as: str = ""
+    """The tool whose permission rules hold for it; empty for its own."""
+    schema: str = ""
+    """The JSON schema of the arguments, where another says what they are and no struct does."""
     stands: Callable[[A], tuple[str, str]] | None = None
     """The call that this one stands for: the name of a tool that is lent, and its arguments."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -102,6 +103,26 @@ class Feed:
                 return True
 
 
+class Follower:
+    """Output as it comes, for somebody who looks at all of it while others read it, too."""
+
+    def __init__(self, taken: Callable[[], None]) -> None:
+        self._chunks: list[bytes] = []
+        self._taken = taken
+        self.size = 0
+
+    def add(self, chunk: memoryview) -> None:
+        """Hold this until it is taken."""
+        self._chunks.append(bytes(chunk))
+        self.size += len(chunk)
+
+    def take(self) -> bytes:
+        """What came since the last call of this."""
+        chunks, self._chunks, self.size = self._chunks, [], 0
+        self._taken()
+        return b"".join(chunks)
+
+
 def _half(end: bytes) -> int:
     """How many of these last bytes begin a UTF-8 character that has not come whole."""
     for size in range(1, len(end) + 1):
@@ -139,6 +160,7 @@ class Drain:
         self._ended = ended
         self._buffer = buffer
         self._pause: TimerHandle | None = None
+        self._held = False
         self._loop = get_running_loop()
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self.pull)
@@ -152,15 +174,35 @@ class Drain:
                 size = os.readv(self._fd, (self._buffer,))
             except BlockingIOError:
                 return
+            except OSError as error:
+                if error.errno != errno.EIO:  # so a terminal says that nobody holds it any more
+                    raise
+                size = 0
             if size == 0:
                 self.close()
                 self._ended()
                 return
             with memoryview(self._buffer) as view, view[:size] as chunk:
                 self.sink(chunk)
-        if self.rest and self._pause is None:
+        if self.rest and self._pause is None and not self._held:
             self._loop.remove_reader(self._fd)
             self._pause = self._loop.call_later(self.rest, self._resume)
+
+    def hold(self) -> None:
+        """Take nothing more until `release`: the program waits for us when its pipe is full."""
+        if self.open and not self._held:
+            self._held = True
+            if self._pause is not None:
+                self._pause.cancel()
+                self._pause = None
+            else:
+                self._loop.remove_reader(self._fd)
+
+    def release(self) -> None:
+        """Go on after `hold`."""
+        if self.open and self._held:
+            self._held = False
+            self._loop.add_reader(self._fd, self.pull)
 
     def _resume(self) -> None:
         self._pause = None
@@ -173,6 +215,6 @@ class Drain:
         self.open = False
         if self._pause is not None:
             self._pause.cancel()
-        elif not self._loop.is_closed():
+        elif not self._held and not self._loop.is_closed():
             self._loop.remove_reader(self._fd)
         os.close(self._fd)

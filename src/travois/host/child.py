@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
+from travois.engine.ports import Captured
 from travois.host.cage.fence import read_report
-from travois.host.capture import Capture, Drain, Feed
+from travois.host.capture import Capture, Drain, Feed, Follower
 from travois.host.reaper import gone
 from travois.host.spawn import Started
 from travois.host.spool import Spool
@@ -25,6 +27,8 @@ REST = 0.01
 SHOWN = 64 * 1024
 """How much of one read goes to whoever watches."""
 ASIDE = 8 * 1024
+BEHIND = 1024 * 1024
+"""How far a follower may be behind before the program has to wait for it."""
 
 
 class Child:
@@ -63,6 +67,10 @@ class Child:
         """Whether it is not the program itself but what holds the walls around it."""
         self.failed = False
         """Whether the walls could not be built, so that nothing ran."""
+        self.into = started.line[0] if started.tty else -1
+        """Where we type to it; -1 where it has no terminal."""
+        self._followers: list[Follower] = []
+        self._waiters: set[anyio.Event] = set()
         self._popen = started.popen
         self._started = started
         self._inner = 0
@@ -87,6 +95,43 @@ class Child:
         """Let it wait a little when it floods us."""
         for drain in self._drains:
             drain.rest = REST
+
+    async def changed(self) -> None:
+        """Wait until it says something, or ends."""
+        event = anyio.Event()
+        self._waiters.add(event)
+        try:
+            await event.wait()
+        finally:
+            self._waiters.discard(event)
+
+    @contextmanager
+    def followed(self) -> Generator[Follower]:
+        """All of its output from here on; a flood waits for whoever follows."""
+        follower = Follower(self._catch_up)
+        self._followers.append(follower)
+        try:
+            yield follower
+        finally:
+            self._followers.remove(follower)
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        if all(follower.size <= BEHIND for follower in self._followers):
+            self._drains[0].release()
+
+    def detach(self, keep: int) -> Captured:
+        """Go on in the background; returns what it has said so far."""
+        said = self.output.fresh(ended=False)
+        held, self.output = self.output.taken().head, Capture(keep)
+        self.output.add(memoryview(held))  # half a character that waits for its other half
+        self._watch = None
+        self.slow()
+        return said
+
+    def _stir(self) -> None:
+        for event in self._waiters:
+            event.set()
 
     def mute(self) -> None:
         """Take no more of its output: if it goes on writing, that ends it."""
@@ -120,7 +165,15 @@ class Child:
             self._whisper.close()
         for drain in self._drains:
             drain.close()
+        self.hang_up()
         self.unfence()
+        self._stir()
+
+    def hang_up(self) -> None:
+        """Type no more."""
+        if self.into >= 0:
+            os.close(self.into)
+            self.into = -1
 
     def _heard(self, chunk: memoryview) -> None:
         self.output.add(chunk)
@@ -128,6 +181,11 @@ class Child:
             self._watch(bytes(chunk[-SHOWN:]))
         if self._is_read:
             self.feed.add(chunk)
+        for follower in self._followers:
+            follower.add(chunk)
+            if follower.size > BEHIND:
+                self._drains[0].hold()
+        self._stir()
 
     def _poll(self) -> bool:
         self.status = self._popen.poll()
@@ -176,8 +234,10 @@ class Child:
             return
         self.done.set()
         self.feed.end()
+        self.hang_up()
         if self.when_done is not None:
             self.when_done()
+        self._stir()
 
 
 def _forget(chunk: memoryview) -> None:

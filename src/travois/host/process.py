@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from signal import SIGKILL, SIGTERM
 from types import MappingProxyType
@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
-from travois.engine.ports import Captured, Command, Completed
+from travois.engine.ports import Command, Completed
 from travois.host.cage.fence import Unfenced
 from travois.host.capture import CHUNK
 from travois.host.environment import bare, clean
@@ -28,44 +28,13 @@ if TYPE_CHECKING:
     from travois.host.cage.overlay import Overlay
     from travois.host.cage.probe import Walls
     from travois.host.child import Child
+    from travois.host.job import LocalJob
     from travois.host.talk import Talk
 
 GRACE = 0.4
 """How long a program may take to end by itself once it is told to."""
-
-
-class LocalJob:
-    """A program in the background on this machine."""
-
-    def __init__(
-        self, id: str, command: str, *, child: Child, end: Callable[[Child], Awaitable[None]]
-    ) -> None:
-        self.id = id
-        self.command = command
-        self._child = child
-        self._end = end
-
-    @property
-    def status(self) -> int | None:
-        """Its exit status; None while it runs."""
-        return self._child.status
-
-    def fresh(self) -> Captured:
-        """Output since the last call of this; its errors too, where they come apart."""
-        return self._child.output.fresh(ended=self._child.done.is_set())
-
-    def waiting(self) -> Captured:
-        """The output that `fresh` would give; it stays where it is."""
-        return self._child.output.taken()
-
-    async def wait(self) -> int:
-        """Its exit status, when it has ended."""
-        await self._child.done.wait()
-        return _status(self._child)
-
-    async def kill(self) -> None:
-        """End it with everything that it started."""
-        await self._end(self._child)
+KEEP_DETACHED = 512 * 1024
+"""How much of the head and of the tail of the output of a detached program is kept."""
 
 
 class LocalProcesses:
@@ -108,14 +77,17 @@ class LocalProcesses:
         timeout: float,
         on_output: Callable[[bytes], None] | None = None,
         reader: Callable[[bytes], bool] | None = None,
+        detach_as: str = "",
     ) -> Completed:
         """Run to the end. On timeout or cancellation the whole process tree is killed first.
 
         `on_output` sees output as it comes; of a flood it sees only the newest part. `reader` gets
-        all of it in order and returns whether it wants more; if not, the program is ended.
+        all of it in order and returns whether it wants more; if not, the program is ended. With
+        `detach_as`, a program that outlives the timeout goes on as the background job of that id.
         """
         begin = partial(self._begin, watch=on_output, is_read=reader is not None)
-        return await self._run(begin, command, timeout=timeout, reader=reader)
+        late = partial(self._detach, detach_as, command) if detach_as else None
+        return await self._run(begin, command, timeout=timeout, reader=reader, late=late)
 
     async def attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
@@ -141,19 +113,26 @@ class LocalProcesses:
         *,
         timeout: float,
         reader: Callable[[bytes], bool] | None = None,
+        late: Callable[[Child], Completed] | None = None,
     ) -> Completed:
         """Run to the end, with walls around what stays: sockets of others come and go meanwhile."""
         while True:
             try:
-                return await self._ended(begin(command), timeout=timeout, reader=reader)
+                return await self._ended(begin(command), timeout=timeout, reader=reader, late=late)
             except Unfenced:
                 if (fewer := _settled(command)) is None:
                     raise
                 command = fewer
 
     async def _ended(
-        self, child: Child, *, timeout: float, reader: Callable[[bytes], bool] | None = None
+        self,
+        child: Child,
+        *,
+        timeout: float,
+        reader: Callable[[bytes], bool] | None = None,
+        late: Callable[[Child], Completed] | None = None,
     ) -> Completed:
+        """Wait for a program; `late` says what becomes of one that outlives the timeout."""
         ended = cut = False
         try:
             with anyio.move_on_after(timeout):
@@ -162,8 +141,11 @@ class LocalProcesses:
                 else:
                     await child.done.wait()
                 ended = not cut
+            if late is not None and not ended and not cut and child.status is None:
+                ended = True
+                return late(child)
         finally:
-            late = child.status is None and not cut
+            overdue = child.status is None and not cut
             if cut:
                 await self._stop(child)
             elif not ended:
@@ -174,7 +156,7 @@ class LocalProcesses:
             status=_status(child),
             output=child.output.taken(),
             errors=child.errors.taken(),
-            timed_out=late,
+            timed_out=overdue,
             cut=cut,
             left_running=self._leave(child),
             aside=child.aside.taken().joined(),
@@ -183,14 +165,31 @@ class LocalProcesses:
 
     async def start(self, command: Command, *, id: str) -> LocalJob:
         """Start in the background; it dies with the session at the latest."""
-        from shlex import join
+        child = self._begin(command)
+        child.slow()
+        return self._adopt(id, command, child)
+
+    def _detach(self, id: str, command: Command, child: Child) -> Completed:
+        """Let a program that was waited for go on in the background."""
+        from travois.engine.outcome import Captured
+
+        said = child.detach(KEEP_DETACHED)
+        self._adopt(id, command, child)
+        return Completed(0, said, Captured(b"", b"", 0), job=id)
+
+    def _adopt(self, id: str, command: Command, child: Child) -> LocalJob:
+        from travois.host.job import LocalJob
 
         assert id not in self._jobs, f"there is a job {id} already"
-        child = self._begin(command)
         child.when_done = lambda: self._over(child)
-        child.slow()
-        self._jobs[id] = LocalJob(id, join(command.argv), child=child, end=self._end)
-        return self._jobs[id]
+        job = LocalJob(id, command, child=child, end=self._end, inside=self._inside)
+        self._jobs[id] = job
+        return job
+
+    def _inside(self, child: Child) -> set[int]:
+        """The processes of a program, without what only holds the walls around it."""
+        found = set(tree(child.mark, self._roots(child)))
+        return found - {child.pid} if child.fenced else found
 
     def talk(self, command: Command, *, log: Callable[[bytes], None]) -> Talk:
         """Start a program to talk with; `log` gets what it says on standard error."""

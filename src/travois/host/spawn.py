@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from travois.host.cage.guard import Journal
     from travois.host.cage.network import Network
 
+ROWS, COLUMNS = 40, 120
+"""The size of the terminals that programs get."""
 HIGH = 240
 """Descriptors that scripts pick for themselves are lower; the smallest usual limit is 256."""
 REMEDIES = {
@@ -48,6 +51,8 @@ class Started(NamedTuple):
     """What is to be closed when the program and all that it started inside its walls are gone."""
     line: tuple[int, int] = (-1, -1)
     """What we talk with it by: where we write, and where we read."""
+    tty: bool = False
+    """Whether it has a terminal, into which we type where we write."""
 
 
 class How(TypedDict):
@@ -79,7 +84,11 @@ def spawn(command: Command, surroundings: Surroundings) -> Started:
 
     with ExitStack() as theirs, ExitStack() as ours:
         into = heard = -1
-        if command.talks:
+        if command.tty:
+            output, stdin, into = _terminal(theirs, ours)
+            stdout, stderr, errors = stdin, STDOUT, -1
+            command = msgspec.structs.replace(command, argv=terminal_argv(command.argv))
+        elif command.talks:
             stdin, into = _pipe(theirs, ours)
             heard, stdout = _pipe(ours, theirs)
             (output, stderr), errors = _pipe(ours, theirs), -1
@@ -111,7 +120,8 @@ def spawn(command: Command, surroundings: Surroundings) -> Started:
                 fence.guard.close()
             raise _failure(command, error) from error
         ours.pop_all()
-        return Started(popen, output, errors, aside, fence, after, (into, heard))
+        line = (into, heard)
+        return Started(popen, output, errors, aside, fence, after, line, tty=command.tty)
 
 
 def _fenced(
@@ -155,6 +165,31 @@ def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
         with suppress(OSError):  # the user's share of pipe memory is used up: slower, not wrong
             fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, CHUNK)
     return read, write
+
+
+def _terminal(theirs: ExitStack, ours: ExitStack) -> tuple[int, int, int]:
+    """A new terminal: where we read it, the program's end, and where we type."""
+    import termios
+    from struct import pack
+
+    master, slave = os.openpty()
+    ours.callback(os.close, master)
+    theirs.callback(os.close, slave)
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, pack("HHHH", ROWS, COLUMNS, 0, 0))
+    into = os.dup(master)
+    ours.callback(os.close, into)
+    return master, slave, into
+
+
+def terminal_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The program, started so that its standard input is the terminal that controls it.
+
+    That has to happen inside the sandbox, in the session that the program leads.
+    """
+    from travois.host import terminal
+
+    python = os.path.realpath(sys.executable)
+    return (python, "-I", "-S", terminal.__file__, resolve(argv[0]), *argv[1:])
 
 
 def _input(data: bytes, theirs: ExitStack) -> int:

@@ -111,7 +111,7 @@ def _part(data: bytes) -> Part:
         nul = ""
     if decoded is None or (nul and decoded.encoding.codec != "utf-8"):
         return Part(None)
-    plain = _plain(texts.shown(decoded.text))
+    plain = plain_text(texts.shown(decoded.text))
     strange = len(CONTROL.findall(plain))
     if strange > len(plain) / 50:
         return Part(None)
@@ -120,7 +120,7 @@ def _part(data: bytes) -> Part:
     return Part(CONTROL.sub(_visible, plain) if strange else plain, said or nul)
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """The text as it stands on a screen in the end: no colours, last state of each line."""
     if "\x1b" in text:
         text = ESCAPE.sub("", text)

@@ -1,4 +1,4 @@
-"""Bash, BashOutput and KillShell: commands in the foreground and in the background.
+"""Bash: commands in the foreground, in the background, and with a terminal.
 
 A shell lives for one call. Its working folder outlives it: the shell tells us aside where it
 stands when it ends.
@@ -7,35 +7,49 @@ stands when it ends.
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import anyio
 import msgspec
 from msgspec.structs import replace
 
 from travois.engine.hooks import exported
-from travois.engine.ports import Captured, Command, Completed, Env, Job
+from travois.engine.jobs import RUNNING
+from travois.engine.ports import Command, Completed, Env
 from travois.engine.tool import Here, Outcome, Refusal, Tool
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.policy.cage import PRIVATE_TMP
+from travois.tools.job_output import (
+    HIDDEN,
+    KEEP_JOB,
+    QUIET,
+    Detached,
+    Ran,
+    exit_code,
+    join_parts,
+    show_job,
+    show_output,
+    signal_name,
+    wait_for_job,
+)
 from travois.wire.jsontext import encoded
-
-if TYPE_CHECKING:
-    from travois.tools.output import Readable
 
 DEFAULT = 120_000
 LONGEST = 600_000
 KEEP = 4 * 1024 * 1024
-KEEP_JOB = 512 * 1024
+LATER = (
+    "You are told when it ends. Monitor (task_id, pattern, timeout) waits for a line or the end, "
+    "BashOutput shows new output, KillShell ends it."
+)
+FIRST = 10.0
+"""How many seconds a program with a terminal has for its first words, unless the call says."""
+TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1"}
+"""Plain lines are what a model can read: no cursor, no colours, no pager."""
 GLIMPSE = 2_000
 GLIMPSES = 0.1
-REMARKS = 100
-"""The tokens kept for what is said beside an output."""
 ARGUMENT = 30_000
 """How many characters fit one argument, whatever they are: the kernel's limit is 128 KiB."""
 SHELLS = (
@@ -66,32 +80,13 @@ class BashArgs(msgspec.Struct, frozen=True):
     timeout: Annotated[int, msgspec.Meta(description="ms", gt=0, le=LONGEST)] = DEFAULT
     description: str = ""
     run_in_background: bool = False
+    on_timeout: Literal["background", "stop"] = "background"
+    tty: Annotated[bool, msgspec.Meta(description="a terminal; BashInput types")] = False
     sandbox: Annotated[
         Literal["on", "write", "network", "off"],
         msgspec.Meta(description="what a command failed for the lack of; the user is asked"),
     ] = "on"
-
-
-class OutputArgs(msgspec.Struct, frozen=True):
-    """Which background job, and which lines of its output."""
-
-    bash_id: str
-    filter: Annotated[str, msgspec.Meta(description="regex: only lines that match")] = ""
-
-
-class KillArgs(msgspec.Struct, frozen=True):
-    """Which background job to end."""
-
-    shell_id: str
-
-
-class Ran(msgspec.Struct, frozen=True, rename="camel"):
-    """How a command ended, for programs."""
-
-    exit_code: int | None
-    interrupted: bool
-    bytes: int
-    cwd: str = ""
+    max_output_tokens: Annotated[int, HIDDEN] = 0
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -104,20 +99,24 @@ class Place(msgspec.Struct, frozen=True):
 async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
     from travois.tools.sandbox_remarks import list_tmp, tell_denial, tell_new_entries
 
+    if args.tty:
+        return await _start_terminal(args, env, call)
     if args.run_in_background:
         return await _background(args, env)
     entries = list_tmp(env.cage)
     done, start = await _run(args, env, call)
+    if done.job:
+        return _detached(args, env, call, done=done)
     place = _place(done, env, start=start)
-    body = _shown(done.output, env, call)
+    body = show_output(done.output, env, call, most=args.max_output_tokens)
     remarks = [*body.remarks, *_endings(done, args)]
     remarks += [remark for remark in (start.remark, place.remark) if remark]
     remarks += tell_denial(done, body.text, env.cage, cwd=start.cwd, line=args.command)
     remarks += tell_new_entries(env.cage, entries)
     remarks += env.processes.notices()
-    ran = Ran(_code(done.status), done.timed_out, done.output.total, place.cwd)
+    ran = Ran(exit_code(done.status), done.timed_out, done.output.total, place.cwd)
     return Outcome(
-        (Text(_joined(_headline(done), body.text, remarks)),),
+        (Text(join_parts(_headline(done), body.text, remarks)),),
         error=done.status != 0 or done.timed_out,
         detail=encoded(ran).decode(),
         changes=() if place.cwd == env.cwd else (Changed("cwd", place.cwd),),
@@ -128,10 +127,13 @@ async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
 async def _run(args: BashArgs, env: Env, call: str) -> tuple[Completed, Place]:
     """Run the command where the shell stands, or in the workspace if that folder is gone."""
     glimpse = _glimpse(env)
+    detach_as = _next_job_id(env) if args.on_timeout == "background" else ""
     for place in (Place(env.cwd), Place(env.root, f"{env.cwd} is gone; this ran in {env.root}.")):
-        command = replace(_command(args.command, place.cwd, env=env), whole=_whole(env, call))
+        command = replace(_command(args, place.cwd, env=env), whole=_whole(env, call))
         try:
-            done = await env.processes.run(command, timeout=args.timeout / 1000, on_output=glimpse)
+            done = await env.processes.run(
+                command, timeout=args.timeout / 1000, on_output=glimpse, detach_as=detach_as
+            )
         except OSError as error:
             if place.cwd == env.root or await env.files.stat(place.cwd) is not None:
                 raise Refusal(f"{error.strerror or error}.") from None
@@ -146,14 +148,24 @@ def _whole(env: Env, call: str) -> str:
     return os.path.join(env.kept, f"{name}.txt") if env.kept else ""
 
 
-def _command(text: str, cwd: str, *, env: Env, keep: int = KEEP) -> Command:
+def _command(args: BashArgs, cwd: str, *, env: Env, keep: int = KEEP) -> Command:
     """The shell that runs this text. A long one is handed over in pieces and put together there."""
+    text = args.command
     pieces = [text[at : at + ARGUMENT] for at in range(0, len(text), ARGUMENT)] or [""]
     names = "".join(f"${{{number}}}" for number in range(1, len(pieces) + 1))
     shell = next((path for path in SHELLS if os.access(path, os.X_OK)), "/bin/sh")
     argv = (shell, "-c", SCRIPT.replace("@TEXT@", names), os.path.basename(shell), *pieces)
     variables = exported(env.state.get("env", "")) | {"PWD": cwd}
-    return Command(argv, cwd, env=variables, keep=keep, aside=ASIDE, cage=env.cage)
+    return Command(
+        argv,
+        cwd,
+        env=variables,
+        keep=keep,
+        aside=ASIDE,
+        cage=env.cage,
+        label=text,
+        accesses=_executes(args),
+    )
 
 
 def _glimpse(env: Env) -> Callable[[bytes], None]:
@@ -189,7 +201,7 @@ def _headline(done: Completed) -> str:
     if done.timed_out:
         return ""  # how it took our signal says nothing of the command
     if done.status < 0:
-        return f"Ended by signal {-done.status} ({_signal(-done.status)})"
+        return f"Ended by signal {-done.status} ({signal_name(-done.status)})"
     return "" if done.status <= 0 else f"Exit code {done.status}"
 
 
@@ -197,51 +209,65 @@ def _endings(done: Completed, args: BashArgs) -> Iterator[str]:
     if done.timed_out:
         yield (
             f"Timed out after {args.timeout / 1000:g} s and was ended with all it had started. "
-            "Use a longer timeout or run_in_background."
+            "Use a longer timeout, or let it go on with on_timeout: background."
         )
     if done.left_running:
         pids = ", ".join(map(str, done.left_running))
         yield f"Still running, until the session ends: process {pids}"
 
 
-def _shown(output: Captured, env: Env, call: str) -> Readable:
-    """As much of an output as there is room for; all of it is kept if that is not all."""
-    from travois.tools.output import readable
-
-    return readable(output, tokens=env.room.tokens - REMARKS, keep=partial(env.spill, call))
-
-
-def _joined(headline: str, body: str, remarks: list[str]) -> str:
-    parts = (headline, body.strip("\n"), *(f"[{remark}]" for remark in remarks))
-    return "\n".join(part for part in parts if part) or "(no output)"
-
-
-def _code(status: int) -> int:
-    """The exit code that a shell would show."""
-    return status if status >= 0 else 128 - status
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
-
-
 async def _background(args: BashArgs, env: Env) -> Outcome:
-    id = _next_id(env)
+    id = _next_job_id(env)
     try:
-        command = _command(args.command, env.cwd, env=env, keep=KEEP_JOB)
+        command = _command(args, env.cwd, env=env, keep=KEEP_JOB)
         await env.processes.start(command, id=id)
     except OSError as error:
         raise Refusal(f"{error.strerror or error}.") from None
-    said = f"Running in the background as {id}. BashOutput shows its output, KillShell ends it."
+    said = f"Running in the background as {id}. {LATER}"
     if env.cage is not None and env.cage.backend == "full":
         said += f"\n[{PRIVATE_TMP}; on disk, what it leaves there is in {env.cage.temp}.]"
-    return Outcome((Text(said),), changes=(Changed(f"job:{id}", "running"),))
+    return Outcome((Text(said),), changes=(Changed(f"job:{id}", RUNNING),))
 
 
-def _next_id(env: Env) -> str:
+def _detached(args: BashArgs, env: Env, call: str, *, done: Completed) -> Outcome:
+    """What there is to say of a command that goes on in the background."""
+    body = show_output(done.output, env, call, most=args.max_output_tokens)
+    limit = f"Still running after {args.timeout / 1000:g} s, so it was not stopped but goes on"
+    remarks = [*body.remarks, f"{limit} in the background as {done.job}. {LATER}"]
+    ran = Detached(None, interrupted=False, bytes=done.output.total, background_task_id=done.job)
+    return Outcome(
+        (Text(join_parts("", body.text or "(no output so far)", remarks)),),
+        detail=encoded(ran).decode(),
+        changes=(Changed(f"job:{done.job}", RUNNING),),
+        lines=body.lines,
+    )
+
+
+async def _start_terminal(args: BashArgs, env: Env, call: str) -> Outcome:
+    """Start a program with a terminal; returns what it says first."""
+    command = _command(args, env.cwd, env=env, keep=KEEP_JOB)
+    command = replace(command, tty=True, env={**command.env, **TERMINAL})
+    seconds = FIRST if args.timeout == DEFAULT else args.timeout / 1000
+    try:
+        job = await env.processes.start(command, id=_next_job_id(env))
+    except OSError as error:
+        raise Refusal(f"{error.strerror or error}.") from None
+    try:
+        await wait_for_job(job, env, seconds=seconds, quiet=QUIET)
+    except BaseException:  # whoever stops the call does not want what it started
+        with anyio.CancelScope(shield=True):
+            await job.kill()
+        raise
+    outcome = show_job(job, env, call, most=args.max_output_tokens)
+    if job.over:
+        return replace(outcome, changes=(), error=job.status != 0)
+    how = f"BashInput (id: {job.id}, text) types to it, KillShell ends it. You are told if it ends."
+    told = Text(f"[Open as {job.id}, with a terminal. {how}]")
+    change = Changed(f"job:{job.id}", RUNNING)
+    return replace(outcome, content=(*outcome.content, told), changes=(change,))
+
+
+def _next_job_id(env: Env) -> str:
     """A name that no job of this session has had, also before it was resumed."""
     taken = {*env.processes.jobs(), *(name.removeprefix("job:") for name in env.state)}
     number = 1
@@ -250,68 +276,12 @@ def _next_id(env: Env) -> str:
     return f"bash_{number}"
 
 
-async def _output(args: OutputArgs, env: Env, call: str) -> Outcome:
-    job = _job(env, args.bash_id)
-    status = job.status
-    output = job.fresh()
-    if args.filter and output.total:
-        output = await _matching(output, env, pattern=args.filter)
-    body = _shown(output, env, call)
-    remarks = [*body.remarks, *env.processes.notices()]
-    text = _joined(_state(status), body.text or "(no new output)", remarks)
-    ran = Ran(None if status is None else _code(status), status is None, output.total)
-    return Outcome(
-        (Text(text),),
-        detail=encoded(ran).decode(),
-        changes=_ended(env, job.id, status),
-        lines=output.lines,
-    )
+def _access(args: BashArgs, here: Here) -> tuple[Access, ...]:
+    return _executes(args)
 
 
-async def _matching(output: Captured, env: Env, *, pattern: str) -> Captured:
-    """The lines that match. Ripgrep looks for them: no pattern can make it hang."""
-    argv = ("rg", "--no-config", "--text", "--no-line-number", "--regexp", pattern, "--", "-")
-    command = Command(argv, env.root, stdin=output.joined(), keep=KEEP_JOB, stderr="apart")
-    done = await env.processes.run(command, timeout=10)
-    if done.status > 1:
-        raise Refusal(f"filter: {done.errors.joined().decode(errors='replace').strip()}")
-    return done.output
-
-
-async def _kill(args: KillArgs, env: Env, call: str) -> Outcome:
-    job = _job(env, args.shell_id)
-    before = job.status
-    await job.kill()
-    if before is None:
-        said = _joined(
-            f"{job.id} was ended with all it had started.", "", [*env.processes.notices()]
-        )
-        return Outcome((Text(said),), changes=(Changed(f"job:{job.id}", "killed"),))
-    said = f"{job.id} had ended before ({_state(before)})."
-    return Outcome((Text(said),), changes=_ended(env, job.id, before))
-
-
-def _job(env: Env, id: str) -> Job:
-    jobs = env.processes.jobs()
-    if id in jobs:
-        return jobs[id]
-    if f"job:{id}" in env.state:
-        raise Refusal(f"{id} ended with the process that had started it. Start it again.")
-    raise Refusal(f"There is no job {id!r}. Jobs: {', '.join(jobs) or 'none'}.")
-
-
-def _state(status: int | None) -> str:
-    if status is None:
-        return "running"
-    return f"exit code {status}" if status >= 0 else f"ended by {_signal(-status)}"
-
-
-def _ended(env: Env, id: str, status: int | None) -> tuple[Changed, ...]:
-    change = Changed(f"job:{id}", _state(status))
-    return () if env.state.get(change.what) == change.value else (change,)
-
-
-def _executes(args: BashArgs, here: Here) -> tuple[Access, ...]:
+def _executes(args: BashArgs) -> tuple[Access, ...]:
+    """What a command touches besides what its text says."""
     line = Access("exec", args.command)
     match args.sandbox:
         case "on" | "write":
@@ -322,10 +292,6 @@ def _executes(args: BashArgs, here: Here) -> tuple[Access, ...]:
             return (line, Access("leave", args.command))
 
 
-def _nothing(args: msgspec.Struct, here: Here) -> tuple[Access, ...]:
-    return ()
-
-
 def _summary(args: BashArgs) -> str:
     return args.description or args.command.strip().partition("\n")[0]
 
@@ -334,31 +300,13 @@ BASH = Tool(
     name="Bash",
     description=(
         "Run a bash command. The working folder persists between calls, nothing else does. "
-        "No terminal and no stdin. Long output is cut and kept in a file. "
-        "run_in_background for servers and watchers. "
+        "No stdin, and no terminal without tty. Long output is cut and kept in a file. "
+        "run_in_background for servers and watchers: you are told when they end. "
         "Prefer Read, Edit, Grep, Glob over cat, sed, grep, find."
     ),
     args=BashArgs,
-    access=_executes,
+    access=_access,
     run=_bash,
     bounded=True,
     summary=_summary,
-)
-BASH_OUTPUT = Tool(
-    name="BashOutput",
-    description="New output and status of a background Bash job.",
-    args=OutputArgs,
-    access=_nothing,
-    run=_output,
-    bounded=True,
-    summary=lambda args: f"Output of {args.bash_id}",
-    polls=True,
-)
-KILL_SHELL = Tool(
-    name="KillShell",
-    description="End a background Bash job and all it started.",
-    args=KillArgs,
-    access=_nothing,
-    run=_kill,
-    summary=lambda args: f"End {args.shell_id}",
 )

@@ -37,7 +37,10 @@ def _plain(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
         said["items"] = _plain(table(said["items"]), named)
     if "properties" in said:
         fields = table(said["properties"]).items()
-        said["properties"] = {name: _plain(table(field), named) for name, field in fields}
+        told = ((name, table(field)) for name, field in fields)
+        said["properties"] = {
+            name: _plain(field, named) for name, field in told if not field.get("x-hidden")
+        }
     return said
 
 

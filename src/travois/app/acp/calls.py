@@ -28,7 +28,7 @@ KINDS = {
     "read": ("Read", "GitShow", "GitDiff", "GitLog", "GitBlame", "GitStatus", "Skill"),
     "edit": ("Edit", "MultiEdit", "Write", "NotebookEdit"),
     "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols"),
-    "execute": ("Bash", "BashOutput", "KillShell"),
+    "execute": ("Bash", "BashOutput", "BashInput", "KillShell"),
     "fetch": ("WebFetch", "WebSearch"),
     "think": ("Agent", "Remember"),
     "switch_mode": ("ExitPlanMode",),

@@ -20,6 +20,7 @@ from travois.app.speak import uuid
 from travois.app.window import look
 from travois.context.styles import DEFAULT
 from travois.engine.hooks import MODES
+from travois.engine.jobs import report_end, running_jobs
 from travois.kernel.facts import Changed, Entry, User
 from travois.kernel.faults import Fault
 from travois.kernel.tokens import stop_at
@@ -133,6 +134,8 @@ async def _stop_task(driven: Driven, request: Request) -> Object:
     if job is None:
         raise Fault(f"There is no task {id!r}")
     await job.kill()
+    if id in running_jobs(agent):
+        agent.session.append(report_end(job, state="stopped by the user"))
     return {}
 
 

@@ -32,6 +32,7 @@ from travois.app.options import Options
 from travois.app.run import Run, say
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
+from travois.engine.jobs import PATIENCE
 from travois.kernel.faults import Fault
 
 LEAVING = 3.0
@@ -238,7 +239,7 @@ class Driven:
         try:
             return self._prompts[1].receive_nowait()
         except anyio.EndOfStream:
-            return reading.SILENT if await self.session.news() else None
+            return reading.SILENT if await self.session.news(patience=PATIENCE) else None
         except anyio.WouldBlock:
             pass
         agents = self.session.crew.agent.session.running
@@ -251,7 +252,7 @@ class Driven:
                     found.append(reading.SILENT)
                     group.cancel_scope.cancel()
 
-            if agents:
+            if agents or self.session.crew.agent.session.jobs:
                 group.start_soon(told)
             try:
                 found.insert(0, await self._prompts[1].receive())

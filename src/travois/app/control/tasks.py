@@ -1,12 +1,15 @@
-"""Agents that a session starts, as lines: they also come and go between turns."""
+"""Agents and commands in the background, as lines: they also come and go between turns."""
 
 from __future__ import annotations
 
 from travois.app.shapes import Object
 from travois.app.speak import uuid
+from travois.context.ledger.acts import decoded
+from travois.engine.jobs import RUNNING
 from travois.engine.ports import Event
-from travois.kernel.blocks import calls
-from travois.kernel.facts import Assistant, Entry, Finished, Spawned
+from travois.engine.session import JOB
+from travois.kernel.blocks import Call, calls, words
+from travois.kernel.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
 
 STATES = {"done": "completed", "failed": "failed"}
 """How an agent ended, by the names that hosts know; else it was stopped."""
@@ -44,10 +47,23 @@ class Tasks:
     def __init__(self, session: str) -> None:
         self._session = session
         self._known: dict[str, Spawned] = {}
+        self._asked: dict[str, Call] = {}
+        self._answered = ""
 
     def lines(self, event: Event) -> list[Object]:
         """What to print for this event."""
         match event:
+            case Entry(fact=Assistant(content=content)):
+                self._asked = {call.id: call for call in calls(content)}
+                return []
+            case Entry(fact=Result(call=call)):
+                self._answered = call
+                return []
+            case Entry(seq=seq, fact=Changed(what=what, value=value)) if what.startswith(JOB):
+                return self._job(seq, what.removeprefix(JOB), value)
+            case Entry(seq=seq, fact=User(mail=what, content=content)) if what.startswith(JOB):
+                state = words(content).partition(": ")[2].partition("]")[0]
+                return self._job(seq, what.removeprefix(JOB), state)
             case Entry(seq=seq, fact=Spawned() as fact) if fact.call:
                 self._known[fact.id] = fact
                 started: Object = {"description": fact.what, "task_type": "local_agent"}
@@ -59,6 +75,23 @@ class Tasks:
                 return [line | ended | {"summary": fact.what}]
             case _:
                 return []
+
+    def _job(self, seq: int, id: str, state: str) -> list[Object]:
+        """A command in the background that began or ended."""
+        call = self._asked.get(self._answered)
+        if state == RUNNING:
+            args = decoded(call.args) if call else {}
+            what = str(args.get("description") or args.get("command") or "")
+            fact = self._known[id] = Spawned(id, "shell", what, self._answered)
+            started: Object = {"description": what, "task_type": "local_bash"}
+            return [_line("task_started", str(seq), fact, session=self._session) | started]
+        if id not in self._known:
+            return []
+        fact = self._known.pop(id)
+        status = "completed" if state == "exit code 0" else "stopped"
+        status = "failed" if state.startswith("exit code") and status != "completed" else status
+        ended: Object = {"status": status, "output_file": "", "summary": f"{fact.what}: {state}"}
+        return [_line("task_notification", str(seq), fact, session=self._session) | ended]
 
 
 def _line(kind: str, what: str, fact: Spawned, *, session: str) -> Object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from shlex import split
 
 from travois.app import lending
 from travois.app.commands.plain import clean, table
@@ -11,13 +10,10 @@ from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.engine.agent import Agent
 from travois.engine.crew import Agents
-from travois.engine.ports import Job
-from travois.kernel.facts import Changed
+from travois.engine.jobs import report_end, running_jobs
 from travois.kernel.faults import Fault
 from travois.tools.output import readable
 
-PREFIX = 4
-"""How many words stand before the line that a shell of ours runs."""
 LINES = 40
 """How many of the last lines of a program are shown."""
 
@@ -72,7 +68,7 @@ async def _tasks(desk: Desk, typed: str) -> str:
 
 def _listed(desk: Desk, agent: Agent) -> str:
     programs = [
-        (job.id, "running" if job.status is None else "ended", clean(_line(job), lines="show"))
+        (job.id, "running" if job.status is None else "ended", clean(job.label, lines="show"))
         for job in agent.world.processes.jobs().values()
     ]
     helpers = [
@@ -80,11 +76,6 @@ def _listed(desk: Desk, agent: Agent) -> str:
     ]
     rows = [*programs, *helpers]
     return table([("TASK", "STATE", "WHAT"), *rows]) if rows else "Nothing runs beside."
-
-
-def _line(job: Job) -> str:
-    """What a program was started with; what our shell adds to it is of no interest."""
-    return "".join(split(job.command)[PREFIX:]) or job.command
 
 
 async def _task(desk: Desk, word: str, id: str) -> str:
@@ -98,7 +89,8 @@ async def _task(desk: Desk, word: str, id: str) -> str:
     if job.status is not None:
         return f"{id} had ended before."
     await job.kill()
-    agent.session.append(Changed(f"job:{id}", "killed"))
+    if id in running_jobs(agent):  # the model hears of it, but need not answer to it
+        agent.session.append(report_end(job, state="stopped by the user"))
     return f"{id} was ended with all it had started."
 
 

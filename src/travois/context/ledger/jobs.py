@@ -8,9 +8,14 @@ from collections.abc import Iterable
 import msgspec
 
 from travois.context.ledger.acts import Act
-from travois.kernel.facts import Changed, Entry, Finished, Spawned
+from travois.kernel.blocks import words
+from travois.kernel.facts import Changed, Entry, Finished, Spawned, User
 
 STARTED = re.compile(r"(?i)background (?:as|with id:?|\(id:?)\s*([\w\-]+)")
+
+DETACHED = re.compile(r"goes on in the background as ([\w\-]+)\. You are told")
+ENDED = re.compile(r"\[[\w\-]+: ([^\]\n]+)\]")
+"""How the report of the end of a job begins."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -31,12 +36,16 @@ def jobs(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Job, ...]:
                 states[what.removeprefix("job:")] = value
             case Spawned(id=id, what=what, kind=kind) if kind != "fork":
                 states[id], names[id] = "running", what
+            case User(mail=letter, content=content) if letter.startswith("job:"):
+                told = ENDED.match(words(content))
+                states[letter.removeprefix("job:")] = told[1] if told else "ended"
             case Finished(id=id, outcome=outcome) if id in states:
                 states[id] = outcome
             case _:
                 pass
     for act in acts:
-        started = STARTED.search(act.text[:500]) if act.args.get("run_in_background") else None
+        asked = act.args.get("run_in_background")
+        started = STARTED.search(act.text[:500]) if asked else DETACHED.search(act.text[-500:])
         if started:
             names[started[1]] = act.command or act.arg("description")
             states.setdefault(started[1], "started, end not seen")

@@ -27,6 +27,8 @@ READ = 0b1101
 LIST = 0b1000
 WRITE = 0b0111_0111_1011_0010
 """All but making devices."""
+IOCTL = 0b1000_0000_0000_0000
+"""To set up a device. /dev/tty is the terminal that the harness gave a program, or none."""
 OF_FILES = 0b1100_0000_0000_0111
 """What can be allowed of a file; the rest is about folders."""
 ALL = 0b1111_1111_1111_1111
@@ -72,7 +74,7 @@ def grants(cage: Cage) -> Iterator[tuple[str, int]]:
     for path in map(os.path.realpath, cage.shown):
         yield path, READ
     for name in DEVICES:
-        yield f"/dev/{name}", READ | WRITE
+        yield f"/dev/{name}", READ | WRITE | (IOCTL if name == "tty" else 0)
     yield os.path.realpath(cage.temp), READ | WRITE
     if cage.profile == "look":
         return

@@ -1,0 +1,154 @@
+"""Background commands: what the model is told when they end, and waiting for that.
+
+A job is owed a report as long as the log says that it runs. The report is one fact, so that it is
+told exactly once: at the next safe boundary, when the session is left, or when it is resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import anyio
+
+from travois.engine.agent import Agent
+from travois.engine.ports import Job
+from travois.engine.session import JOB, Session
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Changed, User
+
+RUNNING = "running"
+LINES = 12
+"""How many of its last lines a report shows."""
+LONGEST = 2_000
+"""How many characters of them."""
+LABEL = 120
+PATIENCE = 10.0
+"""How many seconds a headless run or an agent waits for its jobs after its last word.
+
+Some, such as servers, never end."""
+LOST = (
+    "The session was interrupted while it ran. It does not run any more; how it ended is not "
+    "known, and output that was not read is gone."
+)
+FORKED = "It belongs to the session that this one was forked from and cannot be reached from here."
+LEFT = "It was ended because the session was closed."
+
+
+def describe_status(status: int | None) -> str:
+    """How a job stands, in words."""
+    if status is None:
+        return RUNNING
+    if status >= 0:
+        return f"exit code {status}"
+    from signal import Signals
+
+    try:
+        return f"ended by {Signals(-status).name}"
+    except ValueError:
+        return f"ended by signal {-status}"
+
+
+def running_jobs(agent: Agent) -> dict[str, Job]:
+    """The jobs of this agent of whose end it has not heard, by id."""
+    jobs = agent.world.processes.jobs()
+    owed = (id for id, state in agent.session.jobs.items() if state == RUNNING)
+    return {id: jobs[id] for id in owed if id in jobs}
+
+
+def end_reports(agent: Agent) -> list[User]:
+    """Reports of the jobs that have ended since the last time that any were made."""
+    waiting = {said.mail for said in agent.inbox}
+    over = ((id, job) for id, job in running_jobs(agent).items() if job.over)
+    return [report_end(job) for id, job in over if JOB + id not in waiting]
+
+
+def report_end(job: Job, *, state: str = "") -> User:
+    """What the model is told of a job that has ended."""
+    title = _line(job.label)
+    tail = job.last_lines(LINES)[-LONGEST:]
+    shown = "Its last output:" if tail else "It printed nothing that was not read."
+    parts = [f"[{job.id}: {state or describe_status(job.status)}] {title}", shown, tail]
+    if tail:
+        parts.append(f"[BashOutput {job.id} shows all of its output that was not read.]")
+    return _report(job.id, "\n".join(part for part in parts if part))
+
+
+def report_lost(session: Session) -> None:
+    """After a crash, tell of the jobs that the log says are running: none of them is."""
+    for what, state in list(session.state.items()):
+        if not what.startswith(JOB) or state != RUNNING:
+            continue
+        id = what.removeprefix(JOB)
+        why = LOST if id in session.jobs else FORKED
+        session.append(_report(id, f"[{id}: lost] {why}"))
+
+
+def report_left(agent: Agent) -> tuple[str, ...]:
+    """Tell of the jobs that end with the session; returns words about them for the user."""
+    ended: list[str] = []
+    for job in running_jobs(agent).values():
+        if job.over:
+            agent.session.append(report_end(job))
+            continue
+        agent.session.append(_report(job.id, f"[{job.id}: stopped] {_line(job.label)}\n{LEFT}"))
+        ended.append(f"{job.id} ({_line(job.label)})")
+    return (f"Ended with the session: {', '.join(ended)}",) if ended else ()
+
+
+def hand_over(child: Agent, parent: Agent) -> str:
+    """Let a parent hear of the jobs that its child leaves behind; returns words about them."""
+    left = running_jobs(child)
+    for id in left:
+        parent.session.append(Changed(JOB + id, RUNNING))
+    names = ", ".join(f"{id} ({_line(job.label)})" for id, job in left.items())
+    return f"It leaves background commands: {names}" if left else ""
+
+
+async def wait_for_news(agent: Agent, *, patience: float | None = None) -> bool:
+    """Wait until something came in for an agent, or nothing works for it any more.
+
+    Returns whether there is something to admit. Jobs are waited for only so long, if it is said.
+    """
+    agents = agent.agents
+    while True:
+        agent.inbox.extend(end_reports(agent))
+        if agent.inbox:
+            return True
+        jobs = [job.wait for job in running_jobs(agent).values()]
+        children = agents is not None and any(
+            report.state == RUNNING for report in agents.reports().values()
+        )
+        if not jobs and not children:
+            return False
+        waits: list[Callable[[], Awaitable[object]]] = [*jobs]
+        waits += [agents.news] if agents is not None and children else []
+        limit = patience if jobs and not children else None
+        with anyio.move_on_after(limit) as waited:
+            await _first_of(waits)
+        if waited.cancelled_caught:
+            return False
+
+
+async def _first_of(waits: list[Callable[[], Awaitable[object]]]) -> None:
+    """Wait until one of these is over."""
+    async with anyio.create_task_group() as group:
+
+        async def run(wait: Callable[[], Awaitable[object]]) -> None:
+            await wait()
+            group.cancel_scope.cancel()
+
+        for wait in waits:
+            group.start_soon(run, wait)
+
+
+def _report(id: str, text: str) -> User:
+    return User((Text(text),), origin="task", mail=JOB + id)
+
+
+def _line(label: str) -> str:
+    first = next(_lines(label), "")
+    return first if len(first) <= LABEL else f"{first[:LABEL]}…"
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line.strip() for line in text.splitlines() if line.strip())

@@ -1,0 +1,255 @@
+"""BashOutput, KillShell, Monitor, TaskOutput and TaskStop: what goes on in the background."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import anyio
+import msgspec
+
+from travois.engine.crew import Agents
+from travois.engine.jobs import describe_status
+from travois.engine.ports import Env, Job
+from travois.engine.tool import Here, Outcome, Refusal, Tool, said
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Changed
+from travois.policy.access import Access
+from travois.tools.job_output import (
+    HIDDEN,
+    TICK,
+    LineWatch,
+    Ran,
+    exit_code,
+    find_job,
+    join_parts,
+    matching_lines,
+    show_output,
+    status_change,
+    wait_for_job,
+)
+from travois.wire.jsontext import encoded
+
+LONGEST = 3_600_000
+BLOCK = 30_000
+"""How many milliseconds TaskOutput waits if nothing is said."""
+MONITOR = 300_000
+INTERRUPTED = "The wait ended early: there is something new for you."
+
+
+class OutputArgs(msgspec.Struct, frozen=True):
+    """Which background job, and which lines of its output."""
+
+    bash_id: str
+    filter: Annotated[str, msgspec.Meta(description="regex: only lines that match")] = ""
+    max_output_tokens: Annotated[int, HIDDEN] = 0
+
+
+class KillArgs(msgspec.Struct, frozen=True):
+    """Which background job to end."""
+
+    shell_id: str
+
+
+class MonitorArgs(msgspec.Struct, frozen=True):
+    """Which background command to wait for, and for what."""
+
+    task_id: str
+    pattern: Annotated[str, msgspec.Meta(description="regex for a line; empty: its end")] = ""
+    timeout: Annotated[int, msgspec.Meta(description="ms", gt=0, le=LONGEST)] = MONITOR
+
+
+class TaskOutputArgs(msgspec.Struct, frozen=True):
+    """Which background command or agent, and whether to wait for its end."""
+
+    task_id: str
+    block: bool = True
+    timeout: Annotated[int, msgspec.Meta(description="ms to wait", ge=0, le=LONGEST)] = BLOCK
+
+
+class TaskStopArgs(msgspec.Struct, frozen=True):
+    """Which background command or agent to stop."""
+
+    task_id: str
+
+
+async def _output(args: OutputArgs, env: Env, call: str) -> Outcome:
+    job = find_job(env, args.bash_id)
+    if args.filter:  # before anything is taken: a bad pattern loses no output
+        await matching_lines(b"", env, pattern=args.filter, name="filter")
+    return await _new_output(job, env, call, pattern=args.filter, most=args.max_output_tokens)
+
+
+async def _new_output(
+    job: Job,
+    env: Env,
+    call: str,
+    *,
+    headline: str = "",
+    pattern: str = "",
+    remarks: tuple[str, ...] = (),
+    most: int = 0,
+) -> Outcome:
+    """What a job has said since it was last asked, and how it stands."""
+    status, output = job.status, job.fresh()
+    if pattern and output.total:
+        from travois.tools.output import plain_text
+
+        text = plain_text(output.joined().decode(errors="replace")).encode(errors="replace")
+        output = await matching_lines(text, env, pattern=pattern, name="filter")
+    body = show_output(output, env, call, most=most)
+    told = [*body.remarks, *remarks, *env.processes.notices()]
+    state = f"{headline}\n{describe_status(status)}" if headline else describe_status(status)
+    ran = Ran(None if status is None else exit_code(status), status is None, output.total)
+    return Outcome(
+        (Text(join_parts(state, body.text or "(no new output)", told)),),
+        detail=encoded(ran).decode(),
+        changes=status_change(env, job.id, status),
+        lines=output.lines,
+    )
+
+
+async def _kill(args: KillArgs, env: Env, call: str) -> Outcome:
+    return await _stop_job(find_job(env, args.shell_id), env)
+
+
+async def _stop_job(job: Job, env: Env) -> Outcome:
+    before = job.status
+    await job.kill()
+    if before is None:
+        text = f"{job.id} was ended with all it had started."
+        text = join_parts(text, "", [*env.processes.notices()])
+        return said(text, changes=(Changed(f"job:{job.id}", "killed"),))
+    text = f"{job.id} had ended before ({describe_status(before)})."
+    return said(text, changes=status_change(env, job.id, before))
+
+
+async def _monitor(args: MonitorArgs, env: Env, call: str) -> Outcome:
+    """Wait for a line among the output that nobody has read, or for the end."""
+    job, seconds = find_job(env, args.task_id), args.timeout / 1000
+    if not args.pattern:
+        why, line = await wait_for_job(job, env, seconds=seconds), ""
+    else:
+        await matching_lines(b"", env, pattern=args.pattern, name="pattern")
+        with job.followed() as following:
+            watch = LineWatch(job, env, pattern=args.pattern, name="pattern")
+            watch.following = following
+            why = await wait_for_job(job, env, seconds=seconds, found=watch.found)
+            line = watch.line
+    match why:
+        case "matched":
+            headline, remarks = f"{job.id} printed: {line[:500]}", ()
+        case "ended":
+            missed = f" No line matched {args.pattern!r}." if args.pattern else ""
+            headline, remarks = f"{job.id} ended.{missed}", ()
+        case "mail":
+            headline, remarks = "", (INTERRUPTED,)
+        case "timeout" | "quiet":
+            what = f"no line matched {args.pattern!r}" if args.pattern else "it has not ended"
+            headline, remarks = f"Waited {seconds:g} s for {job.id}: {what}.", ()
+    return await _new_output(job, env, call, headline=headline, remarks=remarks)
+
+
+async def _task_output(args: TaskOutputArgs, env: Env, call: str) -> Outcome:
+    seconds = args.timeout / 1000 if args.block else 0.0
+    if env.agents is not None and args.task_id in env.agents.reports():
+        return await _agent_output(args.task_id, env.agents, env, seconds=seconds)
+    job = _task(env, args.task_id)
+    why = await wait_for_job(job, env, seconds=seconds)
+    headline = f"Waited {seconds:g} s for {job.id}." if why == "timeout" and args.block else ""
+    remarks = (INTERRUPTED,) if why == "mail" and seconds else ()
+    return await _new_output(job, env, call, headline=headline, remarks=remarks)
+
+
+async def _agent_output(id: str, agents: Agents, env: Env, *, seconds: float) -> Outcome:
+    """The report of an agent, waited for at most so long."""
+    until = anyio.current_time() + seconds
+    while agents.reports()[id].state == "running" and not env.has_mail:
+        if (left := until - anyio.current_time()) <= 0:
+            break
+        await anyio.sleep(min(TICK, left))
+    report = agents.reports()[id]
+    if report.state == "running":
+        early = f" [{INTERRUPTED}]" if env.has_mail else ""
+        return said(f"Agent {id} is still running; its report comes by itself.{early}")
+    return said(f"[agent {id}: {report.state}]\n{report.text}")
+
+
+async def _task_stop(args: TaskStopArgs, env: Env, call: str) -> Outcome:
+    agents, id = env.agents, args.task_id
+    if agents is None or id not in agents.reports():
+        return await _stop_job(_task(env, id), env)
+    before = agents.reports()[id].state
+    if before != "running":
+        return said(f"Agent {id} had ended already ({before}).")
+    await agents.stop(id)
+    return said(f"Stopped agent {id}. What it had found comes as its report.")
+
+
+def _task(env: Env, id: str) -> Job:
+    """The background command of that id; raises `Refusal` that names what there is."""
+    try:
+        return find_job(env, id)
+    except Refusal:
+        if f"job:{id}" in env.state:
+            raise
+    agents = tuple(env.agents.reports()) if env.agents is not None else ()
+    known = ", ".join((*env.processes.jobs(), *agents)) or "none"
+    raise Refusal(f"There is no background task {id!r}. Tasks: {known}.")
+
+
+def _nothing(args: msgspec.Struct, here: Here) -> tuple[Access, ...]:
+    return ()
+
+
+BASH_OUTPUT = Tool(
+    name="BashOutput",
+    description="New output and status of a background Bash job.",
+    args=OutputArgs,
+    access=_nothing,
+    run=_output,
+    bounded=True,
+    summary=lambda args: f"Output of {args.bash_id}",
+    polls=True,
+)
+KILL_SHELL = Tool(
+    name="KillShell",
+    description="End a background Bash job and all it started.",
+    args=KillArgs,
+    access=_nothing,
+    run=_kill,
+    summary=lambda args: f"End {args.shell_id}",
+)
+MONITOR_JOB = Tool(
+    name="Monitor",
+    description=(
+        "Wait until a background command prints a line that matches a regex, or ends. Looks at "
+        "output that was not read yet and at all that follows; shows the new output."
+    ),
+    args=MonitorArgs,
+    access=_nothing,
+    run=_monitor,
+    bounded=True,
+    summary=lambda args: f"Wait for {args.task_id}{f': {args.pattern}' if args.pattern else ''}",
+    polls=True,
+    deferred=True,
+)
+TASK_OUTPUT = Tool(
+    name="TaskOutput",
+    description="Output of a background command or agent; waits for its end unless block is false.",
+    args=TaskOutputArgs,
+    access=_nothing,
+    run=_task_output,
+    bounded=True,
+    summary=lambda args: f"Output of {args.task_id}",
+    polls=True,
+    deferred=True,
+)
+TASK_STOP = Tool(
+    name="TaskStop",
+    description="Stop a background command or agent.",
+    args=TaskStopArgs,
+    access=_nothing,
+    run=_task_stop,
+    summary=lambda args: f"Stop {args.task_id}",
+    deferred=True,
+)
