@@ -344,3 +344,15 @@ def test_a_shell_that_is_open_is_no_way_around_a_rule_that_denies(program: Progr
         assert program.ask("go", *FREE, "--disallowedTools", "Bash(rm:*)").code == 0
     assert (program.folder / "file").exists() and (program.folder / "other").exists()
     assert "Permission denied" in results(program)[1]
+
+
+def test_a_rule_that_names_the_tool_that_types_holds_in_every_mode(program: Program) -> None:
+    rules = json.dumps({"permissions": {"ask": ["BashInput"]}})
+    steps = (
+        [call("Bash", command="python3 -q", tty=True)],
+        [call("BashInput", id="bash_1", text=WRITE, until=">>>")],
+    )
+    with program.served(script(*steps)):
+        assert program.ask("go", "--settings", rules, *FREE).code == 0
+    assert not (program.folder / "made").exists()
+    assert "rule: ask BashInput" in results(program)[1]

@@ -72,6 +72,8 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
     """Whether a call may run, and why; `heard` is what hooks say of it."""
     wanted = use(agent, ready)
     verdict = _verdict(agent, wanted, heard)
+    if ready.tool.judged_as:
+        verdict = _named(judge(agent.guard, replace(wanted, tool=ready.call.name)), verdict)
     if agent.bounds is not None and not agent.bounds.leaving and leaves(wanted):
         return Ruling(Decided(ready.call.id, "deny", INSIDE, by="sandbox"))
     # What a call does to a program that runs already cannot be tried in another sandbox first.
@@ -115,6 +117,15 @@ def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
     if verdict.effect == "ask" and verdict.doubt and _autonomous(agent, guard, wanted):
         return Verdict("allow", AUTO)
     return verdict
+
+
+def _named(own: Verdict, verdict: Verdict) -> Verdict:
+    """What holds for a call judged as another tool, where a rule may name it itself.
+
+    Such a rule wins over the mode; of two rules the stricter one holds.
+    """
+    strict = own.effect != "allow" or verdict.by != "rule"
+    return own if own.by == "rule" and verdict.effect != "deny" and strict else verdict
 
 
 def _guard(agent: Agent, wanted: Use) -> Guard:

@@ -9,8 +9,8 @@ from travois.policy.rules import EDITS, READS, TOUCHING, Rule, idle
 
 TOOLS = listed(
     """
-    Agent AgentStop AskUserQuestion Bash BashOutput Browser Cd CronCreate CronDelete CronList Edit
-    EnterPlanMode
+    Agent AgentStop AskUserQuestion Bash BashInput BashOutput Browser Cd CronCreate CronDelete
+    CronList Edit EnterPlanMode
     EnterWorktree ExitPlanMode ExitWorktree GitBlame GitDiff GitLog GitShow GitStatus Glob Grep
     KillBash KillShell ListMcpResources LS LSP Monitor MultiEdit NotebookEdit NotebookRead
     PowerShell Read ReadMcpResource Recall Remember SendMessage SendUserMessage Skill SlashCommand

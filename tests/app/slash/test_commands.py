@@ -15,7 +15,7 @@ from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Prompt, obey, offers
 from travois.app.slash.plain import Lines
 from travois.engine.ports import Command
-from travois.kernel.blocks import Text
+from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Changed
 from travois.policy.rules import parse
 from travois.store import trust
@@ -223,15 +223,18 @@ def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> No
         job = await agent.world.processes.start(
             Command(("bash", "-c", line), options.cwd), id="bash_1"
         )
-        while not job.waiting().total:  # noqa: ASYNC110 - a program has no event to wait for
-            await anyio.sleep(0.01)
+        agent.session.append(Changed("job:bash_1", "running"))
+        while not job.waiting().total:
+            await job.changed()
         assert "bash_1  running" in str(await obey(desk, "/tasks"))
         assert await obey(desk, "/tasks see bash_1") == "up"
         assert job.waiting().joined() == b"up\n"
         stopped = await obey(desk, "/tasks stop bash_1")
         assert stopped == "bash_1 was ended with all it had started."
         assert job.status is not None
-        assert agent.session.state["job:bash_1"] == "killed"
+        told = agent.session.view.items[-1].fact.content
+        assert words(told).startswith("[bash_1: stopped by the user] bash -c")
+        assert not await desk.session.news()
         assert await obey(desk, "/tasks stop bash_1") == "bash_1 had ended before."
         assert "No agent 'bash_9' runs" in str(await obey(desk, "/tasks stop bash_9"))
 

@@ -133,9 +133,9 @@ async def _stop_task(driven: Driven, request: Request) -> Object:
     job = agent.world.processes.jobs().get(id)
     if job is None:
         raise Fault(f"There is no task {id!r}")
-    await job.kill()
     if id in running_jobs(agent):
         agent.session.append(report_end(job, state="stopped by the user"))
+    await job.kill()
     return {}
 
 

@@ -88,9 +88,9 @@ async def _task(desk: Desk, word: str, id: str) -> str:
         return "\n".join(lines[-LINES:]) or "It has said nothing that the model has not read."
     if job.status is not None:
         return f"{id} had ended before."
-    await job.kill()
-    if id in running_jobs(agent):  # the model hears of it, but need not answer to it
+    if id in running_jobs(agent):  # before it ends: the model hears of it, but is not woken
         agent.session.append(report_end(job, state="stopped by the user"))
+    await job.kill()
     return f"{id} was ended with all it had started."
 
 
