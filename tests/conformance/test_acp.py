@@ -295,6 +295,25 @@ def test_an_editor_lends_its_servers(house: House) -> None:
     house.run(script, main)
 
 
+def test_a_command_that_ends_between_prompts_is_told_in_a_turn_of_its_own(house: House) -> None:
+    async def main() -> None:
+        window = Window()
+        async with house.editor(window) as client:
+            id = await house.begin(client)
+            await client.prompt(session_id=id, prompt=[text("begin")])
+            with anyio.fail_after(300):
+                while "Heard." not in window.said():  # noqa: ASYNC110 - it comes unasked
+                    await anyio.sleep(0.01)
+        assert window.said() == "Begun.Heard."
+
+    script = [
+        {"when": {"last_text": "begin"}, **use("Bash", command="sleep 1", run_in_background=True)},
+        {"when": {"tool_result": {"name": "Bash"}}, "say": "Begun."},
+        said("Heard.", last_text="[bash_1: exit code 0]"),
+    ]
+    house.run(script, main)
+
+
 def test_agents_are_seen_at_work_and_heard_when_they_are_done(house: House) -> None:
     async def main() -> None:
         window = Window()

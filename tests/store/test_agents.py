@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.context.kinds import PERSONAL, Kind, usable
+from travois.context.kinds import BACKGROUND, PERSONAL, Kind, usable
 from travois.kernel.faults import Fault
 from travois.policy.judge import MODES, Mode
 from travois.store.agents import kinds, narrowed, wishes
@@ -316,7 +316,8 @@ def test_ours_are_there_and_only_general_can_change_things(disk: Disk) -> None:
     looking = tuple(
         name
         for name in names
-        if name in ("Bash", "Read", "Grep", "Glob", "Symbols", "Recall") or name.startswith("Git")
+        if name in ("Bash", "Read", "Grep", "Glob", "Symbols", "Recall", *BACKGROUND)
+        or name.startswith("Git")
     )
     assert [(k.name, k.mode, k.instructions, usable(k, names)) for k in found] == [
         ("explore", "plan", False, looking),

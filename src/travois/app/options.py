@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from travois.store.layers import Value
 
-NAMED = ("Bash", "BashOutput", "KillShell", "WebFetch", "WebSearch")
+NAMED = ("Bash", "BashInput", "BashOutput", "KillShell", "WebFetch", "WebSearch")
 """Tools that run commands or reach the web: a restricted session has them only by name."""
 PICK = "?"
 """In place of a session: let the person choose one."""

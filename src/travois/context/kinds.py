@@ -26,6 +26,8 @@ PERSONAL = (
 """Tools that need the person, whom only the agent that they talk to may call."""
 LENT = ("ToolSearch", "McpCall")
 """What tools of servers are found and run by."""
+BACKGROUND = ("BashOutput", "KillShell", "Monitor", "TaskOutput", "TaskStop", "BashInput")
+"""What comes along with Bash: a command that outlives its timeout goes on in the background."""
 WIDTHS = (300, 200, 120, 80, 40)
 """How many characters a description may have; narrower where there are many kinds."""
 
@@ -78,6 +80,7 @@ def usable(kind: Kind, names: Iterable[str]) -> tuple[str, ...]:
     """Which of these tools an agent of this kind may use, in the same order."""
     given, denied = ("*",) if kind.tools is None else kind.tools, (*kind.denied, *PERSONAL)
     given = (*given, *LENT) if any(word.startswith("mcp__") for word in given) else given
+    given = (*given, *BACKGROUND) if _means(given, "Bash") else given
     return tuple(name for name in names if _means(given, name) and not _means(denied, name))
 
 

@@ -42,7 +42,10 @@ from travois.policy.bounds import runs_outside
 from travois.policy.cage import Cage
 
 LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
-LOOKS = "It runs read-only and without network: nothing that it writes outside /tmp is kept."
+LOOKS = (
+    "It runs read-only and without network: nothing that it writes outside /tmp is kept. "
+    "If it needs more, end it and call again with sandbox: write."
+)
 PATIENCE = 20
 """How many seconds a command has where it can do nothing, before the person is asked."""
 FAILURE = 300

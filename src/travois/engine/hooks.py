@@ -172,7 +172,7 @@ def _beside(agent: Agent) -> Iterator[told.Beside]:
     """The programs and agents that go on in the background."""
     for id, job in agent.world.processes.jobs().items():
         if job.status is None:
-            yield told.Beside(id, "shell", job.command)
+            yield told.Beside(id, "shell", job.label)
     for id, child in agent.session.running.items():
         yield told.Beside(id, "subagent", child.what)
 

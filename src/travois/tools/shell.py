@@ -224,6 +224,8 @@ async def _background(args: BashArgs, env: Env) -> Outcome:
     except OSError as error:
         raise Refusal(f"{error.strerror or error}.") from None
     said = f"Running in the background as {id}. {LATER}"
+    if args.timeout != DEFAULT:
+        said += "\n[It has no time limit there: the timeout was not used.]"
     if env.cage is not None and env.cage.backend == "full":
         said += f"\n[{PRIVATE_TMP}; on disk, what it leaves there is in {env.cage.temp}.]"
     return Outcome((Text(said),), changes=(Changed(f"job:{id}", RUNNING),))

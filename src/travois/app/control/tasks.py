@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from travois.app.shapes import Object
 from travois.app.speak import uuid
-from travois.context.ledger.acts import decoded
 from travois.engine.jobs import RUNNING
 from travois.engine.ports import Event
 from travois.engine.session import JOB
@@ -80,6 +79,8 @@ class Tasks:
         """A command in the background that began or ended."""
         call = self._asked.get(self._answered)
         if state == RUNNING:
+            from travois.context.ledger.acts import decoded
+
             args = decoded(call.args) if call else {}
             what = str(args.get("description") or args.get("command") or "")
             fact = self._known[id] = Spawned(id, "shell", what, self._answered)
