@@ -137,6 +137,21 @@ def test_a_detached_command_goes_on_where_it_was_and_shows_only_what_is_new(tmp_
     play(tmp_path, scene)
 
 
+def test_commands_that_outlive_their_timeouts_at_once_have_names_of_their_own(
+    tmp_path: Path,
+) -> None:
+    async def scene(world: World) -> None:
+        async def late() -> None:
+            await world.call(BASH, command="sleep 600", timeout=300)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(late)
+        assert list(world.processes.jobs()) == ["bash_1", "bash_2", "bash_3"]
+
+    play(tmp_path, scene)
+
+
 # --- terminals ------------------------------------------------------------------------------------
 
 

@@ -258,13 +258,13 @@ class Processes(Protocol):
         timeout: float,
         on_output: Callable[[bytes], None] | None = None,
         reader: Callable[[bytes], bool] | None = None,
-        detach_as: str = "",
+        detach_as: Callable[[], str] | None = None,
     ) -> Completed:
         """Run to the end. On timeout or cancellation the whole process tree is killed first.
 
         `reader` gets all output in order and returns whether it wants more; once it does not, the
-        program is ended. With `detach_as`, a program that outlives the timeout goes on as the
-        background job of that id.
+        program is ended. A program that outlives the timeout goes on as a background
+        job of the id that `detach_as` gives.
         """
         ...
 

@@ -77,16 +77,17 @@ class LocalProcesses:
         timeout: float,
         on_output: Callable[[bytes], None] | None = None,
         reader: Callable[[bytes], bool] | None = None,
-        detach_as: str = "",
+        detach_as: Callable[[], str] | None = None,
     ) -> Completed:
         """Run to the end. On timeout or cancellation the whole process tree is killed first.
 
         `on_output` sees output as it comes; of a flood it sees only the newest part. `reader` gets
-        all of it in order and returns whether it wants more; if not, the program is ended. With
-        `detach_as`, a program that outlives the timeout goes on as the background job of that id.
+        all of it in order and returns whether it wants more; if not, the program is ended. A
+        program that outlives the timeout goes on as a background job of the id that `detach_as`
+        gives, then and not before: several may do so at once.
         """
         begin = partial(self._begin, watch=on_output, is_read=reader is not None)
-        late = partial(self._detach, detach_as, command) if detach_as else None
+        late = partial(self._detach, detach_as, command) if detach_as is not None else None
         return await self._run(begin, command, timeout=timeout, reader=reader, late=late)
 
     async def attempt(self, command: Command, *, timeout: float) -> Overlay:
@@ -169,13 +170,13 @@ class LocalProcesses:
         child.slow()
         return self._adopt(id, command, child)
 
-    def _detach(self, id: str, command: Command, child: Child) -> Completed:
+    def _detach(self, name: Callable[[], str], command: Command, child: Child) -> Completed:
         """Let a program that was waited for go on in the background."""
         from travois.engine.outcome import Captured
 
         said = child.detach(KEEP_DETACHED)
-        self._adopt(id, command, child)
-        return Completed(0, said, Captured(b"", b"", 0), job=id)
+        job = self._adopt(name(), command, child)
+        return Completed(0, said, Captured(b"", b"", 0), job=job.id)
 
     def _adopt(self, id: str, command: Command, child: Child) -> LocalJob:
         from travois.host.job import LocalJob

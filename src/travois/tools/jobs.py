@@ -162,7 +162,7 @@ async def _task_output(args: TaskOutputArgs, env: Env, call: str) -> Outcome:
 
 async def _agent_output(id: str, agents: Agents, env: Env, *, seconds: float) -> Outcome:
     """The report of an agent, waited for at most so long."""
-    until = anyio.current_time() + seconds
+    until, before = anyio.current_time() + seconds, agents.reports()[id].state
     while agents.reports()[id].state == "running" and not env.has_mail:
         if (left := until - anyio.current_time()) <= 0:
             break
@@ -171,6 +171,8 @@ async def _agent_output(id: str, agents: Agents, env: Env, *, seconds: float) ->
     if report.state == "running":
         early = f" [{INTERRUPTED}]" if env.has_mail else ""
         return said(f"Agent {id} is still running; its report comes by itself.{early}")
+    if before == "running":  # what it came to is on its way as a message of its own
+        return said(f"[agent {id}: {report.state}] Its report follows.")
     return said(f"[agent {id}: {report.state}]\n{report.text}")
 
 

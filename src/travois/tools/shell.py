@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Literal
 
 import anyio
@@ -127,7 +128,7 @@ async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
 async def _run(args: BashArgs, env: Env, call: str) -> tuple[Completed, Place]:
     """Run the command where the shell stands, or in the workspace if that folder is gone."""
     glimpse = _glimpse(env)
-    detach_as = _next_job_id(env) if args.on_timeout == "background" else ""
+    detach_as = partial(_next_job_id, env) if args.on_timeout == "background" else None
     for place in (Place(env.cwd), Place(env.root, f"{env.cwd} is gone; this ran in {env.root}.")):
         command = replace(_command(args, place.cwd, env=env), whole=_whole(env, call))
         try:
