@@ -33,6 +33,7 @@ from travois.kernel.facts import (
     Result,
     Rewound,
     Spawned,
+    User,
 )
 from travois.kernel.tokens import estimate
 from travois.kernel.view import project
@@ -266,6 +267,18 @@ def test_jobs_are_told_with_their_state() -> None:
         Job("agent_2", "look around", "done"),
         Job("bash_1", "npm run dev", "exit code 1"),
     )
+
+
+def test_the_report_of_a_job_tells_how_it_ended() -> None:
+    late = "[Still running after 120 s, so it goes on in the background as bash_1."
+    told = Text("[bash_1: ended by SIGTERM] make\nIts last output:\nx")
+    report = User((told,), "task", "job:bash_1")
+    found = folded(
+        shell("make", f"{late} You are told when it ends.]"),
+        Changed("job:bash_1", "running"),
+        report,
+    )
+    assert found.jobs == (Job("bash_1", "make", "ended by SIGTERM"),)
 
 
 # --- of which log --------------------------------------------------------------------------------

@@ -74,3 +74,15 @@ def test_arguments_that_the_schema_asks_for_are_what_the_struct_takes():
     text = '{"path":"/a","edits":[{"old":"x"}],"offset":3}'
     args = msgspec.json.decode(text, type=Args)
     assert args == Args("/a", [Edit("x")], offset=3)
+
+
+class Quiet(msgspec.Struct):
+    """Arguments of which one is accepted and not told."""
+
+    path: str
+    limit: Annotated[int, msgspec.Meta(extra_json_schema={"x-hidden": True})] = 0
+
+
+def test_what_is_hidden_is_not_told():
+    told = '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
+    assert schema(Quiet) == told
