@@ -63,10 +63,10 @@ def test_a_name_means_one_model(name: str, env: dict[str, str], meant: str) -> N
 
 
 UNKNOWN = [
-    ("claude/opus", "Unknown model 'claude/opus': no provider is called 'claude'"),
+    ("claude/opus", "Unknown model 'claude/opus': there is no provider 'claude'"),
     ("antropic/claude-opus-5-5", "did you mean anthropic/claude-opus-5-5?"),
     ("calude-opus-5-5", "did you mean claude-opus-5-5 or "),
-    ("zzz", "Unknown model 'zzz': no provider serves that name"),
+    ("zzz", "Unknown model 'zzz': nothing in the catalogue is like it"),
     ("anthropic/", "Unknown model 'anthropic/'"),
     ("/opus", "Unknown model '/opus'"),
     ("opus[big]", "Write the window behind the name"),

@@ -362,8 +362,8 @@ def test_a_server_that_is_not_there_is_a_network_problem(make: Make) -> None:
     with serve(Peer.stay) as server:
         pass
     outcome = anyio.run(hear, model(server, make(CALM)))
-    told = f"cannot connect to 127.0.0.1:{server.port}: Connection refused"
-    assert outcome.told == ("network", told, 0, True, "")
+    told = f"no server is listening on 127.0.0.1:{server.port} (connection refused). Start it."
+    assert outcome.told == ("network", told, 0, False, "")
 
 
 # --- leaving early --------------------------------------------------------------------------------

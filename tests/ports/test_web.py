@@ -262,7 +262,9 @@ def test_a_proxy_is_not_asked_for_private_addresses():
 def test_what_goes_wrong_is_said_in_words():
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
-    assert failure(f"http://127.0.0.1:{port}/").startswith(f"cannot connect to 127.0.0.1:{port}")
+    assert failure(f"http://127.0.0.1:{port}/") == (
+        f"no server is listening on 127.0.0.1:{port} (connection refused)"
+    )
     with serve(say(b"nonsense\r\n\r\n")) as server:
         assert failure(server.url).startswith("the connection broke: ")
     with serve(say(answer(b"not gzip", "content-encoding: gzip"))) as server:

@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from time import localtime, strftime
+from types import TracebackType
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from travois.kernel.facts import (
     Epoch,
     Failed,
     Opened,
+    Result,
     Rewound,
     ToolSpec,
     User,
@@ -41,6 +43,8 @@ from travois.version import __version__
 from travois.wire.schema import schema
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "system.md"
+PASSING = ("rate", "overloaded", "server", "timeout", "garbled")
+"""Kinds of failures that may not come again, however few attempts were made."""
 SCHEMAS = Path(__file__).parent.parent / "tools" / "schemas.json"
 
 
@@ -109,7 +113,7 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
     if not options.persist:
         (folder.parent / found.id).symlink_to(base)
     log = Log.create(folder, _opened(place, id, parent=found.id, at=last))
-    stack.callback(log.close)
+    stack.push(partial(_leave_fork, log))
     return Found(id, log, folder / "tool-results", found.id)
 
 
@@ -167,17 +171,55 @@ def _opened(place: Place, id: str, *, parent: str = "", at: int = 0) -> Opened:
 
 
 def _leave(log: Log) -> None:
-    """A session in which nothing was said leaves nothing behind."""
-    said = (entry.fact for entry in log.read())
-    silent = not any(
-        isinstance(fact, Ended) or (isinstance(fact, User) and fact.origin == "human")
-        for fact in said
-    )
-    log.close()
-    if silent:
-        from shutil import rmtree
+    """Close a new session; one in which nothing came about leaves nothing behind."""
+    facts = [entry.fact for entry in log.read()]
+    if _is_silent(facts) or _is_failed_start(facts):
+        _remove(log)
+    else:
+        log.close()
 
-        rmtree(log.folder, ignore_errors=True)
+
+def _leave_fork(
+    log: Log,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    """Close a fork; one that could not even be opened leaves nothing behind."""
+    if error is None:
+        log.close()
+    else:
+        _remove(log)
+
+
+def _remove(log: Log) -> None:
+    from shutil import rmtree
+
+    log.close()
+    rmtree(log.folder, ignore_errors=True)
+
+
+def _is_silent(facts: list[AnyFact]) -> bool:
+    return not any(
+        isinstance(fact, Ended) or (isinstance(fact, User) and fact.origin == "human")
+        for fact in facts
+    )
+
+
+def _is_failed_start(facts: list[AnyFact]) -> bool:
+    """Whether no request was ever answered, and the last one not worth a second attempt.
+
+    A wrong key, an unknown model or a server that is not there is put right by the user, who then
+    starts again. What failed for a passing reason, or was interrupted, can be resumed.
+    """
+    if any(isinstance(fact, Assistant | Result) for fact in facts):
+        return False
+    ends = [fact.why for fact in facts if isinstance(fact, Ended)]
+    failures = [fact for fact in facts if isinstance(fact, Failed) and fact.kind != "compaction"]
+    last = failures[-1] if failures else None
+    if last is None or last.kind in PASSING or last.attempt > 1 or last.wait >= 0:
+        return False
+    return set(ends) == {"failed"}
 
 
 def settle(

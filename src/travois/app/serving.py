@@ -189,11 +189,12 @@ class Reach:
             return self._given, "none"
         if card.provider == PROVIDER:
             return self._local.serve(card), "none"
-        where = catalog.endpoint(card, os.environ, among=known(self._loaded))
+        among = known(self._loaded)
+        where = catalog.endpoint(card, os.environ, among=among)
         self._hush(where.headers)
         travel = transport(where.url, os.environ, _patience(self._loaded, card))
         self._opened.push_async_callback(travel.aclose)
-        return HttpModel(card, where, travel, heard=self._hush), where.key_source
+        return HttpModel(card, where, travel, heard=self._hush, known=among), where.key_source
 
     def _hush(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Keep a key out of the log."""
@@ -257,5 +258,9 @@ def _patience(loaded: Loaded, card: Card) -> Timeouts:
     waits = loaded.settings.timeouts
     local = waits.first_byte if card.protocol == "anthropic" else waits.local
     return Timeouts(
-        connect=waits.connect, first_byte=waits.first_byte, idle=waits.idle, local=local
+        connect=waits.connect,
+        first_byte=waits.first_byte,
+        idle=waits.idle,
+        is_idle_chosen=loaded.origin("timeouts.idle") != "default",
+        local=local,
     )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from travois.host.sigv4 import Credentials, credentials
 from travois.host.terms import Terms, asked, sent
+from travois.host.trouble import LOOPBACK
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model, Price, Protocol, Quirk
 from travois.wire.surfaces import Surface
@@ -24,7 +25,6 @@ DATED = r"(.+?)(?:[-@]\d{8}|-latest)"
 """One edition of a model of the catalogue: `claude-haiku-4-5-20251001`."""
 CLAUDE = r"claude-[a-z]+-\d+(?:-\d)?(?!\d)"
 """A model of Anthropic's, whoever serves it under whatever longer name."""
-LOCAL = r"(?i)(.+\.)?localhost|127(\.\d+){3}|0\.0\.0\.0|::1"
 ENDINGS: dict[Protocol, tuple[str, ...]] = {
     "anthropic": ("/v1/messages", "/v1"),
     "chat": ("/chat/completions",),
@@ -38,6 +38,9 @@ PLACE = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
 PLAIN: tuple[Quirk, ...] = ("max-tokens", "system-role")
 """What any server that imitates OpenAI's understands."""
 
+CLOSE = 0.5
+"""How alike two model ids must be for one to be suggested for the other."""
+MAX_SUGGESTIONS = 3
 OR_SIGNED = ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 T = TypeVar("T")
 Tables = dict[str, dict[str, dict[str, object]]]
@@ -53,6 +56,8 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     surface: Surface = ""
     """Whose envelope the requests travel in, where it is not the protocol's own."""
     url_env: str = ""
+    start: str = ""
+    """The command that starts its server, where that is one of the user's own."""
     key_env: tuple[str, ...] = ()
     headers: dict[str, str] = {}
     """That go with every request; the value of one that begins with `$` is in a variable."""
@@ -208,7 +213,7 @@ def is_local(url: str) -> bool:
     """Whether this URL leads to the same machine."""
     from urllib.parse import urlsplit
 
-    return bool(re.fullmatch(LOCAL, urlsplit(url).hostname or ""))
+    return bool(re.fullmatch(LOOPBACK, urlsplit(url).hostname or ""))
 
 
 @cache
@@ -352,22 +357,38 @@ def _named(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]
 def _unknown(name: str, known: Catalog) -> NoReturn:
     raise Fault(
         f"Unknown model {name!r}",
-        why=_nearest(name, known),
-        fix="Write --model provider/id for a model that is not in the catalogue, for example "
-        "openai/my-model with OPENAI_BASE_URL set to its server.",
+        why=_nearest_names(name, known),
+        fix="`travois models` lists the catalogue. For any other model write --model provider/id, "
+        "for example openai/my-model with OPENAI_BASE_URL set to its server.",
     )
 
 
-def _nearest(name: str, known: Catalog) -> str:
+def _nearest_names(name: str, known: Catalog) -> str:
+    head, slash, rest = name.partition("/")
+    if slash and head not in known.providers:
+        near = close_names(head, list(known.providers))
+        meant = (
+            f"did you mean {near[0]}/{rest}?" if near else f"known: {', '.join(known.providers)}"
+        )
+        return f"there is no provider {head!r}; {meant}"
+    if slash:
+        own = [model for model in known.models if model.startswith(name)][:MAX_SUGGESTIONS]
+        return f"its id is missing, as in {' or '.join(own) or f'{head}/NAME'}"
+    ids = [model.partition("/")[2] for model in known.models]
+    words = [alias for served in known.providers.values() for alias in served.aliases]
+    if near := close_names(name, [*ids, *words]):
+        return f"did you mean {' or '.join(near)}?"
+    usual = [served.default for served in known.providers.values() if served.default]
+    return f"nothing in the catalogue is like it; {', '.join(usual[:MAX_SUGGESTIONS])} are there"
+
+
+def close_names(word: str, among: list[str]) -> list[str]:
+    """Return the names that were probably meant; one that contains the word counts as one."""
     from difflib import get_close_matches
 
-    head, slash, rest = name.partition("/")
-    if slash:
-        close = get_close_matches(head, known.providers, n=1)
-        meant = f"did you mean {close[0]}/{rest}?" if close else ", ".join(known.providers)
-        return f"no provider is called {head!r}; {'' if close else 'there are '}{meant}"
-    close = get_close_matches(name, [model.partition("/")[2] for model in known.models], cutoff=0.5)
-    return f"did you mean {' or '.join(close)}?" if close else "no provider serves that name"
+    near = get_close_matches(word.lower(), among, n=MAX_SUGGESTIONS, cutoff=CLOSE)
+    part = [id for id in among if len(word) > 2 and word.lower() in id.lower()]
+    return list(dict.fromkeys((*near, *part)))[:MAX_SUGGESTIONS]
 
 
 def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:

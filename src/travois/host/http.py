@@ -36,6 +36,8 @@ class Timeouts(msgspec.Struct, frozen=True):
     first_byte: float = 90.0
     """Until the head, and again until the body begins: some servers think between the two."""
     idle: float = 90.0
+    is_idle_chosen: bool = False
+    """Whether the user set `idle`, so that it holds for a server on this machine as well."""
     local: float = 600.0
     """For a server on this machine; see `host.transport.patience`."""
     keep: float = 60.0

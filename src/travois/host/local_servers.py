@@ -78,6 +78,18 @@ async def fitted(
     return _sized(model, listed.get(model.id, 0))
 
 
+async def installed(provider: str, url: str) -> list[str]:
+    """Return the ids of the models that a server on this machine has."""
+    base, told = url.partition("?")[0].removesuffix("/v1"), list[str]()
+    with anyio.move_on_after(PATIENT):
+        if provider == "ollama":
+            found = rows((await _ask(base, "/api/tags")).get("models"))
+        else:
+            found = rows((await _ask(base, "/v1/models")).get("data"))
+        told = [string(table(row).get("name")) or string(table(row).get("id")) for row in found]
+    return [id for id in told if id]
+
+
 def _sized(model: Model, window: int) -> Model:
     """No more than the catalogue allows where the server takes what it is told."""
     if not window:

@@ -9,7 +9,7 @@ from time import time
 import anyio
 from msgspec.structs import replace
 
-from travois.host.catalog import Endpoint
+from travois.host.catalog import Catalog, Endpoint
 from travois.host.http import Response, Transport
 from travois.host.keyed import Headers, PrintedKey
 from travois.host.sigv4 import Scope, signed
@@ -27,6 +27,8 @@ DANGLING = 0.5
 """How long a server may take to end a body whose reply is whole, in seconds."""
 SILENCE = 600.0
 """How long a server may keep the connection alive, in seconds, and say nothing to the matter."""
+EXPLAINED = frozenset(("auth", "missing", "network"))
+"""Problems to which advice is added."""
 HEADERS = (("accept-encoding", "identity"), ("user-agent", f"travois/{__version__}"))
 
 
@@ -41,16 +43,30 @@ class HttpModel:
         *,
         silence: float = SILENCE,
         heard: Callable[[Headers], None] = lambda headers: None,
+        known: Catalog | None = None,
     ) -> None:
         self._model = model
         self._endpoint = endpoint
         self._transport = transport
         self._silence = silence
+        self._known = known
         self._keys = PrintedKey(endpoint.helper, heard) if endpoint.helper else None
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         """Send the request; the last thing yielded is the reply. Raises `Problem`."""
+        try:
+            async with self._stream(request) as events:
+                yield events
+        except Problem as problem:
+            if problem.kind in EXPLAINED:
+                from travois.host.advice import explain
+
+                await explain(problem, self._model, self._endpoint, known=self._known)
+            raise
+
+    @asynccontextmanager
+    async def _stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         there = self._endpoint
         request = dressed(request, self._model, there.surface)
         base, mark, query = there.url.partition("?")

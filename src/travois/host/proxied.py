@@ -121,7 +121,8 @@ async def _parts(body: bytes) -> AsyncGenerator[bytes]:
 
 def _without_proxy(proxy: Target, error: httpx2.ConnectError) -> Problem:
     problem = unreachable(proxy, error)
-    return Problem(problem.kind, f"{problem.message} (the proxy of the environment)")
+    what = f"{problem.message}: the proxy that your environment names"
+    return Problem(problem.kind, what, retry=problem.retry)
 
 
 def _address(proxy: str) -> Target:

@@ -15,9 +15,9 @@ from travois.host.trouble import Target, target
 
 def transport(url: str, env: Mapping[str, str], timeouts: Timeouts | None = None) -> Transport:
     """How to reach this URL. A server on this machine is never behind a proxy, and may be slow."""
-    limits = timeouts or Timeouts()
+    limits = patience(url, timeouts or Timeouts())
     if is_local(url):
-        return Direct(replace(limits, first_byte=limits.local, idle=limits.local), env=env)
+        return Direct(limits, env=env)
     if through := proxy(url, env):
         from travois.host.proxied import Proxied
 
@@ -29,11 +29,11 @@ def patience(url: str, limits: Timeouts) -> Timeouts:
     """How long this server may be silent.
 
     One on this machine may read a long prompt for minutes, and hold a tool call back until it is
-    whole; a limit between events that somebody set by hand holds all the same.
+    whole; a limit between events that somebody chose holds all the same.
     """
     if not is_local(url):
         return limits
-    idle = limits.idle if limits.idle != Timeouts().idle else max(limits.idle, limits.local)
+    idle = limits.idle if limits.is_idle_chosen else max(limits.idle, limits.local)
     return replace(limits, first_byte=limits.local, idle=idle)
 
 

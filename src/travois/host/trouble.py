@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import cast
 from urllib.parse import urlsplit
 
 import msgspec
 
 from travois.wire.replies import Problem
+
+LOOPBACK = r"(?i)(.+\.)?localhost|127(\.\d+){3}|0\.0\.0\.0|::1"
+"""Hosts that are this machine."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -69,6 +73,10 @@ def unreachable(to: Target, error: BaseException) -> Problem:
             return Problem("network", distrust(cause, to.host), retry=False)
         case socket.gaierror() | UnicodeError():
             return Problem("network", f"there is no host {to.host}: {plain(cause)}")
+        case ConnectionRefusedError() if re.fullmatch(LOOPBACK, to.host):
+            # Nobody but the user starts a server on this machine: waiting does not help.
+            what = f"no server is listening on {to.name} (connection refused)"
+            return Problem("network", what, retry=False, refused=True)
         case _:
             return Problem("network", f"cannot connect to {to.name}: {plain(cause)}")
 

@@ -27,7 +27,8 @@ class Timeouts(Part, frozen=True):
     idle: Seconds = 90.0
     """Between two events of one reply."""
     local: Seconds = 600.0
-    """Instead of both, for a server on this machine that may think for minutes without a word."""
+    """The default of both for a server on this machine, which may think for minutes without a word;
+    a value of `idle` that you set holds there, too."""
 
 
 class Retry(Part, frozen=True):

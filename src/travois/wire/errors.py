@@ -46,15 +46,21 @@ def problem(
         retry={"true": True, "false": False}.get(lower.get("x-should-retry", "")),
         tokens=found.tokens,
         limit=found.limit,
-        field=found.field or told.field,
+        field=found.field or told.field or ("url" if _is_page(status, body) else ""),
         request=lower.get("request-id") or lower.get("x-request-id") or told.request,
     )
 
 
 def _said(status: int, told: _Told, body: bytes) -> str:
     said = told.message or f"The server answered {status} without saying why."
-    page = status in NOWHERE and re.search(PAGE.encode(), body[:2000], re.IGNORECASE)
-    return f"{said} ({status}, a web page: is the base URL right?)" if page else said
+    if not _is_page(status, body):
+        return said
+    return f"{said} ({status}, a web page: is the base URL right?)"
+
+
+def _is_page(status: int, body: bytes) -> bool:
+    """Whether a server of web pages answered, so that the address is wrong."""
+    return status in NOWHERE and bool(re.search(PAGE.encode(), body[:2000], re.IGNORECASE))
 
 
 def streamed(error: object, *, protocol: Protocol) -> Problem:

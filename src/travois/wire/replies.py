@@ -111,6 +111,7 @@ class Problem(Exception):
         limit: int = 0,
         field: str = "",
         request: str = "",
+        refused: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind: ProblemKind = kind
@@ -123,3 +124,5 @@ class Problem(Exception):
         self.limit = limit
         self.field = field
         self.request = request
+        self.refused = refused
+        """Whether nobody listens at an address of this machine."""

@@ -1,0 +1,174 @@
+"""Errors that a person can act on: what happened, why, and what to do."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.e2e.program import Program
+from travois.kernel.facts import Failed
+
+OK = {"say": [{"text": "ok"}], "repeat": True}
+LOCAL = {
+    "ollama": ("OLLAMA_BASE_URL", "`ollama serve`"),
+    "llamacpp": ("LLAMACPP_BASE_URL", "`llama-server -m MODEL.gguf`"),
+    "lmstudio": ("LMSTUDIO_BASE_URL", "`lms server start`"),
+    "vllm": ("VLLM_BASE_URL", "`vllm serve MODEL`"),
+}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+# --- a server that is not there ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("provider", LOCAL)
+def test_a_server_that_does_not_run_is_told_in_one_line_at_once(
+    program: Program, provider: str
+) -> None:
+    variable, start = LOCAL[provider]
+    port = free_port()
+    program.extra = {variable: f"http://127.0.0.1:{port}"}
+    done = program.run("-p", "hi", "--model", f"{provider}/x")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"travois: network: no server is listening on 127.0.0.1:{port} (connection refused). "
+        f"Start it with {start}, or set {variable} to its address.\n"
+    )
+    assert program.logs() == []
+
+
+def test_a_server_that_went_away_is_not_waited_for(program: Program) -> None:
+    with program.served([OK]) as api:
+        assert program.ask("go").code == 0
+        url = api.url
+    program.url = url
+    done = program.ask("go on", "-c")
+    assert done.code == 1
+    assert "no server is listening" in done.err and "ANTHROPIC_BASE_URL" in done.err
+    assert "trying again" not in done.err
+    (failed,) = [entry.fact for entry in program.facts() if isinstance(entry.fact, Failed)]
+    assert (failed.attempt, failed.wait) == (1, -1.0)
+
+
+# --- an unknown model --------------------------------------------------------------------------
+
+
+UNKNOWN = {
+    "claud-opus-5": ("did you mean", "claude-opus-5"),
+    "sonet": ("did you mean", "sonnet"),
+    "opnai/gpt-6": ("there is no provider 'opnai'", "openai/gpt-6"),
+    "anthropic/": ("its id is missing", "anthropic/claude-"),
+    "xyzzy": ("nothing in the catalogue is like it", "claude-opus-5-5"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_unknown_model_names_the_nearest(program: Program, name: str) -> None:
+    done = program.run("-p", "x", "--model", name)
+    assert (done.code, done.out, program.logs()) == (2, "", [])
+    assert f"Unknown model {name!r}" in done.err
+    assert all(words in done.err for words in UNKNOWN[name])
+
+
+def test_an_id_that_the_provider_does_not_know_names_the_nearest(program: Program) -> None:
+    error = {"status": 404, "type": "not_found_error", "message": "model: claude-opus-5-6"}
+    with program.served([OK]) as api:
+        api.fault({"http": error}, every=1)
+        done = program.run("-p", "x", "--model", "anthropic/claude-opus-5-6")
+        assert len(api.ledger) == 1
+    assert (done.code, done.out, program.logs()) == (1, "", [])
+    assert "anthropic has no model 'claude-opus-5-6': model: claude-opus-5-6." in done.err
+    assert "Did you mean claude-opus-5-5" in done.err
+
+
+def test_a_model_that_a_server_of_ones_own_does_not_have_names_what_it_has(
+    program: Program,
+) -> None:
+    with program.served([OK], models={"qwen3:8b": {"family": "openai"}}) as api:
+        api.fault({"http": {"status": 404, "message": "model 'qwen33' not found"}}, every=1)
+        program.extra = {"OLLAMA_BASE_URL": api.url}
+        done = program.run("-p", "x", "--model", "ollama/qwen33")
+    assert (done.code, done.out, program.logs()) == (1, "", [])
+    assert "ollama has no model 'qwen33'" in done.err
+    assert "Did you mean qwen3:8b" in done.err
+
+
+# --- a key that is refused ---------------------------------------------------------------------
+
+
+def refused(program: Program, *args: str) -> str:
+    error = {"status": 401, "type": "authentication_error", "message": "invalid x-api-key"}
+    with program.served([OK]) as api:
+        api.fault({"http": error}, every=1)
+        done = program.ask("go", *args)
+        assert len(api.ledger) == 1
+    assert (done.code, done.out, program.logs()) == (1, "", [])
+    return done.err
+
+
+def test_a_refused_key_names_the_provider_the_variable_and_the_way_out(program: Program) -> None:
+    assert refused(program) == (
+        "travois: auth: anthropic (127.0.0.1) refused the key in ANTHROPIC_API_KEY with 401: "
+        "invalid x-api-key. Check that ANTHROPIC_API_KEY holds a valid key for this provider, "
+        "or choose another --model.\n"
+    )
+    program.extra = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": "t"}
+    assert "refused the key in ANTHROPIC_AUTH_TOKEN" in refused(program)
+    program.protocol, program.extra = "chat", {}
+    assert "openai (127.0.0.1) refused the key in OPENAI_API_KEY" in refused(program)
+    program.extra = {"OPENAI_API_KEY": ""}
+    told = refused(program)
+    assert "wants a key with 401, and none was sent" in told and "Set OPENAI_API_KEY." in told
+
+
+def test_a_refused_key_of_a_command_names_the_setting(program: Program) -> None:
+    program.extra = {"ANTHROPIC_API_KEY": ""}
+    told = refused(program, "--settings", '{"apiKeyHelper": "echo sk-printed"}')
+    assert "refused the key that the apiKeyHelper command printed" in told
+    assert "sk-printed" not in told
+
+
+# --- what a failed start leaves behind ---------------------------------------------------------
+
+
+def test_a_failed_start_leaves_no_fork_behind(program: Program) -> None:
+    with program.served([OK]):
+        assert program.ask("go").code == 0
+        before = program.logs()
+        done = program.run("-p", "x", "-c", "--fork-session", "--model", "xyzzy[0k]")
+        assert done.code == 2, done.err
+        done = program.run("-p", "x", "-c", "--fork-session", "--model", "anthropic/")
+        assert done.code == 2, done.err
+    assert program.logs() == before
+
+
+def test_what_failed_for_a_passing_reason_can_be_resumed(program: Program) -> None:
+    with program.served([OK]) as api:
+        api.fault({"http": {"status": 529, "type": "overloaded_error"}}, every=1)
+        quick = '{"retry":{"attempts":2,"maxWait":0.01}}'
+        assert program.ask("the task", "--settings", quick).code == 1
+        assert len(program.logs()) == 1
+        api.world.faults.rules.clear()
+        assert program.ask("go on", "-c").out == "ok\n"
+        assert "the task" in str(api.bodies[-1])
+
+
+# --- timeouts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "chat"])
+def test_a_limit_between_events_holds_for_a_server_on_this_machine(
+    program: Program, protocol: str
+) -> None:
+    program.protocol = protocol
+    waits = '{"timeouts":{"idle":0.3,"firstByte":60,"local":60},"retry":{"attempts":1}}'
+    with program.served([OK]) as api:
+        api.fault({"stall": {"s": 30}}, every=1)
+        done = program.ask("go", "--settings", waits)
+    assert done.code == 1
+    assert "the server was silent for 0.3 s" in done.err
