@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import signal
 import socket
+import subprocess
+import time
 
 import pytest
 
-from tests.e2e.program import Program
-from travois.kernel.facts import Failed
+from tests.e2e.program import Program, read
+from travois.kernel.facts import Ended, Failed
 
 OK = {"say": [{"text": "ok"}], "repeat": True}
 LOCAL = {
@@ -172,3 +178,147 @@ def test_a_limit_between_events_holds_for_a_server_on_this_machine(
         done = program.ask("go", "--settings", waits)
     assert done.code == 1
     assert "the server was silent for 0.3 s" in done.err
+
+
+# --- words that are no prompts -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("memry",), "memory"),
+        (("session",), "sessions"),
+        (("Doctor",), "doctor"),
+        (("mpc",), "mcp"),
+        (("sesions", "list"), "sessions"),
+        (("permision", "--json"), "permissions"),
+        (("hlep",), "help"),
+    ],
+)
+def test_a_word_close_to_a_command_is_no_prompt(
+    program: Program, typed: tuple[str, ...], meant: str
+) -> None:
+    with program.served([OK]) as api:
+        done = program.run(*typed)
+        assert len(api.ledger) == 0
+    assert (done.code, done.out, program.logs()) == (2, "", [])
+    assert f"There is no command {typed[0]!r}. Did you mean `travois {meant}`?" in done.err
+    assert f"travois -p {typed[0]}" in done.err
+
+
+@pytest.mark.parametrize(
+    "typed", [("refactor",), ("memry please",), ("-p", "memry"), ("memry", "-p"), ("--", "memry")]
+)
+def test_sentences_other_words_and_marked_prompts_stay_prompts(
+    program: Program, typed: tuple[str, ...]
+) -> None:
+    with program.served([OK]) as api:
+        done = program.run(*program.model, *typed) if typed[0] == "--" else program.run(*typed)
+        assert (done.code, done.out) == (0, "ok\n"), done.err
+        assert typed[-1].replace("-p", "memry") in str(api.bodies[0]["messages"][-1])
+
+
+def test_help_is_a_command(program: Program) -> None:
+    whole = program.run("help")
+    assert (whole.code, whole.err) == (0, "")
+    assert whole.out == program.run("--help").out
+    one = program.run("help", "sessions")
+    assert (one.code, "travois sessions" in one.out) == (0, True)
+    assert program.run("help", "nothing").code == 2
+
+
+# --- the folder of a session -------------------------------------------------------------------
+
+
+def test_the_library_refuses_a_folder_that_is_not_there(program: Program) -> None:
+    (program.folder / "file").write_text("")
+    code = (
+        "import anyio\n"
+        "from travois import Options, Session\n"
+        "from travois.kernel.faults import Fault\n"
+        "from travois.testing import Scripted\n"
+        "async def main(cwd):\n"
+        "    try:\n"
+        "        async with Session(Options(cwd=cwd), model=Scripted([])):\n"
+        "            print('opened')\n"
+        "    except Fault as fault:\n"
+        "        print(fault)\n"
+        "for cwd in ('nowhere', 'file'):\n"
+        "    anyio.run(main, cwd)\n"
+    )
+    program.launcher = (program.launcher[0], "-c", code)
+    done = program.run()
+    assert (done.code, done.out, done.err) == (
+        0,
+        "Cannot work in nowhere: it does not exist\n  Create it, or name another cwd.\n"
+        "Cannot work in file: it is not a folder\n  Create it, or name another cwd.\n",
+        "",
+    )
+    assert not (program.folder / "nowhere").exists()
+    assert program.logs() == []
+
+
+# --- a terminal that is closed -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("front", ["screen", "--plain"])
+@pytest.mark.parametrize("how", ["hangup", "ignored"])
+@pytest.mark.parametrize("during", ["prompt", "turn"])
+def test_a_closed_terminal_is_no_crash(program: Program, front: str, how: str, during: str) -> None:
+    sleeping = {"say": [{"tool_use": {"name": "Bash", "input": {"command": "sleep 5"}}}]}
+    with program.served([sleeping, OK]):
+        program.extra = {"TERM": "xterm-256color"}
+        flags = ("--allowedTools", "Bash", *(("--plain",) if front == "--plain" else ()))
+        near, far = pty.openpty()
+        child = subprocess.Popen(
+            [*program.launcher, *program.model, *flags],
+            cwd=program.folder,
+            env=program.environment,
+            stdin=far,
+            stdout=far,
+            stderr=far,
+            start_new_session=True,
+        )
+        os.close(far)
+        read_until(near, b"\n> " if front == "--plain" else b"%")
+        if during == "turn":
+            os.write(near, b"go\r" if front == "screen" else b"go\n")
+            read_until(near, b"sleep" if front == "screen" else b"Bash")
+        if how == "hangup":
+            child.send_signal(signal.SIGHUP)
+        os.close(near)
+        assert child.wait(120) == 129
+    assert not (program.home / "crashes").exists()
+    ends = [read(log)[-1].fact for log in program.logs()]
+    assert [type(fact) for fact in ends] == ([Ended] if during == "turn" else [])
+
+
+def read_until(fd: int, words: bytes) -> None:
+    seen, end = b"", time.monotonic() + 120
+    while words not in seen:
+        assert time.monotonic() < end, seen
+        if select.select([fd], [], [], 0.2)[0]:
+            seen += os.read(fd, 1 << 16)
+
+
+def test_a_hangup_ends_a_headless_run_in_good_order(program: Program) -> None:
+    slow = {"say": [{"tool_use": {"name": "Bash", "input": {"command": "touch began; sleep 60"}}}]}
+    with program.served([slow, OK]):
+        child = program.start("-p", "go", *program.model, "--allowedTools", "Bash")
+        while not (program.folder / "began").exists():
+            assert child.poll() is None
+            time.sleep(0.05)
+        child.send_signal(signal.SIGHUP)
+        assert child.wait(120) == 129
+    facts = [entry.fact for entry in program.facts()]
+    assert isinstance(facts[-1], Ended) and facts[-1].why == "aborted"
+    assert not (program.home / "crashes").exists()
+
+
+def test_a_reader_that_leaves_a_command_is_no_crash(program: Program) -> None:
+    child = program.start("help")
+    assert child.stdout is not None and child.stderr is not None
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    assert child.wait(120) in (0, 1)
+    assert not (program.home / "crashes").exists()

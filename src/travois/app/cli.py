@@ -6,35 +6,81 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from errno import EIO
 from importlib import import_module
 
-from travois.app.flags import COMMANDS, MODULES, understood
+from travois.app.flags import COMMANDS, MODULES, parser, understood
 from travois.kernel.faults import Fault
+
+HUNG_UP = 129
+"""The exit code of a program whose terminal was closed: 128 and the number of SIGHUP."""
 
 
 def run(argv: Sequence[str]) -> int:
     """Do what the words say; returns the exit code."""
     try:
-        return _run(list(argv))
+        code = _run(list(argv))
+        sys.stdout.flush()  # a reader that has left is found here, not when the interpreter ends
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - the last place where a bug can become words
         return _explain(error)
+    return code
 
 
 def _explain(error: Exception) -> int:
     """Tell the user what went wrong, in one message."""
     first = _innermost(error)
     if isinstance(first, Fault):
-        sys.stderr.write(f"travois: {first}\n")
+        _complain(f"travois: {first}\n")
         return first.code
     if isinstance(first, BrokenPipeError):
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the reader left; nothing to flush to
+        _abandon_output()
         return 1
+    if isinstance(first, OSError) and first.errno == EIO and _is_hung_up():
+        _abandon_output()
+        return HUNG_UP
     from travois.app.crash import report
 
-    sys.stderr.write(report(error, cause=first))
+    _complain(report(error, cause=first))
     return 1
+
+
+def _complain(text: str) -> None:
+    """Write to standard error, where there still is one."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        _abandon_output()
+
+
+def _abandon_output() -> None:
+    """Whoever read our output is gone: let nothing try to flush to them."""
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open as long as we live
+
+
+def _is_hung_up() -> bool:
+    """Whether the terminal that one of our streams belongs to was closed.
+
+    A terminal says EIO to everything then; a disk that says it is another matter.
+    """
+    return any(_lost_terminal(number) for number in range(3))
+
+
+def _lost_terminal(number: int) -> bool:
+    import stat
+    import termios
+
+    try:
+        if not stat.S_ISCHR(os.fstat(number).st_mode):
+            return False
+        termios.tcgetattr(number)
+    except termios.error as error:
+        return error.args[0] == EIO
+    except OSError:
+        return False
+    return False
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -47,6 +93,9 @@ def _run(argv: list[str]) -> int:
     _stand()
     if argv and argv[0] in COMMANDS:
         return _command(argv)
+    if argv[:1] == ["help"]:
+        return _help(argv[1:])
+    _refuse_typo(argv)
     options = understood(argv)
     if options.bg:
         from travois.app.detached import detach
@@ -72,6 +121,30 @@ def _spoken(options: Namespace) -> int:
     from travois.app.front import talk
 
     return talk(options)
+
+
+def _help(words: list[str]) -> int:
+    """Print the help of Travois, or of one command."""
+    if not words:
+        parser().print_help()
+        return 0
+    _refuse_typo(words)
+    if words[0] not in COMMANDS:
+        raise Fault(f"There is no command {words[0]!r}", fix="`travois help` lists the commands.")
+    return _command([*words, "--help"])
+
+
+def _refuse_typo(argv: list[str]) -> None:
+    """Refuse a first word that is no command but looks like one: few prompts are a single word."""
+    word = argv[0] if argv else ""
+    if not word.isascii() or not word.isalpha() or word in COMMANDS or {"-p", "--print"} & {*argv}:
+        return
+    from travois.store.reading import nearest
+
+    swapped = [name for name in COMMANDS if sorted(name) == sorted(word.lower())]
+    if near := nearest(word.lower(), (*COMMANDS, "help")) or "".join(swapped[:1]):
+        fix = f"To send the word as a prompt: travois -p {word}"
+        raise Fault(f"There is no command {word!r}. Did you mean `travois {near}`?", fix=fix)
 
 
 def _stand() -> None:

@@ -55,6 +55,7 @@ from travois.host.process import LocalProcesses
 from travois.host.readcache import ReadCache
 from travois.host.web import HttpxWeb
 from travois.kernel.facts import Changed
+from travois.kernel.faults import Fault
 from travois.kernel.models import Effort
 from travois.kernel.models import Model as Card
 from travois.kernel.purse import Amount, Limits, Purse
@@ -310,7 +311,7 @@ def _equip(
 
 def prepare(options: Options) -> tuple[Place, Loaded]:
     """Where a session will be, and the settings that hold there."""
-    cwd = os.path.realpath(options.cwd or os.getcwd())
+    cwd = _existing_folder(options.cwd)
     home = homes.locate(os.environ).prepare()
     place = Place(home, projects.identify(home, cwd), cwd)
     loaded = load(
@@ -327,6 +328,21 @@ def prepare(options: Options) -> tuple[Place, Loaded]:
         loaded = replace(loaded, plugins=given)
     rights.inherit(loaded)
     return place, rights.usable(loaded, os.environ)
+
+
+def _existing_folder(path: str) -> str:
+    """Return the real path of the folder to work in: the one named, else the current one."""
+    if not path:
+        try:
+            return os.getcwd()
+        except FileNotFoundError:
+            fix = "Change to another one, or name one with cwd."
+            raise Fault("The current folder no longer exists", fix=fix) from None
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):
+        why = "it is not a folder" if os.path.exists(real) else "it does not exist"
+        raise Fault(f"Cannot work in {path}", why=why, fix="Create it, or name another cwd.")
+    return real
 
 
 def _place(

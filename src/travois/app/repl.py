@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import aclosing
+from errno import EIO
 from functools import partial
 
 import anyio
@@ -148,8 +149,10 @@ async def _remember(session: Session, terminal: Terminal) -> None:
 
 
 async def _watch_interrupts(desk: Lines, terminal: Terminal) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT) as signals:
-        async for _ in signals:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            if number == signal.SIGHUP:
+                raise OSError(EIO, "the terminal was closed")
             if desk.errand is not None:
                 desk.errand.cancel()
             elif desk.session.running:

@@ -50,7 +50,7 @@ LONGEST = 3_600.0
 HOST_ONLY = "CLAUDE_CODE_SDK_READS_SESSION_STATE"
 EVERYBODY = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Variables with which a host asks to be told whether there is work under way."""
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 INTERRUPTED = Ended("aborted", "interrupted")
 """How a turn ends that does not come to its end: by a signal, or by a fault that is told later."""
 
@@ -112,7 +112,9 @@ class Run:
 
     async def watch_signals(self, scope: anyio.CancelScope) -> None:
         """The first signal stops the turn and leaves a session to resume; a second one kills."""
-        with anyio.open_signal_receiver(*CODES) as signals:
+        ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by `nohup`, for one
+        heeded = [one for one in CODES if one != signal.SIGHUP or not ignored]
+        with anyio.open_signal_receiver(*heeded) as signals:
             async for number in signals:
                 self.code = self.code if self._over else CODES[number]
                 scope.cancel()
