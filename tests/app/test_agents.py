@@ -73,7 +73,8 @@ def family(home: Home) -> Path:
 
 def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
     assert run(agents, "agents", *words, "--json") == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    out = capsys.readouterr().out
+    return [json.loads(line) for line in out.splitlines()] if "show" in words else json.loads(out)
 
 
 def test_the_agents_of_a_session_are_a_tree(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

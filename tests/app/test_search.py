@@ -43,7 +43,7 @@ def machine(
 
 
 def ids(machine: Inside, *args: str) -> set[str]:
-    return {line["id"] for line in machine.run("search", "redis", "--json", *args).lines}
+    return {one["id"] for one in json.loads(machine.run("search", "redis", "--json", *args).out)}
 
 
 def test_the_best_sessions_come_with_their_words_and_the_way_back(machine: Inside) -> None:
@@ -90,7 +90,7 @@ def test_one_project_or_one_agent_can_be_searched(machine: Inside) -> None:
 
 
 def test_json_has_all_that_is_known(machine: Inside) -> None:
-    (found,) = machine.run("search", "redis", "--agent", "claude", "--json").lines
+    (found,) = json.loads(machine.run("search", "redis", "--agent", "claude", "--json").out)
     path = machine.home.parent / ".claude" / "projects" / "-w" / "abc.jsonl"
     assert found == {
         "agent": "claude",
@@ -124,7 +124,7 @@ def test_a_broken_index_is_told_once_and_made_again(machine: Inside) -> None:
     assert len(ids(machine)) == 3
     (machine.home / "index" / "sessions.db").write_bytes(b"rubbish" * 999)
     done = machine.run("search", "redis", "--json")
-    assert len(done.lines) == 3
+    assert len(json.loads(done.out)) == 3
     assert "search index" in done.err
     assert machine.run("search", "redis").err == ""
 

@@ -86,12 +86,12 @@ def test_a_list_of_all_has_those_of_other_projects_with_their_folder(
         ], words
 
 
-def test_a_list_as_json_has_one_whole_summary_per_line(
+def test_a_list_as_json_is_one_array_of_whole_summaries(
     home: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE)
     run(sessions, "sessions", "list", "--json")
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = json.loads(capsys.readouterr().out)
     assert [(s["id"], s["turns"], s["cwd"]) for s in found] == [(ONE, 2, "/w")]
 
 

@@ -216,7 +216,7 @@ def test_a_night_runs_beside_a_conversation_and_the_next_one_tells_of_it(program
         until = time.monotonic() + 180
         while "completed" not in program.run("dream").out and time.monotonic() < until:
             time.sleep(0.1)
-        row = json.loads(program.run("agents", "--json").out.splitlines()[-1])
+        row = json.loads(program.run("agents", "--json").out)[-1]
         assert (row["kind"], row["state"], row["doing"]) == (
             "dream",
             "completed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -322,3 +323,50 @@ def test_a_reader_that_leaves_a_command_is_no_crash(program: Program) -> None:
     assert child.stderr.read() == b""
     assert child.wait(120) in (0, 1)
     assert not (program.home / "crashes").exists()
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+LISTS = [("agents",), ("agents", "types"), ("dream",), ("sessions",), ("search", "x"), ("models",)]
+COMMANDS = [
+    *LISTS,
+    *(("dream", "--stop"), ("dream", "--now", "--rules"), ("sessions", "du")),
+    *(("memory",), ("memory", "stats"), ("memory", "where"), ("memory", "inbox")),
+    *(("memory", "history"), ("memory", "doctor"), ("memory", "search", "x")),
+    *(("config", "explain"), ("plugins",), ("doctor",), ("audit", "ID"), ("inspect",)),
+    *(("context",), ("context", "receipts"), ("context", "lost"), ("context", "undo")),
+    *(("cost",), ("compact",), ("models", "show"), ("models", "test"), ("search", "--catch-up")),
+    *(("agents", "stop", "a1"), ("agents", "nonsense"), ("sessions", "diff", "a", "b")),
+    *(("import", "claude", "--dry-run"), ("try", "--", "true")),
+]
+
+
+@pytest.mark.parametrize("state", ["empty", "used"])
+def test_a_command_that_was_asked_for_json_prints_json(program: Program, state: str) -> None:
+    with program.served([OK]):
+        if state == "used":
+            assert program.ask("go").code == 0
+        told: dict[tuple[str, ...], object] = {}
+        for words in COMMANDS:
+            at = words.index("--") if "--" in words else len(words)
+            done = program.run(*words[:at], "--json", *words[at:])
+            assert done.code in (0, 1, 2), (words, done)
+            if words == ("search", "--catch-up"):
+                continue  # it prepares the index, and has nothing to say
+            try:
+                told[words] = json.loads(done.out)
+            except ValueError:
+                pytest.fail(f"{words}: {done}")
+            if done.code == 2:
+                error = json.loads(done.out)["error"]
+                assert error["what"] and error["what"] in done.err
+    assert all(isinstance(told[words], list) for words in LISTS if state == "used")
+    if state == "empty":
+        assert (told["dream",], told["sessions",], told["search", "x"]) == ([], [], [])
+
+
+def test_a_wrong_command_line_is_told_as_json_too(program: Program) -> None:
+    done = program.run("sessions", "--json", "--nonsense")
+    assert done.code == 2 and "--nonsense" in done.err
+    assert json.loads(done.out)["error"]["what"] == "The command line is wrong"

@@ -25,7 +25,7 @@ def test_an_answer_comes_first_and_waiting_makes_it_complete(program: Program) -
         put(folder / f"s{number}.jsonl", claude(TALK))
     assert program.run("search", "redis", "--json").code == 0
     done = program.run("search", "redis", "--json", "--wait", "--limit", "7")
-    assert (done.code, done.err, len(done.lines)) == (0, "", 7)
+    assert (done.code, done.err, len(json.loads(done.out))) == (0, "", 7)
 
 
 def test_on_a_terminal_the_words_that_were_looked_for_stand_out(program: Program) -> None:

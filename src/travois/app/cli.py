@@ -18,21 +18,42 @@ HUNG_UP = 129
 
 def run(argv: Sequence[str]) -> int:
     """Do what the words say; returns the exit code."""
+    wants_json = _wants_json(argv)
     try:
         code = _run(list(argv))
         sys.stdout.flush()  # a reader that has left is found here, not when the interpreter ends
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - the last place where a bug can become words
-        return _explain(error)
+        return _explain(error, wants_json=wants_json)
+    except SystemExit as stop:
+        if wants_json and stop.code == 2:
+            _say_error("The command line is wrong", why="standard error says how")
+        raise
     return code
 
 
-def _explain(error: Exception) -> int:
+def _wants_json(argv: Sequence[str]) -> bool:
+    """Whether a command was asked for JSON. `exec` has a format of its own for errors."""
+    words = [*argv]
+    own = words[: words.index("--")] if "--" in words else words
+    return words[:1] != ["exec"] and words[:1] != [] and words[0] in COMMANDS and "--json" in own
+
+
+def _say_error(what: str, *, why: str = "", fix: str = "") -> None:
+    """Print an error as JSON: a program that asked for JSON gets nothing else."""
+    from travois.app.commands.plain import say_json
+
+    say_json({"error": {"what": what, "why": why, "fix": fix}})
+
+
+def _explain(error: Exception, *, wants_json: bool) -> int:
     """Tell the user what went wrong, in one message."""
     first = _innermost(error)
     if isinstance(first, Fault):
         _complain(f"travois: {first}\n")
+        if wants_json:
+            _say_error(first.what, why=first.why, fix=first.fix)
         return first.code
     if isinstance(first, BrokenPipeError):
         _abandon_output()
@@ -43,6 +64,8 @@ def _explain(error: Exception) -> int:
     from travois.app.crash import report
 
     _complain(report(error, cause=first))
+    if wants_json:
+        _say_error("This is a bug in Travois", why=f"{type(first).__name__}: {first}")
     return 1
 
 

@@ -279,7 +279,7 @@ def _equip(
 ) -> tuple[str, ...]:
     """Give an agent what settings say, and what needs the agent itself; says what is not there."""
     asked = loaded.settings
-    agent.layers, agent.chance = serving.layers(asked, agent.session), random
+    agent.layers, agent.chance = serving.layers(loaded, agent.session), random
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = partial(trust.keep, place.home, loaded.root)
     if asked.file_checkpointing_enabled:

@@ -22,7 +22,7 @@ from travois.version import __version__
 from travois.wire.effort import LEVELS, worth
 
 COMMANDS = {
-    "sessions": "list, show, export, rename, measure and prune sessions",
+    "sessions": "list, show, compare, export, rename, measure and prune sessions",
     "search": "find a session by what was said in it, also of other agents",
     "memory": "what is remembered, why, and how to change it",
     "dream": "put memories in order between sessions",
@@ -78,7 +78,9 @@ commands:
 
 exit codes:
   0 done   1 the turn failed or hit a limit   2 bad input or settings
-  130 interrupted (SIGINT)   143 terminated (SIGTERM); both leave a session to resume
+  3 done, but a tool call was denied (only with --fail-on-denial)
+  129 hung up (SIGHUP)   130 interrupted (SIGINT)   143 terminated (SIGTERM);
+  these three leave a session to resume
 
 Models: ANTHROPIC_API_KEY (ANTHROPIC_BASE_URL), OPENAI_API_KEY (OPENAI_BASE_URL).
 State lives in TRAVOIS_HOME (default ~/.local/state/travois).
@@ -236,6 +238,8 @@ def _rights(top: ArgumentParser) -> None:
     group.add_argument("--permission-prompts", default="", choices=("host", "none"), help=what)
     what = "a tool of a server that answers in place of a person"
     group.add_argument("--permission-prompt-tool", default="", metavar="TOOL", help=what)
+    what = "exit with 3 if a tool call was denied (headless)"
+    group.add_argument("--fail-on-denial", action="store_true", help=what)
     group.add_argument("--no-sandbox", action="store_true", help="run commands without walls")
     group.add_argument("--dangerously-skip-permissions", action="store_true", help=SUPPRESS)
 

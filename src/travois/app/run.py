@@ -50,6 +50,10 @@ LONGEST = 3_600.0
 HOST_ONLY = "CLAUDE_CODE_SDK_READS_SESSION_STATE"
 EVERYBODY = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Variables with which a host asks to be told whether there is work under way."""
+DENIED = 3
+"""The exit code of a run in which a call was denied, where that was asked for."""
+MAX_DENIALS = 5
+"""How many denied calls are told."""
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 INTERRUPTED = Ended("aborted", "interrupted")
 """How a turn ends that does not come to its end: by a signal, or by a fault that is told later."""
@@ -80,6 +84,9 @@ class Run:
         self._paid: set[int] = set()
         self._over = False
         self._state = ""
+        self._fails_on_denial: bool = args.fail_on_denial
+        self._children: list[Tally] = []
+        """What came of the agents that were started."""
         self.commands, notices = custom.known(chosen(args))
         for notice in notices:
             sys.stderr.write(f"travois: {notice}\n")
@@ -147,6 +154,7 @@ class Run:
             before(child)
             if child.birth is not None and child.session.view.epoch is not None:
                 self._minds[child.birth.id] = child.session.view.epoch.model
+            group.start_soon(self._follow_child, child)
             if self._format == "stream-json":
                 group.start_soon(self._overhear, session, child)
 
@@ -163,6 +171,17 @@ class Run:
                     self._finished[event.seq] = event.fact
                 for line in tasks.lines(event) if self._format == "stream-json" else ():
                     say(line)
+
+    async def _follow_child(self, child: Agent) -> None:
+        """Count what an agent is denied."""
+        epoch = child.session.view.epoch
+        assert epoch is not None
+        tally = Tally(epoch.model)
+        self._children.append(tally)
+        with child.session.watch() as events:
+            async for event in events:
+                if isinstance(event, Entry):
+                    tally.add(event)
 
     async def _overhear(self, session: Session, child: Agent) -> None:
         """Tell of what an agent does under the call of ours that it works for."""
@@ -258,6 +277,7 @@ class Run:
                 tally.pay(seq, fact)
         self._paid |= tally.finished
         self.code = self.code if self.code > 1 else int(tally.failed)
+        self._tell_denials(tally)
         if self._format == "codex-json":
             for line in self._codex.closing(tally):
                 say(line)
@@ -270,6 +290,21 @@ class Run:
             sys.stdout.flush()
         if tally.failed and (tally.ended is not INTERRUPTED or self.code > 1):
             sys.stderr.write(f"travois: {tally.trouble}\n")
+
+    def _tell_denials(self, tally: Tally) -> None:
+        """Say which calls were denied, of agents too; `--fail-on-denial` makes it an exit code."""
+        denied = [*tally.denied, *(one for child in self._children for one in child.denied)]
+        if not denied:
+            return
+        if self._alone:
+            many = f"{len(denied)} tool calls were" if len(denied) > 1 else "a tool call was"
+            sys.stderr.write(f"travois: {many} denied\n")
+            for tool, because in denied[:MAX_DENIALS]:
+                sys.stderr.write(f"  {tool}: {because}\n")
+            if len(denied) > MAX_DENIALS:
+                sys.stderr.write(f"  and {len(denied) - MAX_DENIALS} more\n")
+        if self._fails_on_denial and not self.code:
+            self.code = DENIED
 
     def _words(self, tally: Tally) -> str:
         """What a person reads of the outcome: its form alone, where one was asked for."""

@@ -26,7 +26,7 @@ from travois.kernel.faults import Fault
 from travois.kernel.models import Effort, Price
 from travois.kernel.models import Model as Card
 from travois.policy.secrets import secrets
-from travois.store.settings import Loaded, Settings
+from travois.store.settings import Loaded
 from travois.store.using import Manner
 from travois.wire.effort import LEVELS
 
@@ -89,13 +89,25 @@ def _effort(loaded: Loaded, id: str) -> Effort:
     return min(levels, key=LEVELS.index) if levels else ""
 
 
-def layers(settings: Settings, session: Session) -> Layers:
+def layers(loaded: Loaded, session: Session) -> Layers:
     """How the window is kept in bounds; one model may have a window of its own."""
+    settings = loaded.settings
     id = session.view.epoch.model.id if session.view.epoch else ""
     own = settings.model_settings.get(id, Manner()).auto_compact_window
     usual = settings.context.layers
-    usual = replace(usual, caps={MCP: settings.max_mcp_output_tokens, **usual.caps})
+    caps = {MCP: settings.max_mcp_output_tokens, **usual.caps}
+    usual = replace(usual, caps=caps, off_by=_off_by(loaded))
     return replace(usual, window=own) if own else usual
+
+
+def _off_by(loaded: Loaded) -> str:
+    """Return what switched compaction off: a variable, or a setting and its place."""
+    context = loaded.settings.context
+    if context.compact and context.auto_compact:
+        return ""
+    key = "context.autoCompact" if context.compact else "context.compact"
+    place = loaded.origin(key)
+    return place if place.startswith("DISABLE_") else f"{key} in {place}"
 
 
 def _hint(card: Card) -> str:

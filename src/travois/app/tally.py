@@ -71,6 +71,8 @@ class Tally:
         self.stop: Stop | None = None
         self.shape: Shape | None = None
         self.denials: list[Json] = []
+        self.denied: list[tuple[str, str]] = []
+        """The tools of denied calls, and why each was denied."""
         self.ended = Ended("crashed")
         self.failure: Failed | None = None
         """Why no reply came to the last request."""
@@ -95,16 +97,20 @@ class Tally:
                 self._reply(fact, at=entry.at)
             case Finished() as fact:
                 self.pay(entry.seq, fact)
-            case Decided(verdict="deny") as fact if fact.by != "schema":
-                call = self._calls[fact.call]
-                denial: Object = {"tool_name": call.name, "tool_use_id": call.id}
-                self.denials.append(denial | {"tool_input": arguments(call)})
+            case Decided(verdict="deny", by=by, call=call, because=because):
+                if by != "schema" and call in self._calls:
+                    self._deny(self._calls[call], because)
             case Hooked(event=event):
                 self._hooked = event
             case Ended() as fact:
                 self.ended = fact
             case _:
                 pass
+
+    def _deny(self, call: Call, because: str) -> None:
+        denial: Object = {"tool_name": call.name, "tool_use_id": call.id}
+        self.denials.append(denial | {"tool_input": arguments(call)})
+        self.denied.append((call.name, because))
 
     def _reply(self, fact: Assistant, *, at: float) -> None:
         self.turns += 1

@@ -59,6 +59,12 @@ class Layers(msgspec.Struct, frozen=True):
     contents: int = 12_000
     threshold: int = 0
     """Where compaction starts; zero means where the window asks for it."""
+    percent: float = 0.0
+    """The same as a share of the window less the room for a reply, in percent; zero for none."""
+    hard_limit: int = 0
+    """Where nothing more is sent; zero means at the end of the window."""
+    off_by: str = ""
+    """What switched compaction off, as the user knows it."""
     window: int = 0
     """The most of the model's window that is to be used; zero means all of it."""
     cold: int = 45_000
@@ -73,6 +79,11 @@ class Layers(msgspec.Struct, frozen=True):
     """Whether the pauses that there were decide how long the provider should remember."""
     keep_warm: int = 0
     """How often, while a person thinks, the cache is kept from its end."""
+
+    @property
+    def automatic(self) -> bool:
+        """Whether compaction may start by itself."""
+        return self.compact and self.shorten
 
     def cap(self, tool: str) -> int:
         """Return the most tokens that a result of this tool may take, if there is room."""

@@ -16,12 +16,12 @@ from travois.engine.notes import keep_notes, shown
 from travois.engine.occasions import PostCompact, PreCompact, SessionStart
 from travois.engine.ports import Warned
 from travois.engine.restore import SHARE, SKILLS, Held, practised, recent, restored
-from travois.engine.room import fitted, limit, model
+from travois.engine.room import fitted, hard_stop, limit, model
 from travois.engine.signed import record
 from travois.engine.summary import summarise
 from travois.kernel.blocks import words
 from travois.kernel.facts import Compacted, Failed, Noted, User
-from travois.kernel.tokens import context_tokens, estimate, head_tokens, ratio, stop_at
+from travois.kernel.tokens import context_tokens, estimate, head_tokens, ratio
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "summary.md"
 RUNGS = (1.0, 0.5, 0.2, 0.0)
@@ -37,7 +37,8 @@ async def compact(
     `part` is what gives way, where a person has chosen it.
     """
     if not agent.layers.shorten:
-        agent.session.append(Failed("compaction", "compaction is switched off (context.compact)"))
+        by = agent.layers.off_by or "context.compact"
+        agent.session.append(Failed("compaction", f"compaction is switched off ({by})"))
         return None
     began = agent.clock()
     why = "manual" if trigger == "manual" else "auto"
@@ -46,11 +47,12 @@ async def compact(
         agent.session.append(Failed("compaction", f"a hook says: {heard.block}"))
         return None
     prose = await _prose(agent, trigger=trigger, focus=focus)
-    usual = min(limit(agent), stop_at(model(agent)))
+    stop = hard_stop(model(agent), agent.layers)
+    usual = min(limit(agent), stop)
     held = await recent(agent, agent.session.history())
     cuts = ((1.0, part),) if part else rungs(agent)
     fact = shorter(agent, cuts, trigger=trigger, prose=prose, goal=goal or usual, held=held)
-    most = goal or stop_at(model(agent))
+    most = goal or stop
     if part is None and (fact is None or fact.after >= most):
         fact = shorter(agent, last_rungs(agent), trigger=trigger, goal=most) or fact
     if fact is None:

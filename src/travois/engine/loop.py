@@ -79,8 +79,7 @@ async def _work(agent: Agent) -> tuple[EndedWhy, str]:
             return stop
         check(agent)
         warn(agent)
-        await relieve(agent)
-        if failure := await ask(agent):
+        if failure := await relieve(agent) or await ask(agent):
             gather(agent, after="failure")
             await gave_up(agent, failure)
             return "failed", failure

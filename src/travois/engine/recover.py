@@ -61,10 +61,14 @@ async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
             return flatten(agent)
         case "overflow":
             _learn(agent, problem)
+            if not agent.layers.automatic:
+                return False
             return await compact(agent, trigger="overflow", goal=_goal(agent, problem)) is not None
         case "large":
             if tried == 0 and drop_media(agent, problem.message):
                 return True
+            if not agent.layers.automatic:
+                return False
             return await compact(agent, trigger="overflow", goal=_goal(agent, problem)) is not None
         case "media":
             return drop_media(agent, problem.message)

@@ -8,11 +8,11 @@ from travois.context.offload import last_calls, oversize, preview
 from travois.engine.agent import Agent
 from travois.engine.clearing import clear
 from travois.engine.recover import lighten
-from travois.engine.room import cold, limit, model, results_room
+from travois.engine.room import cold, hard_stop, limit, model, results_room, way_out
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call
-from travois.kernel.facts import Offloaded, Result
-from travois.kernel.tokens import context_tokens, stop_at
+from travois.kernel.facts import Failed, Offloaded, Result
+from travois.kernel.tokens import context_tokens
 
 if TYPE_CHECKING:
     from travois.context.compact import Trigger
@@ -21,8 +21,11 @@ EARLY = 0.75
 """The share of the threshold from which on a compaction is prepared."""
 
 
-async def relieve(agent: Agent) -> None:
-    """Make room before the next request, where there is too little or it costs nothing."""
+async def relieve(agent: Agent) -> str:
+    """Make room before the next request, where there is too little or it costs nothing.
+
+    Returns why there is none and nothing may be sent; empty if there is.
+    """
     if agent.layers.offload:
         offload(agent)
     lighten(agent)
@@ -35,7 +38,7 @@ async def relieve(agent: Agent) -> None:
         from travois.engine.compaction import compact
 
         await compact(agent, trigger=trigger)
-        return
+        return ""
     if agent.layers.clear:
         clear(agent)
     early = context_tokens(agent.session.view) >= EARLY * limit(agent)
@@ -43,6 +46,18 @@ async def relieve(agent: Agent) -> None:
         from travois.engine.compaction import prepare
 
         prepare(agent)
+    return _stop(agent)
+
+
+def _stop(agent: Agent) -> str:
+    """Say why the window is too full for another request, where only a person may make room."""
+    size, most = context_tokens(agent.session.view), hard_stop(model(agent), agent.layers)
+    if size < most or agent.layers.automatic:
+        return ""
+    what = f"the context window is full: {size:,} of {most:,} tokens are in use"
+    why = f"{what}, and nothing was sent. {way_out(agent)}"
+    agent.session.append(Failed("compaction", why))
+    return why
 
 
 def offload(agent: Agent) -> None:
@@ -67,12 +82,12 @@ def _tool(agent: Agent, call: Call) -> AnyTool | None:
 def wanted(agent: Agent) -> Trigger | None:
     """Why the conversation should be compacted before the next request; none if it should not."""
     size, threshold = context_tokens(agent.session.view), limit(agent)
-    if agent.session.strikes.out or not agent.layers.shorten:
+    if agent.session.strikes.out:
         return None
-    if size >= stop_at(model(agent)):
+    if not agent.layers.automatic:
+        return None
+    if size >= hard_stop(model(agent), agent.layers):
         return "overflow"
-    if not agent.layers.compact:
-        return None
     if size >= threshold:
         return "auto"
     if cold(agent) and size >= min(agent.layers.cold, threshold):

@@ -9,7 +9,7 @@ from travois.context.offload import Room, Window, last_calls, message_room, shar
 from travois.engine.agent import Agent
 from travois.kernel.blocks import Call
 from travois.kernel.models import Model
-from travois.kernel.tokens import compact_at, effective_window, head_tokens
+from travois.kernel.tokens import compact_at, effective_window, head_tokens, stop_at
 
 
 def model(agent: Agent) -> Model:
@@ -26,8 +26,29 @@ def limit(agent: Agent) -> int:
 
 def threshold(card: Model, layers: Layers) -> int:
     """The size at which a conversation with this model is compacted."""
-    own = compact_at(_used(card, layers))
-    return min(own, layers.threshold or own)
+    used = _used(card, layers)
+    own = compact_at(used)
+    share = round(effective_window(used) * layers.percent / 100)
+    return min(own, layers.threshold or own, share or own)
+
+
+def hard_stop(card: Model, layers: Layers) -> int:
+    """Return the size beyond which nothing is sent to this model."""
+    own = stop_at(card)
+    return min(own, layers.hard_limit or own)
+
+
+def way_out(agent: Agent) -> str:
+    """Say what to do about a full window where compaction may not start by itself."""
+    layers, smaller = agent.layers, "go back with /rewind, or start a new session"
+    if layers.automatic:
+        return ""
+    larger = "switch to a model with a larger window (/model)"
+    by = f" ({layers.off_by})" if layers.off_by else ""
+    if layers.shorten:
+        ask = "Compact with /compact or `travois compact`"
+        return f"Automatic compaction is off{by}. {ask}, {larger}, {smaller}."
+    return f"Compaction is off{by}. Switch it on again, {larger}, {smaller}."
 
 
 def _used(card: Model, layers: Layers) -> Model:

@@ -10,6 +10,7 @@ from travois.engine.fallback import fall_back, patience
 from travois.engine.ports import Retrying, Warned
 from travois.engine.recover import notice_truncation, recover
 from travois.engine.retry import pause
+from travois.engine.room import way_out
 from travois.engine.spending import paid
 from travois.kernel.blocks import AnyBlock, Call
 from travois.kernel.facts import Assistant, Epoch, Failed, Sent
@@ -54,7 +55,7 @@ async def ask(agent: Agent) -> str:
             if await _again(agent, problem, tries):
                 continue
             if not fall_back(agent, problem):
-                return f"{problem.kind}: {problem.message}"
+                return _told(agent, problem)
             tries = Tries()
         else:
             check(agent, reply)
@@ -62,6 +63,12 @@ async def ask(agent: Agent) -> str:
             notice_truncation(agent)
             _tell_miss(agent)
             return ""
+
+
+def _told(agent: Agent, problem: Problem) -> str:
+    """Say why no reply came and, where the prompt is too long for the window, the way out."""
+    out = way_out(agent) if problem.kind in ("overflow", "large") else ""
+    return f"{problem.kind}: {problem.message}{'. ' if out else ''}{out}"
 
 
 def _tell_miss(agent: Agent) -> None:

@@ -21,6 +21,8 @@ THEIRS = {
     "MAX_MCP_OUTPUT_TOKENS": "maxMcpOutputTokens",
     "CLAUDE_CODE_EFFORT_LEVEL": "effortLevel",
     "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "context.window",
+    "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "context.thresholdPercent",
+    "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE": "context.hardLimit",
 }
 """Variables of other agents that mean a setting of ours."""
 SPOKEN_FOR = frozenset(("TRAVOIS_HOME", "TRAVOIS_JOB"))

@@ -8,6 +8,7 @@ import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Quantity = Annotated[float, msgspec.Meta(ge=0)]
 
 

@@ -11,7 +11,7 @@ from travois.context.memory.memory import Consent
 from travois.kernel.models import Effort
 from travois.policy.rules import Rule
 from travois.store.guarding import Permissions, Sandbox
-from travois.store.part import Count, Part, Quantity, Seconds
+from travois.store.part import Count, Part, Percent, Quantity, Seconds
 from travois.store.using import Attribution, Manner, Pricing, Worktrees
 
 Status = Literal["trusted", "changed", "unknown", "refused"]
@@ -68,6 +68,10 @@ class Context(Part, frozen=True):
     """How often, while a person thinks, the provider is kept from forgetting; each time costs."""
     threshold: Count = 0
     """Where compaction starts; zero means where the window asks for it, and no number is later."""
+    threshold_percent: Percent = 0.0
+    """The same as a share of the window less the room for a reply; the earlier of the two holds."""
+    hard_limit: Count = 0
+    """Where nothing more is sent; zero means 3,000 tokens before the end of the window."""
     window: Count = 0
     """The most of the model's window that is to be used; zero means all of it."""
     result_tokens: Count = Layers().result
@@ -97,6 +101,8 @@ class Context(Part, frozen=True):
             lifetime=self.cache_lifetime and not self.cache_ttl,
             keep_warm=self.keep_warm,
             threshold=self.threshold,
+            percent=self.threshold_percent,
+            hard_limit=self.hard_limit,
             window=self.window,
             result=self.result_tokens,
             caps=self.tool_tokens,

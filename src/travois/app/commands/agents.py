@@ -10,7 +10,17 @@ from pathlib import Path
 
 import msgspec
 
-from travois.app.commands.plain import Commands, ago, clean, command, say, table, warn
+from travois.app.commands.plain import (
+    Commands,
+    ago,
+    clean,
+    command,
+    say,
+    say_json,
+    say_list,
+    table,
+    warn,
+)
 from travois.app.commands.sessions import here, report
 from travois.app.posting import STOP
 from travois.context.doing import doing
@@ -69,7 +79,9 @@ def register(commands: Commands) -> None:
     what = "watch the agents that a session started"
     top = command(commands, "agents", what=what, more=MORE)
     top.add_argument("words", nargs="*", metavar="...", help="a session; show, tell, stop, types")
-    top.add_argument("--json", action="store_true", help="as JSON, one agent or entry per line")
+    top.add_argument(
+        "--json", action="store_true", help="as JSON: one array; with show, one entry per line"
+    )
     top.set_defaults(run=run_agents)
 
 
@@ -85,20 +97,23 @@ def run_agents(args: Namespace) -> int:
         case ["show", id, session]:
             return show_one(id, session, json=args.json)
         case ["tell", id, text]:
-            return put(id, text, sender="the user")
+            return put(id, text, sender="the user", json=args.json)
         case ["stop", id]:
-            return put(id, "", sender=STOP)
+            return put(id, "", sender=STOP, json=args.json)
         case [session]:
             return show_tree(session, json=args.json)
         case _:
             raise Fault("That is no use of `travois agents`", fix="See `travois agents --help`.")
 
 
-def put(id: str, text: str, *, sender: str) -> int:
+def put(id: str, text: str, *, sender: str, json: bool) -> int:
     """Leave word for an agent of the last session here, which hears it at its next step."""
     folder = agent_folder(_session(""), id)
     Mailbox(folder / "mail").put(sender, text)
-    say(f"{id} hears of it at its next step.")
+    if json:
+        say_json({"agent": id, "sent": "stop" if sender == STOP else "message"})
+    else:
+        say(f"{id} gets it at its next step.")
     return 0
 
 
@@ -108,8 +123,7 @@ def show_tree(session: str, *, json: bool) -> int:
     folder = _session(session)
     rows = [*tree(folder, skipped), *_night(folder, skipped)]
     if json:
-        for row in rows:
-            say(msgspec.json.encode(row).decode())
+        say_list(rows)
     elif rows:
         say(table([HEADING, *map(_cells, rows)], right=(3, 4)))
     else:
@@ -145,8 +159,7 @@ def show_types(*, json: bool) -> int:
     trusted = loaded.trust == "trusted"
     found, notices = kinds(place.home, place.project.root, place.cwd, trusted=trusted)
     if json:
-        for kind in found:
-            say(msgspec.json.encode(kind).decode())
+        say_list(found)
     else:
         rows = [(k.name, k.origin, clean(k.description, lines="show")) for k in found]
         say(table([("TYPE", "FROM", "FOR"), *rows]))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.app.commands.plain import Commands, ago, clean, command, say, table
+from travois.app.commands.plain import Commands, ago, clean, command, say, say_json, table
 from travois.app.commands.sessions import here
 from travois.app.receipts import Receipt, receipts
 from travois.app.window import Window, look
@@ -63,7 +63,7 @@ def run_context(args: Namespace) -> int:
         raise Fault(f"{words[1]!r} is one word too many", fix="See `travois context --help`.")
     home, summary = picked(words[0] if words else "")
     if action == "undo":
-        return _undo(home, summary, number)
+        return _undo(home, summary, number, json=args.json)
     folder = home.session(summary.project, summary.id)
     if action:
         found = receipts(list(history(folder, [])))
@@ -236,7 +236,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _undo(home: Home, summary: Summary, number: int) -> int:
+def _undo(home: Home, summary: Summary, number: int, *, json: bool) -> int:
     with Log.open(home.session(summary.project, summary.id)) as log:
         session = Session(log)
         one = _standing(receipts(list(log.read())), number)
@@ -252,6 +252,9 @@ def _undo(home: Home, summary: Summary, number: int) -> int:
             )
         session.append(Restored(one.entry))
         session.sync()
+    if json:
+        say_json({"undone": one.number, "tokens": size, "window": model.window})
+        return 0
     say(f"Compaction {one.number} is undone: about {size:,} of {model.window:,} tokens in use.")
     if size >= (limit := threshold(model, layers(home))):
         say(f"That is over {limit:,}, so it will be compacted again unless autoCompact is off.")

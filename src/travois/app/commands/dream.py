@@ -11,7 +11,17 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.app.commands.plain import Commands, ago, clean, command, say, styled, warn
+from travois.app.commands.plain import (
+    Commands,
+    ago,
+    clean,
+    command,
+    say,
+    say_json,
+    say_list,
+    styled,
+    warn,
+)
 from travois.app.compose import gather, prepare
 from travois.app.dreaming import Nights, Told, opened, recent, told
 from travois.app.options import Options
@@ -59,7 +69,7 @@ def run_dream(args: Namespace) -> int:
     )
     nights = opened(*prepare(options))
     if args.stop:
-        return stop(nights)
+        return stop(nights, json=args.json)
     if not args.now and not args.dry_run:
         return show(nights, json=args.json)
     if not nights.folder.is_dir():
@@ -136,8 +146,7 @@ def show(nights: Nights, *, json: bool) -> int:
     """Print the last nights and when the next one is due."""
     found = nights.all()[:SHOWN]
     if json:
-        for one in found:
-            say(msgspec.json.encode(one).decode())
+        say_list(found)
         return 0
     for one in found:
         say(_line(one))
@@ -160,19 +169,24 @@ def _line(one: Told) -> str:
     )
 
 
-def stop(nights: Nights) -> int:
+def stop(nights: Nights, *, json: bool = False) -> int:
     """End the night that runs, and wait for that."""
     running = nights.stop()
     if running is None:
-        say("No night runs.")
+        say_json({"id": None, "state": "none"}) if json else say("No consolidation is running.")
         return 0
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         over = told(nights.logs / running.id)
         if over.state != "running":
-            same = "; memories are as they were" if over.state == "killed" else ""
-            say(f"{running.id}: {over.state}{same}.")
+            same = "; memories are unchanged" if over.state == "killed" else ""
+            if json:
+                say_json({"id": running.id, "state": over.state})
+            else:
+                say(f"{running.id}: {over.state}{same}.")
             return 0
         time.sleep(0.1)
-    warn(f"{running.id} was asked to end, and has not done so yet")
+    if json:
+        say_json({"id": running.id, "state": "running"})
+    warn(f"{running.id} was asked to stop, and is still running")
     return 1

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.commands.plain import Commands, clean, command, say, table, warn
+from travois.app.commands.plain import Commands, clean, command, say, say_json, table, warn
 from travois.app.commands.sessions import here
 from travois.app.local import HERE, PROVIDER, Local
 from travois.app.rights import inherit
@@ -90,7 +90,9 @@ def run(args: Namespace) -> int:
         model = resolved(args.name, known(loaded))
     else:
         model, _ = anyio.run(found, loaded.settings.model, loaded)
-    return _show(model, loaded) if args.what == "show" else anyio.run(_test, model, loaded)
+    if args.what == "show":
+        return _show(model, loaded, json=args.json)
+    return anyio.run(_test, model, loaded, args.json)
 
 
 # --- the list -------------------------------------------------------------------------------------
@@ -137,7 +139,7 @@ def _dollars(price: float) -> str:
 # --- one model ------------------------------------------------------------------------------------
 
 
-def _show(model: Model, loaded: Loaded) -> int:
+def _show(model: Model, loaded: Loaded, *, json: bool) -> int:
     among = known(loaded)
     served = among.providers[model.provider]
     where, key = _reached(model, among)
@@ -161,7 +163,10 @@ def _show(model: Model, loaded: Loaded) -> int:
         ("quirks", ", ".join(model.quirks) or "none", provider),
         ("small model", catalog.small(model, among=among) or "none", provider),
     ]
-    say(table([tuple(clean(cell, lines="show") for cell in row) for row in rows]))
+    if json:
+        say_json({what: {"value": value, "decided_by": by} for what, value, by in rows[1:]})
+    else:
+        say(table([tuple(clean(cell, lines="show") for cell in row) for row in rows]))
     return 0
 
 
@@ -198,7 +203,7 @@ def _price(price: Price) -> str:
 # --- a test ---------------------------------------------------------------------------------------
 
 
-async def _test(model: Model, loaded: Loaded) -> int:
+async def _test(model: Model, loaded: Loaded, json: bool) -> int:
     from travois.host.local_servers import fitted
 
     model = await fitted(model, os.environ, among=known(loaded))
@@ -206,7 +211,14 @@ async def _test(model: Model, loaded: Loaded) -> int:
         trial = await _tried(model, loaded)
     except Problem as problem:
         warn(f"{model.name} does not work: {problem.kind}: {problem.message}")
+        if json:
+            told = {"kind": problem.kind, "message": problem.message, "status": problem.status}
+            say_json({"model": model.name, "works": False, "error": told})
         return 1
+    if json:
+        found = dict(line.split(": ", 1) for line in _findings(model, trial))
+        say_json({"model": model.name, "works": True, "seconds": trial.seconds, **found})
+        return 0
     say(f"{model.name} answered in {trial.seconds:.1f} s.")
     for line in _findings(model, trial):
         say(f"  {line}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
@@ -78,6 +78,16 @@ def say(text: str = "") -> None:
         ear.lines.append(text)
         return
     sys.stdout.write(text + "\n")
+
+
+def say_json(value: object) -> None:
+    """One JSON value to standard output, on a line of its own."""
+    say(msgspec.json.encode(value).decode())
+
+
+def say_list(rows: Iterable[object]) -> None:
+    """One JSON array to standard output, with a value on each line; `[]` for none."""
+    say("[" + ",\n ".join(msgspec.json.encode(row).decode() for row in rows) + "]")
 
 
 def warn(text: str) -> None:

@@ -11,9 +11,16 @@ from collections.abc import Callable
 from shlex import quote
 from textwrap import wrap
 
-import msgspec
-
-from travois.app.commands.plain import Commands, clean, command, say, styled, warn
+from travois.app.commands.plain import (
+    Commands,
+    clean,
+    command,
+    say,
+    say_json,
+    say_list,
+    styled,
+    warn,
+)
 from travois.app.commands.sessions import here
 from travois.kernel.faults import Fault
 from travois.store.home import Home
@@ -51,7 +58,7 @@ def register(commands: Commands) -> None:
     add("--here", action="store_true", help="only sessions of this project")
     add("--agent", choices=tuple(AGENTS), help="only sessions of one agent")
     add("--limit", type=int, default=5, metavar="N", help="how many sessions (default: 5)")
-    add("--json", action="store_true", help="as JSON, one session per line")
+    add("--json", action="store_true", help="as JSON: one array")
     add("--wait", action="store_true", help="read all sessions before answering")
     add("--rebuild", action="store_true", help="read all sessions again")
     add("--catch-up", action="store_true", help=SUPPRESS)
@@ -93,11 +100,14 @@ def _search(
         warn(index.trouble)
     if not text:
         if not args.catch_up:
-            say(f"{progress.ready} sessions can be searched.")
+            told = f"{progress.ready} sessions can be searched."
+            say_json({"sessions": progress.ready}) if args.json else say(told)
         return 0
     found = index.search(text, limit=max(1, args.limit), now=time.time(), wanted=wanted)
-    for number, match in enumerate(found):
-        say(_json(match) if args.json else ("\n" if number else "") + _shown(match, text))
+    if args.json:
+        say_list(map(_json, found))
+    elif found:
+        say("\n\n".join(_shown(match, text) for match in found))
     if not found and not args.json:
         so_far = " of those read so far" if progress.left else ""
         say(f"No session{so_far} has anything to do with that.")
@@ -157,9 +167,9 @@ def _wanted(args: Namespace, home: Home, project: Project) -> Callable[[Known], 
     return wanted
 
 
-def _json(match: Match) -> str:
+def _json(match: Match) -> dict[str, object]:
     session = match.session
-    told = {
+    return {
         "agent": session.agent,
         "id": session.id,
         "cwd": session.cwd,
@@ -169,7 +179,6 @@ def _json(match: Match) -> str:
         "path": session.path,
         "passages": [{"who": p.who, "at": p.at, "text": p.text} for p in match.passages],
     }
-    return msgspec.json.encode(told).decode()
 
 
 def _shown(match: Match, text: str) -> str:

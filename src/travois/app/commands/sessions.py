@@ -17,6 +17,7 @@ from travois.app.commands.plain import (
     clean,
     command,
     say,
+    say_list,
     styled,
     table,
     warn,
@@ -34,11 +35,16 @@ MORE = """\
 examples:
   travois sessions                      those of this project, the newest first
   travois sessions show 3f2a            the conversation; an id may be cut short
+  travois sessions diff 3f2a 91bc       what two sessions did differently
   travois sessions export 3f2a --format html -o talk.html
   travois sessions prune --older-than 90d --dry-run
 
 A session is found by its id, by the beginning of it, or by its name. Those of this project are
 listed wherever its folder has been moved to; --all lists those of every project.
+"""
+DIFF = """\
+Where one is a fork of the other, or both of a third, only what came after they part is compared:
+prompts, tool calls, tokens, cost, outcome, and the files that each has changed.
 """
 PRUNE = """\
 Sessions go to the trash folder of your Travois home, from where they can be moved back; nothing is
@@ -67,6 +73,7 @@ def register(commands: Commands) -> None:
     rename = _on_one(below, "rename", what="give a session a name that --resume knows")
     rename.add_argument("name", metavar="NAME", help="the name")
     rename.set_defaults(run=run_rename)
+    _comparing(command(below, "diff", what="compare two sessions", more=DIFF))
     usage = command(below, "du", what="say how much room sessions take")
     _json(usage, "as JSON")
     usage.set_defaults(run=run_du)
@@ -76,7 +83,7 @@ def register(commands: Commands) -> None:
 def _listing(parser: ArgumentParser, *, default: object) -> None:
     add = parser.add_argument
     add("--all", action="store_true", default=default, help="of every project")
-    add("--json", action="store_true", default=default, help="as JSON, one session per line")
+    add("--json", action="store_true", default=default, help="as JSON: one array")
 
 
 def _json(parser: ArgumentParser, what: str) -> None:
@@ -88,6 +95,15 @@ def _on_one(commands: Commands, name: str, *, what: str) -> ArgumentParser:
     parser = command(commands, name, what=what)
     parser.add_argument("session", metavar="ID", help="id, beginning of an id, or name")
     return parser
+
+
+def _comparing(parser: ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="id, beginning of an id, or name")
+    parser.add_argument("b", metavar="B", help="the other one")
+    what = "show files that both left differently, as a diff from A to B"
+    parser.add_argument("--patch", action="store_true", help=what)
+    _json(parser, "as JSON")
+    parser.set_defaults(run=run_diff)
 
 
 def _pruning(parser: ArgumentParser) -> None:
@@ -115,8 +131,7 @@ def run_list(args: Namespace) -> int:
     home, project = here()
     found = summaries(home, None if args.all else project.keys)
     if args.json:
-        for summary in found:
-            say(msgspec.json.encode(summary).decode())
+        say_list(found)
         return 0
     if not found:
         say("No sessions of this project yet." if not args.all else "No sessions yet.")
@@ -173,6 +188,17 @@ def run_export(args: Namespace) -> int:
     except OSError as error:
         raise disk.fault("The document could not be written", error, path=path) from error
     say(f"{path} ({amount(len(data))})")
+    return 0
+
+
+def run_diff(args: Namespace) -> int:
+    """Compare two sessions."""
+    from travois.app.commands.sessions_diff import show_diff
+
+    home, project = here()
+    skipped: list[Skipped] = []
+    show_diff(args, home, project, skipped=skipped)
+    report(skipped)
     return 0
 
 
