@@ -219,3 +219,76 @@ def test_a_smaller_model_takes_over_what_fits_or_what_was_shortened_or_nothing(
     assert kinds.index(Compacted) < kinds.index(Epoch) < kinds.index(Sent)
     assert not any(isinstance(fact, Spawned) for fact in later)
     assert [e.fact.why for e in work.facts() if isinstance(e.fact, Ended)] == ["end", "end"]
+
+
+# --- switched off, and where it starts ------------------------------------------------------------
+
+
+OFF = {
+    "DISABLE_AUTO_COMPACT": "Automatic compaction is off (DISABLE_AUTO_COMPACT). Compact with ",
+    "DISABLE_COMPACT": "Compaction is off (DISABLE_COMPACT). Switch it on again",
+}
+
+
+@pytest.mark.parametrize("variable", OFF)
+def test_a_full_window_ends_the_turn_with_a_way_out_where_compaction_is_off(
+    work: Program, variable: str
+) -> None:
+    low = {"TRAVOIS_CONTEXT_HARD_LIMIT": "12000", "TRAVOIS_CONTEXT_CLEAR": "false"}
+    with lab.server(model) as api:
+        work.url, work.extra = api.url, {variable: "1", **low}
+        done = work.ask("read them all")
+        sent = len(api.ledger)
+        assert (done.code, done.out) == (1, "")
+        assert "the context window is full: " in done.err and "nothing was sent" in done.err
+        assert OFF[variable] in done.err and "/model" in done.err and "/rewind" in done.err
+        assert not any(isinstance(entry.fact, Compacted) for entry in work.facts())
+        again = work.ask("go on", "-c")
+        assert (again.code, len(api.ledger)) == (1, sent)
+        asked = work.run("compact")
+        assert asked.code == (0 if variable == "DISABLE_AUTO_COMPACT" else 1), asked.err
+        if asked.code:
+            assert "compaction is switched off (DISABLE_COMPACT)" in asked.err
+            work.extra = low
+            assert work.run("compact").code == 0
+        assert work.ask("go on", "-c").code == (1 if variable == "DISABLE_AUTO_COMPACT" else 0)
+        assert len(api.ledger) > sent
+
+
+def test_a_window_that_the_provider_calls_full_is_not_compacted_unasked(work: Program) -> None:
+    error = {"status": 400, "type": "invalid_request_error"}
+    error["message"] = "prompt is too long: 250000 tokens > 200000 maximum"
+    with lab.server(model) as api:
+        work.url, work.extra = api.url, {"DISABLE_AUTO_COMPACT": "1"}
+        api.fault({"http": error}, n=3)
+        done = work.ask("read them all")
+        assert len(api.ledger) == 3
+    assert done.code == 1
+    assert "prompt is too long" in done.err and "Compact with /compact" in done.err
+    assert not any(isinstance(entry.fact, Compacted) for entry in work.facts())
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "trigger"),
+    [
+        ("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", "40", "auto"),
+        ("TRAVOIS_CONTEXT_THRESHOLD_PERCENT", "40", "auto"),
+        ("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "12000", "overflow"),
+    ],
+)
+def test_compaction_starts_earlier_where_a_variable_says_so(
+    work: Program, variable: str, value: str, trigger: str
+) -> None:
+    small = ("--model", "anthropic/claude-opus-5-5[32k]")
+    with lab.server(model) as api:
+        work.url, work.extra = api.url, {variable: value}
+        done = work.run("-p", "read them all", *small, *settings(clear=False, offload=False))
+        assert done.code == 0, done.err
+        api.no_invalid()
+    first = next(e.fact for e in work.facts() if isinstance(e.fact, Compacted))
+    assert (first.trigger, first.before < 16_000) == (trigger, True)
+
+
+def test_a_percentage_that_is_none_is_refused(work: Program) -> None:
+    done = work.run("-p", "x", *settings(thresholdPercent=140))
+    assert done.code == 2 and "context.thresholdPercent" in done.err

@@ -370,3 +370,40 @@ def test_a_wrong_command_line_is_told_as_json_too(program: Program) -> None:
     done = program.run("sessions", "--json", "--nonsense")
     assert done.code == 2 and "--nonsense" in done.err
     assert json.loads(done.out)["error"]["what"] == "The command line is wrong"
+
+
+# --- calls that were denied --------------------------------------------------------------------
+
+
+DENIED = [{"say": [{"tool_use": {"name": "Bash", "input": {"command": "rm a.txt"}}}]}, OK]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "stream-json"])
+def test_denied_calls_are_told_and_can_fail_the_run(program: Program, form: str) -> None:
+    (program.folder / "a.txt").write_text("")
+    with program.served(DENIED):
+        done = program.ask("go", "--output-format", form)
+    assert done.code == 0
+    first, second = done.err.splitlines()
+    assert first == "travois: a tool call was denied"
+    assert second.startswith("  Bash: ") and "--allowedTools Bash" in second
+    if form != "text":
+        (denial,) = done.result["permission_denials"]
+        assert denial["tool_name"] == "Bash"
+        assert denial["tool_input"] == {"command": "rm a.txt"}
+        assert denial["tool_use_id"]
+    with program.served(DENIED):
+        failed = program.ask("go", "--output-format", form, "--fail-on-denial")
+    assert (failed.code, failed.out.count("ok")) == (3, done.out.count("ok"))
+    with program.served([OK]):
+        assert program.ask("go", "--fail-on-denial").code == 0
+
+
+def test_what_an_agent_was_denied_counts_as_well(program: Program) -> None:
+    (program.folder / "a.txt").write_text("")
+    task = {"description": "remove it", "prompt": "remove a.txt", "subagent_type": "general"}
+    script = [{"say": [{"tool_use": {"name": "Agent", "input": task}}]}, *DENIED, OK]
+    with program.served(script):
+        done = program.ask("go", "--fail-on-denial")
+    assert done.code == 3, done
+    assert "a tool call was denied\n  Bash: " in done.err
