@@ -172,10 +172,12 @@ def test_exec_takes_what_codex_takes_and_read_only_is_kept(program: Program) -> 
         assert api.bodies[0]["messages"][-1]["content"][-1]["text"] == "write"
         assert api.bodies[0]["output_config"] == {"effort": "low"}
     assert (done.code, done.out) == (0, "I may not.\n")
-    assert done.err == "".join(
-        f"travois: {name} means nothing here and is ignored\n"
+    ignored, (denied, why) = done.err.splitlines()[:2], done.err.splitlines()[2:]
+    assert ignored == [
+        f"travois: {name} means nothing here and is ignored"
         for name in ("--color", "--config web_search")
-    )
+    ]
+    assert denied == "travois: a tool call was denied" and why.startswith("  Write: plan mode: ")
     assert not (program.folder / "a.txt").exists()
 
 

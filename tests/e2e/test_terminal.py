@@ -46,8 +46,15 @@ class Screen:
         return self.text[start : self._seen]
 
     def leave(self) -> int:
+        """Leave; returns the exit code once all that was written is taken in."""
         self.type("\x04")
-        self.until("Resume with: travois --resume")
+        while self.child.poll() is None or select.select([self._fd], [], [], 0)[0]:
+            if not select.select([self._fd], [], [], 0.1)[0]:
+                continue
+            try:
+                self.text += os.read(self._fd, 1 << 16).decode()
+            except OSError:  # nobody holds the other side any more
+                break
         return self.child.wait(PATIENCE)
 
 

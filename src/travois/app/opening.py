@@ -172,11 +172,16 @@ def _opened(place: Place, id: str, *, parent: str = "", at: int = 0) -> Opened:
 
 def _leave(log: Log) -> None:
     """Close a new session; one in which nothing came about leaves nothing behind."""
-    facts = [entry.fact for entry in log.read()]
-    if _is_silent(facts) or _is_failed_start(facts):
-        _remove(log)
-    else:
+    if is_worth_keeping(log.read()):
         log.close()
+    else:
+        _remove(log)
+
+
+def is_worth_keeping(entries: Iterable[Entry]) -> bool:
+    """Whether a new session stays on disk when it is left."""
+    facts = [entry.fact for entry in entries]
+    return not _is_silent(facts) and not _is_failed_start(facts)
 
 
 def _leave_fork(

@@ -16,6 +16,7 @@ import anyio
 from travois.app import trusting
 from travois.app.compose import prepare
 from travois.app.flags import chosen
+from travois.app.opening import is_worth_keeping
 from travois.app.options import PICK, Options
 from travois.app.sdk import Session
 from travois.app.slash.command import Prompt, obey
@@ -77,7 +78,8 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
             await _converse(desk, terminal, first=first)
             group.cancel_scope.cancel()
         session.leaving = left(desk.next)
-        terminal.part(session.id)
+        if is_worth_keeping(crew.agent.session.history()):
+            terminal.part(session.id)
     for notice in session.parting:
         terminal.line(f"· {notice}")
     return desk.next

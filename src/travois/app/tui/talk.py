@@ -11,6 +11,7 @@ import anyio
 
 from travois.app import trusting
 from travois.app.compose import prepare
+from travois.app.opening import is_worth_keeping
 from travois.app.options import PICK, Options
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
@@ -88,6 +89,8 @@ class Talking:
         guide.meet(desk)
         self.code = 0
         self.parting: list[str] = []
+        self._has_talked = False
+        """Whether a conversation was opened and left."""
         self._notes: list[User] = []
         """What the model is to know with the next prompt."""
         self._stopped = False
@@ -120,7 +123,7 @@ class Talking:
                 await self._conversation(chosen, first)
                 chosen = self.desk.next
             except Fault as fault:
-                if not self.parting:
+                if not self._has_talked:
                     raise
                 self.desk.page.note(str(fault), tone="warn")
                 chosen = afresh(chosen)
@@ -140,7 +143,9 @@ class Talking:
                 await self._take_up(first)
                 group.cancel_scope.cancel()
             session.leaving = left(desk.next)
-            self.parting = [f"  Resume with: travois --resume {session.id}"]
+            self._has_talked, self.parting = True, []
+            if is_worth_keeping(session.crew.agent.session.history()):
+                self.parting = [f"  Resume with: travois --resume {session.id}"]
         self.parting += [f"  · {notice}" for notice in session.parting]
 
     def _greet(self, session: Session) -> None:
