@@ -242,7 +242,7 @@ def test_a_night_that_runs_is_seen_and_stopped_from_elsewhere(program: Program) 
         assert "running, updating (consolidate)" in program.run("dream").out
         assert program.run("dream", "--now", "--rules").code == 1
         stopped = program.run("dream", "--stop")
-        assert (stopped.code, "memories are as they were" in stopped.out) == (0, True)
+        assert (stopped.code, "memories are unchanged" in stopped.out) == (0, True)
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 1
     assert b"Killed: it was stopped. Nothing changed." in out
