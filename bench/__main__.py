@@ -1,6 +1,6 @@
 """`python -m bench [NAME …]`: run benchmarks and print what they found.
 
-`python -m bench tokens|fidelity|memory FOLDER [OPTION …]` runs one over what was recorded.
+`python -m bench tokens|fidelity|memory|calls FOLDER [OPTION …]` runs one over what was recorded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NAMES = (
     "search",
 )
 
-RECORDED = ("tokens", "fidelity", "memory")
+RECORDED = ("tokens", "fidelity", "memory", "calls")
 
 
 def main() -> int:

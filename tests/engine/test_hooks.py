@@ -513,7 +513,7 @@ def test_changed_input_is_validated_and_judged_like_any_other(shop: Workshop) ->
     two = reader(shop, on("PreToolUse", command(specific("PreToolUse", updatedInput={"p": 1}))))
     assert play(two) == "end"
     assert results(two)[0].startswith(
-        "Permission denied: a hook changed its input, and then Read was not run: Object missing"
+        "Permission denied: a hook changed its input, and then Read was not run: it has no argument"
     )
 
 

@@ -16,15 +16,17 @@ from travois.app.shapes import Json, Object, arguments
 from travois.app.tally import Tally
 from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Shown, Text, calls, words
+from travois.kernel.canonical import canonical
+from travois.kernel.conversions import patched_files
 from travois.kernel.facts import Assistant, Changed, Entry, Result
 from travois.kernel.models import Usage
 from travois.kernel.tasks import read_tasks
-from travois.wire.loose import string, table
+from travois.wire.loose import rows, string, table
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
 OURS = "travois"
 """The server that our own tools are said to come from, where Codex has no item for them."""
-CHANGING = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+CHANGING = ("Edit", "MultiEdit", "Write", "NotebookEdit", "ApplyPatch")
 """Tools that change a file."""
 OTHERWISE = ("TodoWrite", "TaskCreate", "TaskUpdate", ANSWER)
 """Tools whose outcome is told in another way than as a call."""
@@ -90,7 +92,7 @@ class Teller:
                 yield self._whole({"type": "reasoning", "text": block.text})
         if text := "\n".join(filter(None, map(_spoken, content))):
             yield self._whole({"type": "agent_message", "text": text})
-        self._calls |= {call.id: call for call in calls(content)}
+        self._calls |= {call.id: call for call in map(canonical, calls(content))}
 
     def _start(self, call: Call) -> Iterator[Object]:
         if call.name in CHANGING or call.name in OTHERWISE:
@@ -149,6 +151,12 @@ def _asked(call: Call) -> Object:
         return item | {"aggregated_output": "", "status": "in_progress"}
     if call.name == "WebSearch":
         return {"type": "web_search", "query": string(args.get("query"))}
+    if call.name == "ApplyPatch":
+        changes: list[Json] = [
+            {"path": path, "kind": kind.replace("move", "add")}
+            for kind, path in patched_files(string(args.get("input")))
+        ]
+        return {"type": "file_change", "changes": changes}
     if call.name in CHANGING:
         path = string(args.get("file_path") or args.get("notebook_path"))
         return {"type": "file_change", "changes": [{"path": path, "kind": "update"}]}
@@ -172,7 +180,9 @@ def _answered(item: Object, result: Result) -> Object:
             if (code := table(detail).get("exitCode")) is not None:
                 ended["exit_code"] = code
             ended["aggregated_output"] = told.removeprefix(f"Exit code {code}").lstrip("\n")
-        case "file_change" if path := string(table(detail).get("filePath")):
+        case "file_change" if len(rows(item["changes"])) == 1 and (
+            path := string(table(detail).get("filePath"))
+        ):
             kind = "add" if table(detail).get("type") == "create" else "update"
             ended["changes"] = [{"path": path, "kind": kind}]
         case "mcp_tool_call" if result.error:

@@ -17,6 +17,7 @@ from travois.app.shapes import STOPS, Json, Object, block_json, usage_json
 from travois.app.speak import uuid
 from travois.engine.ports import Event
 from travois.kernel.blocks import AnyBlock, Call, Media, Text, words
+from travois.kernel.canonical import canonical
 from travois.kernel.facts import (
     Assistant,
     Changed,
@@ -111,7 +112,8 @@ class Writer:
         ending: Object = {"stop_reason": STOPS[fact.stop], "stop_sequence": None}
         request: Object = {"requestId": fact.request} if fact.request else {}
         for number, block in enumerate(fact.content):
-            content: Object = {"content": [block_json(block)], "usage": usage_json(fact.usage)}
+            told = canonical(block) if isinstance(block, Call) else block
+            content: Object = {"content": [block_json(told)], "usage": usage_json(fact.usage)}
             body: Object = {"message": {**message, **content, **ending}, **request}
             line = self._line(entry, "assistant", body, part=f".{number}")
             if isinstance(block, Call):

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from travois.context.ledger.acts import decoded, kind_of
 from travois.context.sources import plain
 from travois.kernel.blocks import Call, calls
+from travois.kernel.canonical import canonical
 from travois.kernel.facts import Asked, Assistant, Decided, Ended, Entry, Failed, Result, User
 
 MOST = 5
@@ -83,6 +84,7 @@ def doing(entries: Iterable[Entry]) -> str:
 
 def phrase(call: Call) -> str:
     """A call in three to five words."""
+    call = canonical(call)
     args = decoded(call.args)
     kind = kind_of(call.name, args)
     text = {name: value for name, value in args.items() if isinstance(value, str)}

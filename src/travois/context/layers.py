@@ -10,6 +10,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from travois.kernel.canonical import canonical_name
+
 LEAST = 250
 ENDLESS = 1 << 40
 MCP = "mcp__*"
@@ -87,7 +89,8 @@ class Layers(msgspec.Struct, frozen=True):
 
     def cap(self, tool: str) -> int:
         """Return the most tokens that a result of this tool may take, if there is room."""
-        names = (tool, MCP) if tool.startswith("mcp__") or tool in SERVED else (tool,)
+        own = canonical_name(tool)
+        names = (tool, MCP) if tool.startswith("mcp__") or tool in SERVED else (tool, own)
         known = (caps[name] for caps in (self.caps, CAPS) for name in names if name in caps)
         return next(known, self.result) or ENDLESS
 

@@ -47,6 +47,12 @@ class Ready(msgspec.Struct, frozen=True):
     accesses: tuple[Access, ...]
     plans: tuple[Plan, ...] = ()
     """What its command lines come to."""
+    remarks: tuple[str, ...] = ()
+    """What its result says besides."""
+    cwd: str = ""
+    """The folder that it names to run in; empty for where the shell stands."""
+    tokens: int = 0
+    """The most tokens that its result may take, where it says so itself; else 0."""
 
     @property
     def touching(self) -> tuple[Access, ...]:
@@ -234,7 +240,7 @@ def _unwalled(agent: Agent, wanted: Use) -> bool:
 
 
 def _digest(agent: Agent, ready: Ready) -> str:
-    place = agent.session.state.get("cwd", agent.world.root)
+    place = ready.cwd or agent.session.state.get("cwd", agent.world.root)
     return digest("\0".join((ready.call.name, ready.call.args, place)).encode(errors="replace"))
 
 

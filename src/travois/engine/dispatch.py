@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial, reduce
 from itertools import combinations
@@ -17,6 +18,7 @@ from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
 from travois.engine.ground import resolved, understood
 from travois.engine.heard import Heard
+from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
 from travois.engine.memories import Recording
@@ -31,7 +33,7 @@ from travois.engine.skills import Practice
 from travois.engine.sought import Search
 from travois.engine.tasklist import AgentTasks
 from travois.engine.tmpdir import place_of, tmp_remarks, was_held_back
-from travois.engine.tool import AnyTool, Here, Outcome, Refusal
+from travois.engine.tool import Here, Outcome, Refusal
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.kernel.blocks import Call, Text, words
 from travois.kernel.facts import Asked, Decided, Noted, Result
@@ -159,27 +161,37 @@ def _repeated(agent: Agent, call: Call, *, after: Sequence[Ready]) -> Unfit | No
 
 def understand(agent: Agent, call: Call) -> Ready | Unfit:
     """What a call would do; or why it cannot be done."""
-    tool = agent.tools.get(call.name) or agent.lent(call.name)
-    if tool is None:
-        why = f"There is no tool {call.name!r}. The tools are: {', '.join(agent.tools)}."
-        return Unfit(call, why)
     try:
-        args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        return Unfit(call, f"{call.name} was not run: {_schema_error(tool, error)}")
+        meaning = interpret(call, agent.tools, agent.lent)
+    except Senseless as error:
+        return Unfit(call, str(error))
+    call, tool, args = meaning.call, meaning.tool, meaning.args
     if tool.stands is not None:
         return understand(agent, Call(call.id, *tool.stands(args)))
-    here = place_of(agent)
     try:
+        here = _place_of_call(agent, meaning)
         told = tool.access(args, here)
-        ready = _understood(Ready(call, tool, args, told), here)
-        if agent.bounds is not None and runs_outside(agent.bounds, use(agent, ready)):
-            return _understood(Ready(call, tool, args, told), replace(here, temp=""))
-        return ready
+        cwd = here.cwd if meaning.workdir else ""
+        ready = Ready(call, tool, args, told, (), meaning.remarks, cwd, meaning.tokens)
+        found = _understood(ready, here)
+        if agent.bounds is not None and runs_outside(agent.bounds, use(agent, found)):
+            return _understood(ready, replace(here, temp=""))
+        return found
     except Refusal as refusal:
         return Unfit(call, str(refusal))
     except Exception as error:  # noqa: BLE001 - a tool's own bug must not end the session
         return Unfit(call, _broke(call, error), _trace(error))
+
+
+def _place_of_call(agent: Agent, meaning: Meaning) -> Here:
+    """Where a call happens: where the shell stands, or in the folder that it names itself."""
+    here = place_of(agent)
+    if not meaning.workdir:
+        return here
+    folder = os.path.join(here.cwd, os.path.expanduser(meaning.workdir))
+    if not os.path.isdir(folder):
+        raise Refusal(f"{meaning.call.name} was not run: workdir {folder} is not a folder.")
+    return replace(here, cwd=os.path.realpath(folder))
 
 
 def _understood(ready: Ready, here: Here) -> Ready:
@@ -193,15 +205,6 @@ def _reject(agent: Agent, unfit: Unfit) -> None:
         agent.session.append(Noted("crash", unfit.crash))
     agent.session.append(Decided(unfit.call.id, "deny", unfit.why, by=unfit.by))
     _record(agent, unfit.call, Outcome((Text(unfit.why),), error=True))
-
-
-def _schema_error(tool: AnyTool, error: Exception) -> str:
-    if isinstance(error, msgspec.ValidationError) and not tool.schema:
-        shape = msgspec.json.schema(tool.args)["$defs"][tool.args.__name__]["properties"]
-        chosen = {name: " | ".join(map(str, one.get("enum", ()))) for name, one in shape.items()}
-        names = (f"{name} ({some})" if some else name for name, some in chosen.items())
-        return f"{error}. Its fields are: {', '.join(names)}."
-    return f"the arguments are not valid JSON ({error}). Send one JSON object."
 
 
 async def _perform(agent: Agent, ready: Ready, ruling: Ruling) -> None:
@@ -264,7 +267,8 @@ async def carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     try:
         outcome = await ready.tool.run(ready.args, env, ready.call.id)
         remarks = tmp_remarks(agent.bounds, ready.accesses) if not outcome.error else ()
-        return reduce(_remarked, (*remarks, *tell_changed(stamps)), outcome)
+        remarks = (*remarks, *tell_changed(stamps), *ready.remarks)
+        return reduce(_remarked, remarks, outcome)
     except Refusal as refusal:
         return Outcome((Text(str(refusal)),), error=True)
     except (OSError, Fault) as error:
@@ -337,13 +341,14 @@ class CallEnv:
 
     @property
     def cwd(self) -> str:
-        """Where the shell stands."""
-        return _cwd(self._session, self._world)
+        """Where the shell stands, or the folder that the call names."""
+        return self._ready.cwd or _cwd(self._session, self._world)
 
     @property
     def room(self) -> Room:
         """How many tokens the result may take."""
-        return call_room(self._agent, self._ready.call)
+        room, most = call_room(self._agent, self._ready.call), self._ready.tokens
+        return replace(room, cap=min(room.cap, most)) if most else room
 
     @property
     def has_mail(self) -> bool:

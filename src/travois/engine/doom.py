@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.kernel.blocks import Call, Shown, Text, calls, words
+from travois.kernel.canonical import canonical
 from travois.kernel.facts import Assistant, Result, User
 from travois.kernel.view import View
 
@@ -55,10 +56,10 @@ def looping(view: View, call: Call, *, after: Sequence[Call], polling: Collectio
 
     `after` are calls of the same reply before it, which have no result yet.
     """
-    past = steps(view)
+    past, asked = steps(view), [*map(canonical, after), canonical(call)]
     for length in range(1, LONGEST + 1):
-        if _circles(past, [*after, call], length=length, polling=polling):
-            return _told(past, call, length=length)
+        if _circles(past, asked, length=length, polling=polling):
+            return _told(past, asked[-1], length=length)
     return ""
 
 
@@ -78,7 +79,7 @@ def steps(view: View) -> list[Step]:
             case Result(call=id, content=content):
                 results[id] = content
             case Assistant(content=content):
-                asked = reversed(calls(content))
+                asked = map(canonical, reversed(calls(content)))
                 found += (Step(c, results[c.id], item.seq) for c in asked if c.id in results)
             case User(origin="human" | "mail" | "task"):
                 break

@@ -49,6 +49,10 @@ ABROAD = {
 """Our tools, and what Gemini CLI calls them."""
 
 
+ALSO = {"ApplyPatch": ("apply_patch", "Edit", "Write", "MultiEdit")}
+"""Tools whose work other tools do too: a hook on those hears of them."""
+
+
 class Hook(msgspec.Struct, frozen=True, rename="camel"):
     """One handler as settings write it, with the event, the matcher and the file around it."""
 
@@ -236,9 +240,10 @@ def matching(hook: Hook, subject: str) -> bool:
     if hook.dialect:
         return _pattern(matcher).search(abroad(subject)) is not None
     names = WORDS if hook.event in ("StopFailure", "FileChanged") else NAMES
+    meant = (subject, *ALSO.get(subject, ()))
     if names.fullmatch(matcher):
-        return subject in (name.strip() for name in re.split(r"[|,]", matcher))
-    return _pattern(matcher).search(subject) is not None
+        return any(name.strip() in meant for name in re.split(r"[|,]", matcher))
+    return any(_pattern(matcher).search(one) is not None for one in meant)
 
 
 def abroad(subject: str) -> str:

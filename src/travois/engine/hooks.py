@@ -19,6 +19,7 @@ from travois.engine.hooked import parse
 from travois.engine.ports import Doing, Signalled, Warned
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Call, Text, calls, words
+from travois.kernel.canonical import canonical
 from travois.kernel.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.policy.rules import Use
 from travois.wire.loose import table
@@ -216,8 +217,27 @@ async def unexpanded(agent: Agent, occasion: told.UserPromptExpansion) -> str:
 
 async def before(agent: Agent, call: Call, use: Use) -> Heard:
     """What hooks say of a call that neither rules nor the mode deny."""
-    occasion = told.PreToolUse(call.name, arguments(call), call.id)
-    return await fire(agent, occasion, call=call.id, use=use)
+    heard = SILENCE
+    for given in _given(call):
+        occasion = told.PreToolUse(call.name, given, call.id)
+        said = await fire(agent, occasion, call=call.id, use=use)
+        if said.block or said.stop:
+            return said
+        # What one file of a patch must be asked about, all of it is.
+        heard = said if not heard.decision or said.decision in ("ask", "defer") else heard
+    return heard
+
+
+def _given(call: Call) -> list[object]:
+    """A call's arguments as hooks are told of them: a patch once for each file that it changes."""
+    given = arguments(call)
+    patch = table(given).get("input")
+    if call.name != "ApplyPatch" or not isinstance(patch, str):
+        return [given]
+    from travois.kernel.conversions import patched_files
+
+    paths = list(dict.fromkeys(path for _, path in patched_files(patch)))
+    return [{**table(given), "file_path": path, "file_paths": paths} for path in paths] or [given]
 
 
 async def denied(agent: Agent, call: Call, use: Use, *, why: str) -> bool:
@@ -242,25 +262,29 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
 
 async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds: float) -> Outcome:
     """What a call brought, as hooks let the model see it."""
-    given, lasted = arguments(call), round(seconds * 1000)
-    if outcome.error:
-        occasion = told.PostToolUseFailure(
-            call.name,
-            given,
-            call.id,
-            error=words(outcome.content),
-            is_interrupt=False,
-            duration_ms=lasted,
-        )
-        heard = await fire(agent, occasion, call=call.id, use=use)
-    else:
-        response = response_of(outcome)
-        occasion = told.PostToolUse(call.name, given, response, call.id, lasted)
-        heard = await fire(agent, occasion, call=call.id, use=use)
-    if heard.block:
-        note = f"A hook says of the {call.name} call: {heard.block}"
-        agent.inbox.append(User((Text(_bounded(agent, note)),), origin="hook"))
-    return _rewritten(agent, call, outcome, heard) if heard.output else outcome
+    lasted = round(seconds * 1000)
+    for given in _given(call):
+        heard = await fire(agent, _ended(call, given, outcome, lasted), call=call.id, use=use)
+        if heard.block:
+            note = f"A hook says of the {call.name} call: {heard.block}"
+            agent.inbox.append(User((Text(_bounded(agent, note)),), origin="hook"))
+        outcome = _rewritten(agent, call, outcome, heard) if heard.output else outcome
+    return outcome
+
+
+def _ended(
+    call: Call, given: object, outcome: Outcome, lasted: int
+) -> told.PostToolUse | told.PostToolUseFailure:
+    if not outcome.error:
+        return told.PostToolUse(call.name, given, response_of(outcome), call.id, lasted)
+    return told.PostToolUseFailure(
+        call.name,
+        given,
+        call.id,
+        error=words(outcome.content),
+        is_interrupt=False,
+        duration_ms=lasted,
+    )
 
 
 def response_of(outcome: Outcome) -> object:
@@ -288,7 +312,7 @@ async def batch(agent: Agent) -> None:
     shown = {fact.call: words(fact.content) for fact in rest if isinstance(fact, Result)}
     answered = tuple(
         told.Answered(call.name, arguments(call), call.id, shown.get(call.id, ""))
-        for call in calls(reply.content)
+        for call in map(canonical, calls(reply.content))
     )
     heard = await fire(agent, told.PostToolBatch(answered))
     agent.halt = agent.halt or heard.block

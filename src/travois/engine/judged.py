@@ -54,6 +54,10 @@ class JudgedFiles:
         """Replace the whole file at once, iff the digest of its content is `expect`."""
         return await self._files.replace(self._places.get(path, path), data, expect=expect)
 
+    async def remove(self, path: str, *, expect: str) -> None:
+        """Delete a file, iff the digest of its content is `expect`."""
+        await self._files.remove(self._places.get(path, path), expect=expect)
+
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
         """One at a time for each file, whichever path leads to it."""
         return self._files.queue(self._places.get(path, path))

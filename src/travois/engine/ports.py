@@ -134,6 +134,10 @@ class Files(Protocol):
         """
         ...
 
+    async def remove(self, path: str, *, expect: str) -> None:
+        """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""
+        ...
+
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
         """One at a time, for callers that read, think and replace."""
         ...

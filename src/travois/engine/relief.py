@@ -11,6 +11,7 @@ from travois.engine.recover import lighten
 from travois.engine.room import cold, hard_stop, limit, model, results_room, way_out
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call
+from travois.kernel.canonical import canonical_name
 from travois.kernel.facts import Failed, Offloaded, Result
 from travois.kernel.tokens import context_tokens
 
@@ -76,7 +77,8 @@ def offload(agent: Agent) -> None:
 
 
 def _tool(agent: Agent, call: Call) -> AnyTool | None:
-    return agent.tools.get(call.name) or agent.lent(call.name)
+    name = canonical_name(call.name)
+    return agent.tools.get(call.name) or agent.tools.get(name) or agent.lent(call.name)
 
 
 def wanted(agent: Agent) -> Trigger | None:

@@ -66,8 +66,6 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     """The JSON schema of the arguments, where another says what they are and no struct does."""
     stands: Callable[[A], tuple[str, str]] | None = None
     """The call that this one stands for: the name of a tool that is lent, and its arguments."""
-    deferred: bool = False
-    """Whether it is left out of the head of a request; found with ToolSearch, callable by name."""
 
 
 AnyTool = Tool[Any]

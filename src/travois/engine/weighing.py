@@ -29,6 +29,7 @@ from travois.engine.fork import inquire
 from travois.engine.memories import GROWTH, Applied, Outcome, Turn
 from travois.engine.ports import Warned
 from travois.kernel.blocks import calls
+from travois.kernel.canonical import canonical_name
 from travois.kernel.facts import Assistant, Entry, Noted, Opened
 from travois.kernel.faults import Fault
 from travois.kernel.tokens import estimate
@@ -209,7 +210,11 @@ def _any_covers(kept: Iterable[Draft], wish: Draft) -> bool:
 def _done_itself(entries: Iterable[Entry], since: int) -> bool:
     """Whether the model remembered something itself in what is to be looked through."""
     replies = (e.fact for e in entries if e.seq > since and isinstance(e.fact, Assistant))
-    return any(call.name == "Remember" for reply in replies for call in calls(reply.content))
+    return any(
+        canonical_name(call.name) == "Remember"
+        for reply in replies
+        for call in calls(reply.content)
+    )
 
 
 def _nearest(text: str, said: Iterable[Heard]) -> str:

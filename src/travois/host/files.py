@@ -97,6 +97,11 @@ class DiskFiles:
             self._wrote(path, data)
         return digest(data)
 
+    async def remove(self, path: str, *, expect: str) -> None:
+        """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""
+        _check(path)
+        await to_thread.run_sync(swap.remove, path, expect)
+
     @asynccontextmanager
     async def queue(self, path: str) -> AsyncGenerator[None]:
         """One at a time for each file."""

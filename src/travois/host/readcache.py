@@ -81,6 +81,10 @@ class ReadCache:
         """Replace the whole file at once, iff the digest of its content is `expect`."""
         return await self._files.replace(path, data, expect=expect)
 
+    async def remove(self, path: str, *, expect: str) -> None:
+        """Delete a file, iff the digest of its content is `expect`."""
+        await self._files.remove(path, expect=expect)
+
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
         """One at a time for each file."""
         return self._files.queue(path)

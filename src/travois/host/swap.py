@@ -64,6 +64,15 @@ def replace(target: str, data: bytes, *, expect: str) -> None:
                 raise Stale(f"{target} is being changed by another program")
 
 
+def remove(target: str, expect: str) -> None:
+    """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""
+    with spot(target) as place, _turn(place):
+        check_writable(place)
+        if _digest_of(place) != expect:
+            raise Stale(f"{target} has changed")
+        os.unlink(place.name, dir_fd=place.folder)
+
+
 def check_writable(place: Spot) -> None:
     """Whether there is a regular file that may be written to, also where we are root."""
     try:

@@ -15,7 +15,7 @@ from travois.policy.plan import Plan, Step
 
 Effect = Literal["allow", "ask", "deny"]
 EFFECTS: tuple[Effect, ...] = ("deny", "ask", "allow")
-EDITS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+EDITS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "ApplyPatch")
 READS = ("Read", "Grep", "Glob", "Symbols", "LSP", "NotebookRead")
 TOUCHING: dict[str, tuple[str, ...]] = {"Read": ("read", "write"), "Edit": ("write",)}
 """A path that may not be read or edited may not be so by any tool."""
@@ -142,6 +142,8 @@ def _spared(other: Rule, step: Step) -> bool:
 def names(rule: str, tool: str) -> bool:
     """Whether a rule's tool is this one."""
     if rule == tool or (rule == "Edit" and tool in EDITS) or TWINS.get(rule) == tool:
+        return True
+    if rule == "Write" and tool == "ApplyPatch":
         return True
     if "*" in rule:
         return fnmatchcase(tool, rule)

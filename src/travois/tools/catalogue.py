@@ -5,6 +5,7 @@ from __future__ import annotations
 from travois.engine.tool import AnyTool
 from travois.tools import (
     agent,
+    apply_patch,
     ask,
     edit,
     git,
@@ -37,6 +38,7 @@ TOOLS: tuple[AnyTool, ...] = (
     search.GLOB,
     symbols.SYMBOLS,
     edit.MULTI_EDIT,
+    apply_patch.APPLY_PATCH,
     notebook.NOTEBOOK_EDIT,
     jobs.BASH_OUTPUT,
     jobs.KILL_SHELL,

@@ -15,6 +15,7 @@ from travois.app.tui.diffs import patch
 from travois.engine.ports import Blobs
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call, Media, Shown, Text, words
+from travois.kernel.canonical import canonical
 from travois.kernel.facts import Result
 from travois.tools.edit import EditArgs, MultiEditArgs
 from travois.tools.patch import Hunk, Patch
@@ -26,7 +27,7 @@ LONGEST = 30_000
 """How many characters of a result are shown; the model may see more."""
 KINDS = {
     "read": ("Read", "GitShow", "GitDiff", "GitLog", "GitBlame", "GitStatus", "Skill"),
-    "edit": ("Edit", "MultiEdit", "Write", "NotebookEdit"),
+    "edit": ("Edit", "MultiEdit", "Write", "NotebookEdit", "ApplyPatch"),
     "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols"),
     "execute": ("Bash", "BashOutput", "BashInput", "KillShell"),
     "fetch": ("WebFetch", "WebSearch"),
@@ -49,6 +50,7 @@ class Spot(msgspec.Struct, frozen=True):
 
 def described(call: Call, tools: Mapping[str, AnyTool], cwd: str) -> Object:
     """A call before it runs."""
+    call = canonical(call)
     told: Object = {
         "toolCallId": call.id,
         "title": summary(call, tools),
@@ -86,6 +88,7 @@ def _decoded(call: Call, shape: type[T]) -> T | None:
 
 def ended(call: Call, result: Result, *, cwd: str, blobs: Blobs) -> Object:
     """A call that was answered."""
+    call = canonical(call)
     told: Object = {
         "toolCallId": call.id,
         "status": "failed" if result.error else "completed",

@@ -86,6 +86,12 @@ class Buffers:
             raise OSError(errno.EBUSY, UNSAVED, path)
         return await self._files.replace(path, data, expect=expect)
 
+    async def remove(self, path: str, *, expect: str) -> None:
+        """Delete a file, iff the digest of its content is `expect` here and in the editor."""
+        if digest(await self.read(path)) != expect:
+            raise Stale
+        await self._files.remove(path, expect=expect)
+
     def _ours(self, path: str, data: bytes) -> bool:
         """Whether this is a text of the workspace, such as an editor would write it again."""
         if len(data) > LARGEST or not any(inside(path, folder) for folder in self._folders):

@@ -18,6 +18,7 @@ from travois.engine.modes import MODE
 from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
 from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, words
 from travois.kernel.blocks import calls as called
+from travois.kernel.canonical import canonical_name
 from travois.kernel.facts import (
     AnyFact,
     Assistant,
@@ -165,7 +166,7 @@ class Teller:
 
     def _called(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
         for call in called(content):
-            if call.name in LISTING:
+            if canonical_name(call.name) in LISTING:
                 continue
             self._calls[call.id] = call
             yield {"sessionUpdate": "tool_call", "status": "pending", **self.described(call)}

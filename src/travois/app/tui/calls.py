@@ -13,6 +13,7 @@ from travois.app.tui.cells import clean, cut, folded
 from travois.app.tui.themes import Role, Theme
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call, words
+from travois.kernel.canonical import canonical, canonical_name
 from travois.kernel.facts import Result
 from travois.policy.cage import PRIVATE_TMP
 from travois.policy.glyphs import visible
@@ -37,6 +38,7 @@ QUIET = (
 
 def summary(call: Call, tools: Mapping[str, AnyTool]) -> str:
     """What a call does, on one line; of a command always the command itself."""
+    call = canonical(call)
     tool = tools.get(call.name)
     try:
         if tool is not None and call.name != "Bash":
@@ -80,7 +82,7 @@ def done(
     call: Call, result: Result, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
     """A call that has ended: one line, the change if it made one, the failure if it was one."""
-    if call.name in QUIET and not result.error:
+    if canonical_name(call.name) in QUIET and not result.error:
         return []
     change = diffs.patch(result.detail) if result.detail else None
     mark = theme.mark("✗", "bad") if result.error else theme.mark("✓", "good")
@@ -99,7 +101,7 @@ def running(
     call: Call, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
     """A call that runs, with the last line of what it said."""
-    if call.name in QUIET:
+    if canonical_name(call.name) in QUIET:
         return []
     first = f"  {theme.mark('●', 'accent')} {cut(summary(call, tools), columns - 5)}"
     last = clean(progress).rstrip().rpartition("\n")[2]
@@ -108,6 +110,7 @@ def running(
 
 def whole(call: Call, result: Result, *, theme: Theme, columns: int) -> list[str]:
     """Everything that a call was given and brought, as far as a screen can bear it."""
+    call = canonical(call)
     asked = [f"    {line}" for line in given(call.args, theme, columns - 5)]
     text = clean(words(result.content)).rstrip()
     brought = [f"    {line}" for line in folded(text, columns - 5)] if text else []

@@ -16,6 +16,7 @@ import msgspec
 
 from travois.context.ledger.said import sentences
 from travois.kernel.blocks import Call, Text, calls, words
+from travois.kernel.canonical import canonical
 from travois.kernel.facts import Assistant, Compacted, Entry, Result, User
 
 Voice = Literal["user", "model", "act", "tool", "ours"]
@@ -165,7 +166,7 @@ def _blocks(entry: Entry) -> bool:
 def _looks(entry: Entry, asked: dict[str, Call]) -> bool:
     if not isinstance(entry.fact, Result) or entry.fact.call not in asked:
         return False
-    call = asked[entry.fact.call]
+    call = canonical(asked[entry.fact.call])
     if call.name != "Bash":
         return call.name in READING
     command = re.search(r'"command"\s*:\s*"\s*', call.args)

@@ -1,0 +1,285 @@
+"""What a call means: which tool, with which arguments; other agents' names are mapped to ours.
+
+Nothing that a model says is dropped in silence. An argument is ours under some name, or changes
+nothing and the result says so, or the call is refused, naming the argument that is nearest.
+Tools of servers and of whoever drives the session have schemas of their own and are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.engine.tool import AnyTool
+from travois.kernel.blocks import Call
+from travois.kernel.canonical import Args, decoded, translate
+
+WORKDIR, MOST_TOKENS = "workdir", "max_output_tokens"
+LEAST_TOKENS = 200
+"""A result may always take so many tokens, or it could not even say what went wrong."""
+
+
+class Meaning(msgspec.Struct, frozen=True):
+    """A call that can be understood, in the words of our own tools."""
+
+    call: Call
+    tool: AnyTool
+    args: Any
+    remarks: tuple[str, ...] = ()
+    """What the result says besides: arguments that changed nothing, or were brought into bounds."""
+    workdir: str = ""
+    """The folder that this one call runs in; empty for where the shell stands."""
+    tokens: int = 0
+    """The most tokens that its result may take; 0 if the call does not say."""
+
+
+class Senseless(Exception):
+    """The call means nothing here; the words tell the model what would."""
+
+
+Lent = Callable[[str], AnyTool | None]
+
+
+def interpret(call: Call, tools: Mapping[str, AnyTool], lent: Lent = lambda name: None) -> Meaning:
+    """Return what a call means; raises `Senseless`."""
+    tool = tools.get(call.name) or lent(call.name)
+    if tool is not None and tool.schema:
+        return Meaning(call, tool, _decode(tool, call.args, name=call.name))
+    own = tool.name if tool is not None else _same_name(call.name, tools)
+    args = decoded(call.args)
+    if args is None:
+        raise Senseless(f"{call.name} was not run: {_no_object(call, tools.get(own))}")
+    fields = tools[own].args.__struct_encode_fields__ if own else ()
+    told = translate(call.name, args, own, fields)
+    tool = tools.get(told.name)
+    if tool is None:
+        raise Senseless(_unknown_tool(call.name, tools))
+    if told.conflict:
+        raise Senseless(f"{tool.name} was not run: {told.conflict}.")
+    return _checked(call, tool, told.args, told.remarks)
+
+
+def _same_name(name: str, tools: Iterable[str]) -> str:
+    """The tool of this name in another case or with other hyphens; empty if there is none."""
+    from travois.kernel.aliases import fold
+
+    folded = fold(name)
+    return next((known for known in tools if fold(known) == folded), "")
+
+
+def _checked(call: Call, tool: AnyTool, args: Args, remarks: tuple[str, ...]) -> Meaning:
+    from travois.kernel.aliases import SHARED
+
+    shared = SHARED.get(tool.name, ())
+    said, answered = _fitted(tool, args, shared)
+    own = {key: value for key, value in said.items() if key not in shared}
+    found, bounded = _within_bounds(tool, own)
+    text = msgspec.json.encode({**said, **bounded}).decode()
+    same = call.name == tool.name and decoded(call.args) == {**said, **bounded}
+    limits = tuple(f"{key} is at most {most:,}, so that was used." for key, most in bounded.items())
+    return Meaning(
+        call if same else replace(call, name=tool.name, args=text),
+        tool,
+        found,
+        remarks=(*remarks, *answered, *limits),
+        workdir=_text(said.get(WORKDIR), tool) if WORKDIR in shared else "",
+        tokens=_tokens(said.get(MOST_TOKENS)) if MOST_TOKENS in shared else 0,
+    )
+
+
+def _fitted(tool: AnyTool, args: Args, shared: tuple[str, ...]) -> tuple[Args, list[str]]:
+    """The arguments under the names of the tool's fields; raises `Senseless` for any other."""
+    from travois.kernel.aliases import COMMENTS, fold
+
+    fields = (*tool.args.__struct_encode_fields__, *shared)
+    folded = {fold(name): name for name in fields if len(name) > 2}
+    said, remarks = Args(), list[str]()
+    for key, value in args.items():
+        name = key if key in fields else folded.get(fold(key), "")
+        if name and name not in said:
+            said[name] = value
+        elif name and said[name] != value:
+            raise Senseless(f"{tool.name} was not run: {name} is given twice.")
+        elif not name and fold(key) in COMMENTS:
+            remarks.append(f"{key} was noted; it changes nothing.")
+        elif not name:
+            raise Senseless(_unknown_argument(tool, key, fields))
+    for key, value in said.items():
+        if not isinstance(value, int | float) and key not in shared:
+            said[key] = _nested(tool, key, value, remarks)
+    return said, list(dict.fromkeys(remarks))
+
+
+def _nested(tool: AnyTool, key: str, value: object, remarks: list[str]) -> object:
+    """The objects inside an argument, under the names of their fields."""
+    from travois.kernel.aliases import ITEMS
+
+    shape = _shape(tool, key)
+    if shape is None:
+        return value
+    if isinstance(value, str):
+        # Some models send a list or an object as the JSON text of one.
+        value = _unquoted(value)
+    return _renamed_items(shape, value, ITEMS.get(tool.name, {}), tool=tool, remarks=remarks)
+
+
+def _unquoted(text: str) -> object:
+    try:
+        return msgspec.json.decode(text) if text.lstrip()[:1] in ("[", "{") else text
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
+
+
+def _shape(tool: AnyTool, key: str) -> object:
+    """The type of a field that holds objects or lists; none for one that does not."""
+    from msgspec import inspect
+
+    info = inspect.type_info(tool.args)
+    assert isinstance(info, inspect.StructType)
+    shape = next(_bare(one.type) for one in info.fields if one.encode_name == key)
+    plain = (inspect.StrType, inspect.IntType, inspect.BoolType, inspect.LiteralType)
+    return None if isinstance(shape, plain) else shape
+
+
+def _bare(shape: object) -> object:
+    """A type without the words that describe it."""
+    from msgspec import inspect
+
+    return shape.type if isinstance(shape, inspect.Metadata) else shape
+
+
+def _renamed_items(
+    shape: object, value: object, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
+) -> object:
+    from msgspec import inspect
+
+    match _bare(shape):
+        case inspect.VarTupleType(item_type=within) if isinstance(value, list):
+            items = cast("list[object]", value)
+            return [_renamed_items(within, i, names, tool=tool, remarks=remarks) for i in items]
+        case inspect.StructType(fields=fields) if isinstance(value, dict):
+            types, said = {one.encode_name: one.type for one in fields}, Args()
+            for key, inside in cast("Args", value).items():
+                if name := _item_name(types, key, names, tool=tool, remarks=remarks):
+                    said[name] = _renamed_items(
+                        types[name], inside, names, tool=tool, remarks=remarks
+                    )
+            return said
+        case _:
+            return value
+
+
+def _item_name(
+    fields: Iterable[str], key: str, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
+) -> str:
+    """Our name for a field of an object inside a call; empty for one that changes nothing."""
+    from travois.kernel.aliases import fold
+
+    folded = {fold(name): name for name in fields}
+    if found := folded.get(fold(key)):
+        return found
+    target = names.get(fold(key))
+    if target and target in folded.values():
+        return target
+    if target is None:
+        raise Senseless(_unknown_argument(tool, key, fields))
+    remarks.append(f"{key} has no effect here.")
+    return ""
+
+
+def _within_bounds(tool: AnyTool, args: Args) -> tuple[object, Args]:
+    """The decoded arguments; numbers above the most that a field takes are that most."""
+    try:
+        return _convert(tool, args), {}
+    except msgspec.ValidationError as error:
+        bounded = _bounded(tool, args)
+        if not bounded:
+            raise Senseless(f"{tool.name} was not run: {_flaw(tool, error)}") from None
+    try:
+        return _convert(tool, {**args, **bounded}), bounded
+    except msgspec.ValidationError as error:
+        raise Senseless(f"{tool.name} was not run: {_flaw(tool, error)}") from None
+
+
+def _bounded(tool: AnyTool, args: Args) -> Args:
+    from msgspec import inspect
+
+    info = inspect.type_info(tool.args)
+    assert isinstance(info, inspect.StructType)
+    found = Args()
+    for field in info.fields:
+        value = args.get(field.encode_name)
+        shape = _bare(field.type)
+        most = shape.le if isinstance(shape, inspect.IntType) else None
+        if most is not None and isinstance(value, int) and value > most:
+            found[field.encode_name] = most
+    return found
+
+
+def _convert(tool: AnyTool, args: Args) -> object:
+    try:
+        return msgspec.convert(args, tool.args, strict=False)
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise msgspec.ValidationError(str(error)) from None
+
+
+def _decode(tool: AnyTool, text: str, *, name: str) -> object:
+    try:
+        return msgspec.json.decode(text or "{}", type=tool.args, strict=False)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        why = f"the arguments are not valid JSON ({error}). Send one JSON object."
+        raise Senseless(f"{name} was not run: {why}") from None
+
+
+def _text(value: object, tool: AnyTool) -> str:
+    if value is not None and not isinstance(value, str):
+        raise Senseless(f"{tool.name} was not run: workdir must be the path of a folder.")
+    return value or ""
+
+
+def _tokens(value: object) -> int:
+    return max(value, LEAST_TOKENS) if isinstance(value, int) and value > 0 else 0
+
+
+# --- what the model is told -----------------------------------------------------------------------
+
+
+def _no_object(call: Call, tool: AnyTool | None) -> str:
+    try:
+        msgspec.json.decode(call.args or "{}", type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError as error:
+        return _flaw(tool, error) if tool is not None else f"{error}. Send one JSON object."
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        return f"the arguments are not valid JSON ({error}). Send one JSON object."
+    return "the arguments nest too deeply. Send one JSON object."
+
+
+def _flaw(tool: AnyTool, error: Exception) -> str:
+    shape = msgspec.json.schema(tool.args)["$defs"][tool.args.__name__]["properties"]
+    chosen = {name: " | ".join(map(str, one.get("enum", ()))) for name, one in shape.items()}
+    names = (f"{name} ({some})" if some else name for name, some in chosen.items())
+    return f"{error}. Its fields are: {', '.join(names)}."
+
+
+def _unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    names = list(fields)
+    near = get_close_matches(key.casefold(), {n.casefold(): n for n in names}, n=1, cutoff=0.5)
+    meant = next((n for n in names if near and n.casefold() == near[0]), "")
+    hint = f" Did you mean {meant!r}?" if meant else ""
+    return (
+        f"{tool.name} was not run: it has no argument {key!r}.{hint} It takes: {', '.join(names)}."
+    )
+
+
+def _unknown_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
+    from difflib import get_close_matches
+
+    folded = {known.casefold(): known for known in tools}
+    near = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
+    rest = [known for known, tool in tools.items() if not tool.deferred and known not in near]
+    return f"There is no tool {name!r}. The tools are: {', '.join((*near, *rest))}."

@@ -1,0 +1,267 @@
+"""Other agents' names for our tools and for their arguments: one table of data.
+
+A name is looked up without its case, underscores and hyphens (`fold`). To add an alias, add a line:
+a tool's name to `TOOL_ALIASES`, an argument's to `ARGUMENTS`, an argument that means nothing here
+to `ANSWERED`, with what the model is told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from travois.kernel import conversions as to
+
+Args = dict[str, object]
+
+
+class Alias(msgspec.Struct, frozen=True):
+    """A tool of ours under another agent's name."""
+
+    tool: str
+    args: Mapping[str, str] = {}
+    """Its arguments and ours, where `ARGUMENTS` does not say the same."""
+    fixed: Mapping[str, object] = {}
+    """What the name itself says, unless an argument says otherwise."""
+    convert: Callable[[Args], tuple[str, Args]] | None = None
+    """Rewrites the call where renaming is not enough; returns the tool and its arguments."""
+
+
+def fold(name: str) -> str:
+    """Return a name without what agents spell differently: case, underscores and hyphens."""
+    return name.replace("_", "").replace("-", "").casefold()
+
+
+def _named(*names: str, alias: Alias) -> dict[str, Alias]:
+    return dict.fromkeys(names, alias)
+
+
+SHELL = Alias("Bash", convert=to.shell_command)
+SEARCH = Alias("Grep", fixed={"output_mode": "content"})
+TODO = Alias("TodoWrite", convert=to.todo_list)
+
+TOOL_ALIASES: dict[str, Alias] = {
+    # files
+    **_named(
+        *("readfile", "viewfile", "openfile", "view", "open", "viewimage", "notebookread"),
+        alias=Alias("Read"),
+    ),
+    "readmanyfiles": Alias("Grep", convert=to.many_files),
+    **_named("writefile", "createfile", "create", "savefile", alias=Alias("Write")),
+    **_named("replace", "strreplace", "searchreplace", "editfile", alias=Alias("Edit")),
+    **_named("strreplaceeditor", "strreplacebasededittool", alias=Alias("Edit", convert=to.editor)),
+    **_named(
+        "ls", "listdirectory", "listdir", "listfiles", alias=Alias("Bash", convert=to.list_folder)
+    ),
+    # search
+    **_named("grepsearch", "searchfilecontent", "ripgrep", "rg", alias=SEARCH),
+    **_named("findfile", "findfiles", "filesearch", alias=Alias("Glob", convert=to.file_name)),
+    "lsp": Alias("Symbols", convert=to.symbol_lookup),
+    # commands
+    **_named(
+        *("shell", "localshell", "localshellcall", "shellcommand", "execcommand", "containerexec"),
+        *("runshellcommand", "runcommand", "runterminalcmd", "executecommand", "terminal"),
+        alias=SHELL,
+    ),
+    "powershell": Alias("Bash", convert=to.power_shell),
+    **_named("readbash", "taskoutput", "agentoutput", alias=Alias("BashOutput")),
+    **_named("stopbash", "killbash", "killtask", "taskstop", alias=Alias("KillShell")),
+    "writestdin": Alias("BashOutput", convert=to.typed_input),
+    # lists, agents, people
+    **_named("updateplan", "writetodos", "updatetodolist", "managetodolist", alias=TODO),
+    "todowrite": TODO,
+    **_named("task", "delegate", "runsubagent", alias=Alias("Agent")),
+    "spawnagent": Alias("Agent", fixed={"run_in_background": True}, convert=to.spawned_agent),
+    **_named(
+        *("askuser", "requestuserinput", "question", "askfollowupquestion"),
+        alias=Alias("AskUserQuestion", convert=to.one_question),
+    ),
+    "activateskill": Alias("Skill"),
+    # the rest
+    **_named("googlewebsearch", "searchweb", "websearchpreview", alias=Alias("WebSearch")),
+    **_named("fetch", "fetchurl", alias=Alias("WebFetch")),
+    "webfetch": Alias("WebFetch", convert=to.page_address),
+    "savememory": Alias("Remember"),
+    **_named("toolsearchcall", "searchtools", alias=Alias("ToolSearch")),
+    **_named("calltool", "usemcptool", alias=Alias("McpCall")),
+    "listmcpresourcestool": Alias("ListMcpResources"),
+    "readmcpresourcetool": Alias("ReadMcpResource"),
+}
+"""Folded names that are not those of our own tools."""
+
+ZERO_BASED = frozenset(("readfile",))
+"""Tools of others whose `offset` counts lines from 0 where ours counts from 1."""
+
+PATHS = ("path", "filepath", "absolutepath", "filename", "file", "targetfile", "notebookpath")
+FOLDERS = ("dirpath", "directory", "dir", "folder", "targetdirectory", "searchpath")
+
+
+def _to(target: str, *names: str) -> dict[str, str]:
+    return dict.fromkeys(names, target)
+
+
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "Bash": {
+        **_to("command", "cmd", "script", "commandline"),
+        **_to("workdir", "cwd", "workingdirectory", *FOLDERS),
+        **_to("timeout", "timeoutms"),
+        **_to("run_in_background", "isbackground", "background"),
+        **_to("description", "justification", "explanation"),
+    },
+    "BashOutput": {
+        **_to("bash_id", "shellid", "taskid", "jobid", "sessionid", "id"),
+        **_to("filter", "pattern", "regex"),
+    },
+    "KillShell": _to("shell_id", "bashid", "taskid", "jobid", "sessionid", "id"),
+    "Read": {
+        **_to("file_path", *PATHS),
+        **_to("offset", "startline", "linenumber", "line", "startlineoneindexed"),
+        **_to("limit", "numlines", "linecount", "maxlines"),
+    },
+    "Write": {
+        **_to("file_path", *PATHS),
+        **_to("content", "filetext", "contents", "text"),
+    },
+    "Edit": {
+        **_to("file_path", *PATHS),
+        **_to("old_string", "oldstr", "oldtext", "search"),
+        **_to("new_string", "newstr", "newtext", "replace", "replacement"),
+        **_to("replace_all", "allowmultiple"),
+    },
+    "MultiEdit": _to("file_path", *PATHS),
+    "NotebookEdit": {
+        **_to("notebook_path", *(name for name in PATHS if name != "notebookpath"), "filepath"),
+        **_to("new_source", "source", "content"),
+    },
+    "ApplyPatch": _to("input", "patch", "patchtext"),
+    "Grep": {
+        **_to("pattern", "query", "regex", "search"),
+        **_to("path", *FOLDERS, "filepath"),
+        **_to("glob", "include", "includepattern", "fileglob", "globpattern"),
+        **_to("type", "filetype"),
+        **_to("-C", "context", "contextlines"),
+        **_to("-A", "after", "aftercontext", "aftercontextlines"),
+        **_to("-B", "before", "beforecontext", "beforecontextlines"),
+        **_to("-i", "ignorecase", "caseinsensitive"),
+        **_to("-n", "linenumbers", "showlinenumbers"),
+        **_to("head_limit", "limit", "maxresults", "maxcount", "totalmaxmatches"),
+    },
+    "Glob": {
+        **_to("pattern", "globpattern", "query"),
+        **_to("path", *FOLDERS),
+    },
+    "Symbols": {**_to("name", "symbol", "query"), **_to("path", *FOLDERS, "filepath")},
+    "Skill": {**_to("name", "skill", "skillname", "command"), **_to("args", "arguments", "input")},
+    "Agent": {
+        **_to("prompt", "task", "instructions", "message"),
+        **_to("description", "title", "summary"),
+        **_to("subagent_type", "agenttype", "subagent", "agent", "subagentname", "agentname"),
+        **_to("effort", "reasoningeffort"),
+    },
+    "AgentStop": _to("agent_id", "id", "taskid"),
+    "SendMessage": {
+        **_to("to", "recipient", "target", "agentid"),
+        **_to("message", "content", "text"),
+    },
+    "TodoWrite": _to("todos", "items", "tasks", "plan", "todolist"),
+    "AskUserQuestion": {},
+    "ToolSearch": _to("max_results", "limit"),
+    "McpCall": {**_to("tool", "name", "toolname"), **_to("arguments", "args", "input")},
+    "WebFetch": _to("url", "uri", "link"),
+    "WebSearch": _to("query", "q", "searchquery", "searchterm"),
+    "Remember": _to("text", "fact", "memory", "content"),
+    "Recall": _to("query", "q", "search"),
+    "ExitPlanMode": {},
+}
+"""Folded names of arguments that mean one of ours, by tool."""
+
+SHARED: dict[str, tuple[str, ...]] = {
+    "Bash": ("workdir", "max_output_tokens"),
+    "ApplyPatch": ("workdir",),
+    "BashOutput": ("max_output_tokens",),
+}
+"""Arguments that hold for a whole call, whatever its tool does: the folder that it runs in, and the
+most tokens that its result may take. Schemas do not mention them."""
+
+ANSWERED: dict[str, dict[str, str]] = {
+    "Bash": {
+        "yieldtimems": "the command is waited for until it ends or times out",
+        "tty": "the command has no terminal",
+        "login": "the shell is no login shell",
+        "shell": "commands run in bash",
+        "prefixrule": "rules are the user's to make",
+        "respectgitignore": "ignored files are listed, too",
+        "filefilteringoptions": "ignored files are listed, too",
+    },
+    "BashOutput": {
+        "block": "it shows what there is and does not wait",
+        "timeout": "it shows what there is and does not wait",
+        "delay": "it shows what there is and does not wait",
+        "yieldtimems": "it shows what there is and does not wait",
+    },
+    "Read": {
+        "detail": "images are shown as they are",
+        "shouldreadentirefile": "offset and limit choose the lines",
+    },
+    "Edit": {"instruction": "only the strings count"},
+    "ApplyPatch": dict.fromkeys(("filepath", "filepaths"), "the patch names its files"),
+    "Glob": {
+        "casesensitive": "case counts",
+        "respectgitignore": "ignored files are left out",
+        "respectgeminiignore": "ignored files are left out",
+        "filefilteringoptions": "ignored files are left out",
+    },
+    "Grep": {
+        "respectgitignore": "ignored files are skipped",
+        "filefilteringoptions": "ignored files are skipped",
+        "usedefaultexcludes": "ignored files are skipped",
+        "recursive": "folders are searched with all that is in them",
+    },
+    "Symbols": {
+        "line": "symbols are found by name, not by place",
+        "character": "symbols are found by name, not by place",
+    },
+    "WebFetch": {
+        "prompt": "the page itself comes back; look for it there",
+        "format": "pages come as markdown",
+    },
+    "WebSearch": {"maxresults": "the number of results is the search's own"},
+    "Agent": {
+        "model": "the agent runs on the model of its type",
+        "effort": "the agent thinks as much as its type says",
+        "maxturns": "its type and the settings limit its turns",
+        "resume": "a new agent was started",
+    },
+    "SendMessage": {"summary": "the message is sent whole"},
+    "ExitPlanMode": {
+        "allowedprompts": "each command is still asked about",
+        "planfilepath": "the plan itself counts",
+    },
+    "TodoWrite": {
+        "merge": "the list replaces the one before",
+        "explanation": "it is not part of the list; tell the user in words",
+    },
+}
+"""Folded names of arguments that change nothing here, and why: the model is told so."""
+
+COMMENTS = frozenset(("description", "explanation", "reason", "rationale", "thought", "purpose"))
+"""Arguments with which models comment on a call; a tool without such a field says that it changes
+nothing."""
+
+ITEMS: dict[str, dict[str, str]] = {
+    "TodoWrite": {
+        **_to("content", "step", "description", "task", "title", "text", "name", "subject"),
+        **_to("activeForm", "activeform"),
+        **_to("", "id", "priority"),
+    },
+    "MultiEdit": {
+        **_to("old_string", "oldstr", "oldtext"),
+        **_to("new_string", "newstr", "newtext"),
+    },
+    "AskUserQuestion": {
+        **_to("label", "name", "title", "value"),
+        **_to("", "id", "type", "preview", "placeholder"),
+    },
+}
+"""The same for the objects inside a list; an empty name for what changes nothing there."""

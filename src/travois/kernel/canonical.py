@@ -1,0 +1,124 @@
+"""The one call that a call means: our names for what other agents' models call differently.
+
+The log keeps what the model said. Permissions, hooks, transcripts, the doom-loop guard and the
+context layers see what this makes of it, which is a pure function of the call alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.kernel.blocks import Call
+
+Args = dict[str, object]
+
+
+class Translated(msgspec.Struct, frozen=True):
+    """A call in our words."""
+
+    name: str
+    args: Args
+    remarks: tuple[str, ...] = ()
+    """What the model is told of arguments that change nothing."""
+    conflict: str = ""
+    """Why it means nothing; empty if it means something."""
+
+
+def canonical_name(name: str) -> str:
+    """Return the name of the tool of ours that a name means; the same name if it means none."""
+    from travois.kernel.aliases import TOOL_ALIASES, fold
+
+    alias = TOOL_ALIASES.get(fold(name)) if "__" not in name else None
+    return alias.tool if alias else name
+
+
+def canonical(call: Call) -> Call:
+    """Return a call as our own tools would be called; as it is where it means none of them."""
+    args = decoded(call.args)
+    if args is None or "__" in call.name:
+        return call
+    told = translate(call.name, args)
+    if told.conflict or (told.name == call.name and told.args == args):
+        return call
+    text = msgspec.json.encode(told.args).decode(errors="surrogatepass")
+    return replace(call, name=told.name, args=text)
+
+
+def decoded(text: str) -> Args | None:
+    """Return the arguments of a call; none if its text is no JSON object."""
+    try:
+        found: object = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    return cast("Args", found) if isinstance(found, dict) else None
+
+
+def translate(name: str, args: Args, own: str = "", fields: Collection[str] = ()) -> Translated:
+    """Return a call in our words.
+
+    `own` is the tool of ours that has this name, if one does, with the `fields` that it takes.
+    """
+    from travois.kernel.aliases import TOOL_ALIASES, fold
+    from travois.kernel.conversions import Unanswerable
+
+    alias = TOOL_ALIASES.get(fold(name))
+    tool = own or (alias.tool if alias else name)
+    said = {key: value for key, value in args.items() if value is not None}
+    if alias is not None and alias.tool == tool:
+        said = {**alias.fixed, **said}
+        try:
+            tool, said = alias.convert(said) if alias.convert else (tool, said)
+        except Unanswerable as error:
+            return Translated(tool, said, conflict=str(error))
+    elif tool == "Bash":
+        from travois.kernel.conversions import shell_command
+
+        tool, said = shell_command(said)
+    said = _special(tool, said, called=fold(name))
+    also = alias.args if alias is not None and alias.tool == tool else dict[str, str]()
+    return _renamed(tool, said, also, fields if tool == own else ())
+
+
+def _special(tool: str, args: Args, *, called: str) -> Args:
+    """Arguments that mean ours in another unit or another sense."""
+    from travois.kernel import aliases, conversions
+
+    match tool:
+        case "Read":
+            based = 1 if called in aliases.ZERO_BASED else 0
+            return conversions.lines_to_read(args, based=based)
+        case "Edit":
+            return conversions.times_to_replace(args)
+        case "Grep":
+            return conversions.search_case(args)
+        case _:
+            return args
+
+
+def _renamed(tool: str, args: Args, own: Mapping[str, str], fields: Collection[str]) -> Translated:
+    """The arguments under our names; what changes nothing is left out, and said so."""
+    from travois.kernel.aliases import ANSWERED, ARGUMENTS, fold
+
+    names, answered = ARGUMENTS.get(tool, {}), ANSWERED.get(tool, {})
+    said, remarks, sources = Args(), list[str](), dict[str, str]()
+    for key, value in args.items():
+        folded = fold(key)
+        kept = key in fields or len(folded) < 2
+        target = own.get(key) or (key if kept else names.get(folded, key))
+        if target == key and not kept and (why := answered.get(folded)):
+            remarks.append(f"{key} has no effect here: {why}.")
+            continue
+        if target in said and said[target] != value:
+            if target not in args:
+                both = f"{sources[target]} and {key} say different things"
+                return Translated(tool, args, conflict=f"{both}; give one of them")
+            other = sources[target] if key == target else key
+            remarks.append(f"{other} has no effect here: {target} says something else.")
+            said[target], sources[target] = args[target], target
+            continue
+        said[target], sources[target] = value, key
+    return Translated(tool, said, tuple(dict.fromkeys(remarks)))

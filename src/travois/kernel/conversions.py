@@ -1,0 +1,269 @@
+"""Calls of other agents' tools that a change of names does not make ours: one function for each.
+
+Each takes the arguments as the model sent them and returns the tool that is meant, with arguments
+that `kernel.aliases` knows. Whatever cannot be converted is left in place: validation says what is
+wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import cast
+
+Args = dict[str, object]
+SHELLS = ("bash", "sh", "zsh")
+HEREDOC = re.compile(
+    r"\s*(?:cd\s+(?P<folder>'[^']+'|\"[^\"$`]+\"|[\w./~-]+)\s*&&\s*)?"
+    r"(?:apply_patch|applypatch)\s*<<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[ \t]*\n"
+    r"(?P<patch>.*?\n)[ \t]*(?P=end)\s*",
+    re.DOTALL,
+)
+"""A command that does nothing but feed a patch to `apply_patch`."""
+ADDRESS = re.compile(r"https?://[^\s'\"<>)\]]+")
+STATUSES = {
+    "done": "completed",
+    "complete": "completed",
+    "inprogress": "in_progress",
+    "in-progress": "in_progress",
+    "active": "in_progress",
+    "todo": "pending",
+    "notstarted": "pending",
+    "not_started": "pending",
+    "not-started": "pending",
+    "blocked": "pending",
+}
+OPERATIONS: dict[str, Args] = {
+    "documentsymbol": {},
+    "workspacesymbol": {},
+    "gotodefinition": {},
+    "findreferences": {"references": True},
+}
+"""What a language server is asked, as arguments of Symbols."""
+
+
+class Unanswerable(Exception):
+    """Nothing here does what the call asks for; the words say what comes nearest."""
+
+
+def shell_command(args: Args) -> tuple[str, Args]:
+    """A command line or a list of words; one that only applies a patch is that patch."""
+    said = {**args, **escalation(args)}
+    for name in ("with_escalated_permissions", "sandbox_permissions", "dangerouslyDisableSandbox"):
+        said.pop(name, None)
+    for name in ("command", "cmd"):
+        if isinstance(words := said.get(name), list):
+            said[name] = command_line(cast("list[object]", words))
+    line = said.get("command", said.get("cmd"))
+    found = HEREDOC.fullmatch(line) if isinstance(line, str) and "patch" in line else None
+    return ("ApplyPatch", _patch(said, found)) if found else ("Bash", said)
+
+
+def _patch(args: Args, found: re.Match[str]) -> Args:
+    folder = (found["folder"] or "").strip("'\"")
+    place = {"workdir": folder} if folder else {}
+    given = {name: args[name] for name in ("workdir", "cwd", "directory") if name in args}
+    return {"input": found["patch"], **(given | place)}
+
+
+def escalation(args: Args) -> Args:
+    """The wish to run outside the sandbox, about which the user is asked."""
+    wished = args.get("with_escalated_permissions") is True
+    wished |= args.get("sandbox_permissions") == "require_escalated"
+    wished |= args.get("dangerouslyDisableSandbox") is True
+    return {"sandbox": "off"} if wished else {}
+
+
+def command_line(words: list[object]) -> str:
+    """The command line that a list of words stands for."""
+    argv = [str(word) for word in words]
+    if len(argv) == 3 and argv[0].rpartition("/")[2] in SHELLS and argv[1] in ("-c", "-lc"):
+        return argv[2]
+    return shlex.join(argv)
+
+
+def power_shell(args: Args) -> tuple[str, Args]:
+    """PowerShell's own program runs the command, where it is installed."""
+    command = args.get("command")
+    if not isinstance(command, str):
+        return "Bash", args
+    line = f"pwsh -NoProfile -NonInteractive -Command {shlex.quote(command)}"
+    return "Bash", {**args, "command": line}
+
+
+def list_folder(args: Args) -> tuple[str, Args]:
+    """The names in a folder, with a slash behind folders."""
+    left = dict(args)
+    folder = next((left.pop(n) for n in ("path", "dir_path", "directory") if n in left), ".")
+    ignored = left.pop("ignore", None)
+    patterns = cast("list[object]", ignored) if isinstance(ignored, list) else []
+    options = "".join(f" --ignore={shlex.quote(str(one))}" for one in patterns)
+    return "Bash", {**left, "command": f"ls -Ap{options} -- {shlex.quote(str(folder))}"}
+
+
+def many_files(args: Args) -> tuple[str, Args]:
+    """All lines of the files that patterns name."""
+    left, patterns = dict(args), list[str]()
+    for name in ("paths", "include"):
+        given = left.pop(name, None)
+        patterns += map(str, cast("list[object]", given)) if isinstance(given, list) else []
+    excluded = left.pop("exclude", None)
+    refused = cast("list[object]", excluded) if isinstance(excluded, list) else []
+    patterns += (f"!{one}" for one in refused)
+    return "Grep", {"pattern": "", "output_mode": "content", "glob": " ".join(patterns), **left}
+
+
+def editor(args: Args) -> tuple[str, Args]:
+    """An editor with subcommands: view, create, str_replace."""
+    left = dict(args)
+    match left.pop("command", None):
+        case "view":
+            return "Read", left
+        case "create":
+            return "Write", left
+        case "str_replace":
+            return "Edit", {"new_str": "", **left}
+        case _:
+            return "Edit", args
+
+
+def file_name(args: Args) -> tuple[str, Args]:
+    """Files of a name, wherever they lie."""
+    left = dict(args)
+    name = next((left.pop(n) for n in ("file_name", "name", "query") if n in left), None)
+    return "Glob", {**left, "pattern": f"**/{name}"} if isinstance(name, str) else left
+
+
+def symbol_lookup(args: Args) -> tuple[str, Args]:
+    """A question to a language server; raises `Unanswerable` for one that syntax cannot answer."""
+    left = dict(args)
+    asked = str(left.pop("operation", ""))
+    known = OPERATIONS.get(asked.casefold())
+    if known is None:
+        raise Unanswerable(
+            f"there is no language server, and {asked!r} needs one. Symbols finds definitions and "
+            "references by name; Grep finds any text"
+        )
+    return "Symbols", {**left, **known}
+
+
+def todo_list(args: Args) -> tuple[str, Args]:
+    """A list of tasks in other words; what was cancelled is no longer on it."""
+    left = dict(args)
+    name = next((n for n in ("todos", "plan", "items", "tasks", "todoList") if n in left), "todos")
+    if isinstance(given := left.get(name), list):
+        left[name] = [_todo(one) for one in cast("list[object]", given) if not _cancelled(one)]
+    return "TodoWrite", left
+
+
+def _cancelled(item: object) -> bool:
+    status = cast("Args", item).get("status") if isinstance(item, dict) else None
+    return status in ("cancelled", "canceled")
+
+
+def _todo(item: object) -> object:
+    if isinstance(item, str):
+        return {"content": item, "status": "pending"}
+    if not isinstance(item, dict):
+        return item
+    said = cast("Args", item)
+    status = str(said.get("status", "pending"))
+    return {**said, "status": STATUSES.get(status.casefold(), status)}
+
+
+def one_question(args: Args) -> tuple[str, Args]:
+    """A question with choices that are plain words, or a list of such questions."""
+    left = dict(args)
+    if "questions" not in left and "question" in left:
+        names = ("question", "header", "choices", "options", "multiSelect", "follow_up")
+        left = {"questions": [{n: left.pop(n) for n in names if n in left}], **left}
+    if isinstance(asked := left.get("questions"), list):
+        left["questions"] = [_question(one) for one in cast("list[object]", asked)]
+    return "AskUserQuestion", left
+
+
+def _question(asked: object) -> object:
+    if not isinstance(asked, dict):
+        return asked
+    said = dict(cast("Args", asked))
+    for name in ("choices", "follow_up"):
+        if name in said:
+            said.setdefault("options", said.pop(name))
+    if isinstance(options := said.get("options"), list):
+        given = cast("list[object]", options)
+        said["options"] = [{"label": one} if isinstance(one, str) else one for one in given]
+    return said
+
+
+def page_address(args: Args) -> tuple[str, Args]:
+    """The first address in a prompt, where no other argument names one."""
+    prompt = args.get("prompt")
+    if "url" in args or not isinstance(prompt, str) or not (found := ADDRESS.search(prompt)):
+        return "WebFetch", args
+    return "WebFetch", {**args, "url": found[0].rstrip(".,;:")}
+
+
+def spawned_agent(args: Args) -> tuple[str, Args]:
+    """An agent that is told one message."""
+    said = str(args.get("message") or args.get("prompt") or "")
+    return "Agent", {"description": " ".join(said.split()[:5]), **args}
+
+
+def typed_input(args: Args) -> tuple[str, Args]:
+    """Nothing typed to a running command is a look at its output."""
+    left = dict(args)
+    if not left.get("chars"):
+        left.pop("chars", None)
+    if isinstance(id := left.get("session_id"), int):
+        left["session_id"] = str(id)
+    return "BashOutput", left
+
+
+def patched_files(patch: str) -> tuple[tuple[str, str], ...]:
+    """What a patch does to which file: `add`, `update`, `delete` or `move`, in its order."""
+    marks = r"^\*\*\* (Add|Update|Delete) File: (.+?)[ \t]*$|^\*\*\* (Move) to: (.+?)[ \t]*$"
+    found = re.findall(marks, patch, re.MULTILINE)
+    return tuple(((a or m).lower(), (path or to)) for a, path, m, to in found)
+
+
+def lines_to_read(args: Args, *, based: int) -> Args:
+    """A span of lines as an offset and a limit; `based` is how far their count is below ours."""
+    left = dict(args)
+    if based and isinstance(offset := left.get("offset"), int):
+        left["offset"] = offset + based
+    span = left.pop("view_range", None)
+    if isinstance(span, list) and len(ends := cast("list[object]", span)) == 2:
+        left |= {"start_line": ends[0], "end_line": ends[1]}
+    elif span is not None:
+        left["view_range"] = span
+    first = next((left[n] for n in ("start_line", "startLine", "offset") if n in left), 1)
+    name = next(
+        (n for n in ("end_line", "endLine", "end_line_one_indexed_inclusive") if n in left), ""
+    )
+    last = left.get(name)
+    if not isinstance(first, int) or not isinstance(last, int) or "limit" in left:
+        return left
+    left.pop(name)
+    # An end before the start is how other agents say "to the end of the file".
+    return left if last < first else {**left, "limit": last - first + 1}
+
+
+def times_to_replace(args: Args) -> Args:
+    """How often a text is expected is whether all of it is replaced."""
+    left = dict(args)
+    expected = left.pop("expected_replacements", None)
+    if isinstance(expected, int) and expected > 1:
+        left.setdefault("replace_all", True)
+    return left
+
+
+def search_case(args: Args) -> Args:
+    """Case that counts is case that is not ignored; names alone are a mode of output."""
+    left = dict(args)
+    for name in ("case_sensitive", "caseSensitive"):
+        if isinstance(counts := left.get(name), bool):
+            left.pop(name)
+            left.setdefault("-i", not counts)
+    if isinstance(left.get("names_only"), bool) and left.pop("names_only"):
+        left["output_mode"] = "files_with_matches"
+    return left

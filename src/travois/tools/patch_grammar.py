@@ -1,0 +1,210 @@
+"""The patch grammar that OpenAI's models know: several files in one text, found by their context.
+
+`*** Begin Patch`, then for each file `*** Add File:`, `*** Delete File:` or `*** Update File:` with
+chunks of lines behind a blank, `-` or `+`, and `*** End Patch`. A chunk has no line numbers: it is
+where its old lines stand, below the line that `@@` names.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from travois.engine.tool import Refusal
+
+BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
+FILE = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+?)\s*$")
+MOVE = re.compile(r"\*\*\* Move to: (.+?)\s*$")
+DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-")
+QUOTES = {ord(c): "'" for c in "\u2018\u2019\u201a\u201b"} | {
+    ord(c): '"' for c in "\u201c\u201d\u201e\u201f"
+}
+GRAMMAR = r"""start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+hunk: add_file | delete_file | update_file
+add_file: "*** Add File: " path LF added+
+delete_file: "*** Delete File: " path LF
+update_file: "*** Update File: " path LF move? chunk?
+move: "*** Move to: " path LF
+chunk: (anchor | line)+ end_of_file?
+anchor: ("@@" | "@@ " /(.+)/) LF
+line: ("+" | "-" | " ") /(.*)/ LF
+added: "+" /(.*)/ LF
+end_of_file: "*** End of File" LF
+path: /(.+)/
+%import common.LF
+"""
+"""The same in the notation in which providers take grammars (Lark)."""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Lines to find and what to put in their place, below the lines that `anchors` name."""
+
+    anchors: tuple[str, ...]
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    at_end: bool = False
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """What a patch does to one file."""
+
+    kind: Literal["add", "delete", "update"]
+    path: str
+    text: str = ""
+    """What a new file holds."""
+    move: str = ""
+    chunks: tuple[Chunk, ...] = ()
+
+
+def parse_patch(text: str) -> tuple[FileChange, ...]:
+    """Return what a patch does, file by file; raises `Refusal` where it is none."""
+    lines = text.strip("\r\n").replace("\r\n", "\n").split("\n")
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    if not lines or lines[0].strip() != BEGIN:
+        raise Refusal(f"This is no patch: its first line must be '{BEGIN}'.")
+    ends = [n for n, line in enumerate(lines) if line.strip() == END]
+    if not ends:
+        raise Refusal(f"The patch has no end: its last line must be '{END}'.")
+    found = tuple(_changes(lines[1 : ends[-1]]))
+    if not found:
+        raise Refusal("The patch names no file; begin a part with '*** Update File: PATH'.")
+    return found
+
+
+def _changes(lines: list[str]) -> Iterator[FileChange]:
+    heads = [n for n, line in enumerate(lines) if FILE.match(line)]
+    if not heads:
+        return
+    if any(line.strip() for line in lines[: heads[0]]):
+        raise Refusal(f"The patch has a line before its first file: {lines[0]!r}.")
+    for start, end in zip(heads, (*heads[1:], len(lines)), strict=True):
+        match = FILE.match(lines[start])
+        assert match is not None
+        yield _change(match[1], match[2], lines[start + 1 : end])
+
+
+def _change(kind: str, path: str, body: list[str]) -> FileChange:
+    match kind:
+        case "Add":
+            if wrong := next((line for line in body if line and line[0] != "+"), ""):
+                raise Refusal(
+                    f"In the new file {path}, this line does not begin with +: {wrong!r}."
+                )
+            return FileChange("add", path, "".join(f"{line[1:]}\n" for line in body if line))
+        case "Delete":
+            return FileChange("delete", path)
+        case _:
+            move = MOVE.match(body[0]) if body else None
+            chunks = tuple(_chunks(path, body[1:] if move else body))
+            if not chunks and move is None:
+                raise Refusal(f"The patch changes nothing in {path}: it has no lines for it.")
+            return FileChange("update", path, move=move[1] if move else "", chunks=chunks)
+
+
+def _chunks(path: str, lines: list[str]) -> Iterator[Chunk]:
+    anchors, old, new = list[str](), list[str](), list[str]()
+    begun = False
+    for line in lines:
+        if line.startswith("@@"):
+            if begun:
+                yield Chunk(tuple(anchors), tuple(old), tuple(new))
+                anchors, old, new, begun = [], [], [], False
+            if named := line[2:].strip().removesuffix("@@").strip():
+                anchors.append(named)
+        elif line.strip() == END_OF_FILE:
+            yield Chunk(tuple(anchors), tuple(old), tuple(new), at_end=True)
+            anchors, old, new, begun = [], [], [], False
+        elif line[:1] in ("", " ", "-", "+"):
+            begun = True
+            _take(line, old, new)
+        else:
+            raise Refusal(
+                f"In the patch of {path}, this line begins with none of ' -+@': {line!r}."
+            )
+    while old and new and not old[-1] and not new[-1] and lines and not lines[-1]:
+        # Blank lines between two files of a patch are not lines of the first one.
+        for held in (old, new, lines):
+            held.pop()
+    if old or new:
+        yield Chunk(tuple(anchors), tuple(old), tuple(new))
+
+
+def _take(line: str, old: list[str], new: list[str]) -> None:
+    if line[:1] != "+":
+        old.append(line[1:])
+    if line[:1] != "-":
+        new.append(line[1:])
+
+
+def apply_chunks(text: str, chunks: Sequence[Chunk], path: str) -> str:
+    """Return a text after the chunks of a patch; raises `Refusal` where one does not fit."""
+    feed = "\r\n" if "\r\n" in text else "\n"
+    lines = text.split(feed)
+    ended = bool(lines) and not lines[-1]
+    if ended:
+        lines.pop()
+    made, at = list[str](), 0
+    for number, chunk in enumerate(chunks, 1):
+        start = _place(lines, chunk, at, which=f"chunk {number} of {len(chunks)} in {path}")
+        made += (*lines[at:start], *_fitted(lines, chunk, start))
+        at = start + len(chunk.old)
+    made += lines[at:]
+    return feed.join(made) + (feed if made and (ended or not text) else "")
+
+
+def _fitted(lines: Sequence[str], chunk: Chunk, start: int) -> list[str]:
+    """The new lines of a chunk; those that it keeps stay as they stand in the file."""
+    kept, made, taken = lines[start : start + len(chunk.old)], list[str](), 0
+    for line in chunk.new:
+        rest = chunk.old[taken:]
+        if line in rest:
+            taken += rest.index(line) + 1
+            made.append(kept[taken - 1])
+        else:
+            made.append(line)
+    return made
+
+
+def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
+    """Where a chunk belongs, from line `at` on."""
+    for anchor in chunk.anchors:
+        found = _sought(lines, (anchor,), at)
+        if found < 0:
+            raise Refusal(f"Nothing was changed: {which} is below {anchor!r}, which is not there.")
+        at = found + 1
+    if not chunk.old:
+        return at if chunk.anchors else len(lines)
+    last = len(lines) - len(chunk.old)
+    if chunk.at_end and last >= at and _sought(lines, chunk.old, last) == last:
+        return last
+    found = _sought(lines, chunk.old, at)
+    if found >= 0:
+        return found
+    from travois.tools.nearest import nearest
+
+    near = nearest("\n".join(lines), "\n".join(chunk.old))
+    raise Refusal(f"Nothing was changed: {which} does not match the file. {near}")
+
+
+def _sought(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
+    """The first line from `at` on where these stand; less and less exactly, else -1."""
+    for same in (str, str.rstrip, str.strip, _plain):
+        sought = [same(line) for line in wanted]
+        there = [same(line) for line in lines[at:]]
+        for start in range(len(there) - len(sought) + 1):
+            if there[start] == sought[0] and there[start : start + len(sought)] == sought:
+                return at + start
+    return -1
+
+
+def _plain(line: str) -> str:
+    """A line without what a model may have written in simpler signs."""
+    text = unicodedata.normalize("NFKC", line).translate(DASHES | QUOTES)
+    return text.strip()
