@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.app.opening import SCHEMAS, named
+from travois.engine.heads import SCHEMAS, named
 from travois.tools.catalogue import TOOLS
 from travois.wire.schema import schema
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -19,7 +18,7 @@ from travois.kernel.models import Usage
 from travois.kernel.view import living
 from travois.store.sessions import Summary
 from travois.store.snapshot.node import Change
-from travois.store.snapshot.timeline import marks, pauses
+from travois.store.snapshot.timeline import Mark, is_pause, marks
 from travois.store.snapshots import Snapshots
 
 Relation = Literal["unrelated", "a is a fork of b", "b is a fork of a", "forks of one session"]
@@ -203,18 +202,29 @@ def _by_snapshots(keeper: Snapshots, standing: list[Entry]) -> list[tuple[bytes,
     What somebody else changed between turns is left out.
     """
     taken = marks(standing)
-    others = set(pauses(taken))
     merged: dict[bytes, Change] = {}
-    for pair in pairwise(taken):
-        old, new = (keeper.find(mark.name) for mark in pair)
-        if old is None or new is None:
+    for turn in _turns(taken):
+        found = [keeper.find(mark.name) for mark in turn]
+        snapshots = [snapshot for snapshot in found if snapshot is not None]
+        if len(snapshots) < len(found):
             return None
-        for change in keeper.compare((old,), (new,)) if pair not in others else ():
+        # Of what several snapshots of a turn cover, the first one says how the turn began.
+        for change in keeper.compare(snapshots[:-1], snapshots[-1:]):
             first = merged.get(change.path, change)
             merged[change.path] = Change(change.path, first.old, change.new)
     if not taken and any(True for _ in _by_calls(standing, "")):
         return None
     return [(path, change) for path, change in merged.items() if _is_told(change)]
+
+
+def _turns(taken: list[Mark]) -> list[list[Mark]]:
+    """Group snapshots by the turn that they were taken in."""
+    turns: list[list[Mark]] = []
+    for mark in taken:
+        if not turns or is_pause(turns[-1][-1], mark):
+            turns.append([])
+        turns[-1].append(mark)
+    return turns
 
 
 def _is_told(change: Change) -> bool:

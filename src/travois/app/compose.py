@@ -181,7 +181,8 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)
         dressed, unstyled = skilled.dressed(place, loaded, leading.told(options, lead))
-        settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
+        offered = tuple(tools.values())
+        settle(session, place, card=card, tools=offered, options=dressed, toolset=asked.toolset)
         serve = serving.Reach(loaded, stack, session=session, given=model)
         answers, key_source = serve.served(card)
         hooks, unusable = hooking.known(loaded)
@@ -280,6 +281,7 @@ def _equip(
     """Give an agent what settings say, and what needs the agent itself; says what is not there."""
     asked = loaded.settings
     agent.layers, agent.chance = serving.layers(loaded, agent.session), random
+    agent.toolset = asked.toolset
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = partial(trust.keep, place.home, loaded.root)
     if asked.file_checkpointing_enabled:

@@ -20,6 +20,7 @@ from travois.context.sources import baseline, updated
 from travois.engine.agent import Agent, Birth
 from travois.engine.children import Children
 from travois.engine.crew import Order
+from travois.engine.heads import first_head
 from travois.engine.hooks import join
 from travois.engine.offspring import branch, offspring, point
 from travois.engine.ports import Model, Warned
@@ -29,7 +30,7 @@ from travois.engine.session import JOB, Session
 from travois.engine.tool import AnyTool, Refusal
 from travois.host import catalog
 from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, Entry, Epoch, Noted, Opened, User
+from travois.kernel.facts import Changed, Entry, Noted, Opened, User
 from travois.kernel.faults import Fault
 from travois.kernel.models import Effort
 from travois.kernel.models import Model as Card
@@ -148,10 +149,10 @@ class Yard(msgspec.Struct, frozen=True):
         head, session = parent.session.view.epoch, child.session
         assert head is not None
         self._entitle(child, parent, kind)
-        specs = tuple(spec for spec in head.tools if spec.name in child.tools)
         card = self._served(child, parent, kind, order=order)
         card = replace(card, effort=EFFORTS.get(kind.effort, head.model.effort))
-        session.append(Epoch(card, kind.prompt, specs))
+        own = first_head(card, kind.prompt, child.tools.values(), wanted=parent.toolset)
+        session.append(own)
         if child.around is not None:
             session.append(baseline(child.around()))
         if (held := memory(kind, self.place.home, self.place.project.root)) is not None:

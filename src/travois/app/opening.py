@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from time import localtime, strftime
 from types import TracebackType
@@ -16,6 +16,9 @@ from msgspec.structs import replace
 
 from travois.app.options import PICK, Options
 from travois.context.sources import Surroundings, baseline
+from travois.engine.heads import SCHEMAS as SCHEMAS
+from travois.engine.heads import first_head
+from travois.engine.heads import specs as specs
 from travois.engine.loop import UNKNOWN, answer_open
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
@@ -30,22 +33,20 @@ from travois.kernel.facts import (
     Opened,
     Result,
     Rewound,
-    ToolSpec,
     User,
 )
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
+from travois.kernel.toolsets import AUTO
 from travois.store import sessions
 from travois.store.home import Home
 from travois.store.log import Log, history
 from travois.store.project import Project
 from travois.version import __version__
-from travois.wire.schema import schema
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "system.md"
 PASSING = ("rate", "overloaded", "server", "timeout", "garbled")
 """Kinds of failures that may not come again, however few attempts were made."""
-SCHEMAS = Path(__file__).parent.parent / "tools" / "schemas.json"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -228,11 +229,17 @@ def _is_failed_start(facts: list[AnyFact]) -> bool:
 
 
 def settle(
-    session: Session, place: Place, *, card: Card, tools: tuple[AnyTool, ...], options: Options
+    session: Session,
+    place: Place,
+    *,
+    card: Card,
+    tools: tuple[AnyTool, ...],
+    options: Options,
+    toolset: str = AUTO,
 ) -> None:
     """Bring the session to a state from which a turn can start, whatever happened before."""
     if session.view.epoch is None:
-        session.append(Epoch(card, _system(options), specs(tools)))
+        session.append(first_head(card, _system(options), tools, wanted=toolset))
         session.append(baseline(around(place, options)))
         return
     answer_open(session, started=UNKNOWN)
@@ -276,28 +283,6 @@ def renewed(
 def _system(options: Options) -> str:
     text = options.system or PROMPT.read_text("utf-8").strip()
     return f"{text}\n\n{options.append_system}" if options.append_system else text
-
-
-def specs(tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
-    """What the model is told of tools, in an order of its own: heads do not hang on ours."""
-    shown = (tool for tool in tools if not tool.deferred)
-    told = (ToolSpec(tool.name, tool.description, _schema(tool)) for tool in shown)
-    return tuple(sorted(told, key=lambda tool: tool.name))
-
-
-def _schema(tool: AnyTool) -> str:
-    return tool.schema or _known().get(named(tool.args)) or schema(tool.args)
-
-
-def named(args: type) -> str:
-    """The name of a tool's arguments, which no other has."""
-    return f"{args.__module__}.{args.__qualname__}"
-
-
-@cache
-def _known() -> dict[str, str]:
-    """The schemas of our own tools, which take a start longer to work out than to read."""
-    return msgspec.json.decode(SCHEMAS.read_bytes(), type=dict[str, str])
 
 
 def around(place: Place, options: Options, *, cwd: str = "", worktree: str = "") -> Surroundings:

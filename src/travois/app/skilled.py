@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from travois.app.opening import PROMPT, Place
 from travois.app.options import Options
 from travois.context.styles import DEFAULT, styled, wishes
+from travois.engine.heads import shown_names
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
+from travois.kernel.toolsets import DEFAULT as DEFAULT_TOOLS
 from travois.store import trust
 from travois.store.origins import levels
 from travois.store.settings import Loaded
@@ -56,7 +58,8 @@ def fitting(
 ) -> dict[str, AnyTool]:
     """The tools without that for skills, where there are none and the model was not told of it."""
     if epoch := session.view.epoch:
-        needed = any(spec.name == "Skill" for spec in epoch.tools)
+        names = shown_names(("Skill",), toolset=epoch.toolset or DEFAULT_TOOLS)
+        needed = any(spec.name in names for spec in epoch.tools)
     else:
         needed = bool(skills(place, loaded, options).standing().skills)
     return {name: tool for name, tool in tools.items() if needed or name != "Skill"}

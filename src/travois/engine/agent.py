@@ -122,6 +122,8 @@ class Agent(msgspec.Struct):
     """Why unproven commands may not run without a sandbox; empty if they may."""
     remember: Callable[[Update], None] = lambda update: None
     """Keeps rules that a person made by an answer, for later sessions."""
+    toolset: str = "auto"
+    """Whose names its tools have in the head; `auto` for those of the model's family."""
     layers: Layers = Layers()
     around: Callable[[], Surroundings] | None = None
     """Where the session stands at the moment; none if the model need not know."""

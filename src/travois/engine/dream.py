@@ -31,12 +31,13 @@ from travois.context.memory.heard import heard
 from travois.context.memory.memory import Change, Memory, Scope
 from travois.context.memory.text import changes as difference
 from travois.engine.agent import Agent, Birth
+from travois.engine.heads import first_head
 from travois.engine.loop import turn
 from travois.engine.memories import MOVED, Applied, Memories
 from travois.engine.offspring import offspring
 from travois.engine.session import Session
 from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Assistant, Changed, Ended, Entry, Epoch, Noted, Rewound, User
+from travois.kernel.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
 from travois.kernel.purse import Limits
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "dream.md"
@@ -123,8 +124,8 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
         return why
     agent = offspring(parent, session, Birth(id, "dream", log), root=parent.world.root)
     agent.tools = {name: parent.tools[name] for name in TOOLS if name in parent.tools}
-    specs = tuple(spec for spec in head.tools if spec.name in agent.tools)
-    session.append(Epoch(head.model, PROMPT.read_text("utf-8").strip(), specs))
+    prompt, tools = PROMPT.read_text("utf-8").strip(), agent.tools.values()
+    session.append(first_head(head.model, prompt, tools, wanted=parent.toolset))
     agent.guard = replace(agent.guard, mode="plan")
     agent.purse = parent.purse.child(LIMITS, whose="the night")
     agent.around = agent.library = agent.memories = agent.keeper = agent.courier = None

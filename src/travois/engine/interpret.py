@@ -73,7 +73,8 @@ def _same_name(name: str, tools: Iterable[str]) -> str:
 def _checked(call: Call, tool: AnyTool, args: Args, remarks: tuple[str, ...]) -> Meaning:
     from travois.kernel.aliases import SHARED
 
-    shared = SHARED.get(tool.name, ())
+    fields = tool.args.__struct_encode_fields__
+    shared = tuple(name for name in SHARED.get(tool.name, ()) if name not in fields)
     said, answered = _fitted(tool, args, shared)
     own = {key: value for key, value in said.items() if key not in shared}
     found, bounded = _within_bounds(tool, own)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.engine.briefing import again
+from travois.engine.heads import suited
 from travois.engine.ports import Warned
 from travois.engine.room import limit
 from travois.engine.session import Session
@@ -38,6 +39,7 @@ class Rehearsal:
 
 def switch(agent: Agent, epoch: Epoch) -> None:
     """Make this the head of every request; raises `Fault`, and changes nothing, if it cannot be."""
+    epoch = suited(epoch, agent.tools, wanted=agent.toolset)
     model, session = epoch.model, agent.session
     trial = replace(agent, session=Session(Rehearsal(session.history())))
     trial.baseline = lambda: again(trial)

@@ -65,9 +65,11 @@ TOOL_ALIASES: dict[str, Alias] = {
         alias=SHELL,
     ),
     "powershell": Alias("Bash", convert=to.power_shell),
-    **_named("readbash", "taskoutput", "agentoutput", alias=Alias("BashOutput")),
-    **_named("stopbash", "killbash", "killtask", "taskstop", alias=Alias("KillShell")),
-    "writestdin": Alias("BashOutput", convert=to.typed_input),
+    "readbash": Alias("BashOutput"),
+    **_named("agentoutput", "bashoutputtool", alias=Alias("TaskOutput")),
+    **_named("stopbash", "killbash", alias=Alias("KillShell")),
+    "killtask": Alias("TaskStop"),
+    **_named("writestdin", "writebash", alias=Alias("BashInput", convert=to.typed_input)),
     # lists, agents, people
     **_named("updateplan", "writetodos", "updatetodolist", "managetodolist", alias=TODO),
     "todowrite": TODO,
@@ -105,7 +107,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "Bash": {
         **_to("command", "cmd", "script", "commandline"),
         **_to("workdir", "cwd", "workingdirectory", *FOLDERS),
-        **_to("timeout", "timeoutms"),
+        **_to("timeout", "timeoutms", "yieldtimems"),
         **_to("run_in_background", "isbackground", "background"),
         **_to("description", "justification", "explanation"),
     },
@@ -113,6 +115,14 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **_to("bash_id", "shellid", "taskid", "jobid", "sessionid", "id"),
         **_to("filter", "pattern", "regex"),
     },
+    "BashInput": {
+        **_to("id", "sessionid", "bashid", "shellid", "taskid"),
+        **_to("text", "chars", "input"),
+        **_to("wait_ms", "yieldtimems", "timeout"),
+    },
+    "TaskOutput": _to("task_id", "agentid", "bashid", "shellid", "id"),
+    "TaskStop": _to("task_id", "agentid", "bashid", "shellid", "id"),
+    "Monitor": _to("task_id", "bashid", "shellid", "id"),
     "KillShell": _to("shell_id", "bashid", "taskid", "jobid", "sessionid", "id"),
     "Read": {
         **_to("file_path", *PATHS),
@@ -180,13 +190,13 @@ SHARED: dict[str, tuple[str, ...]] = {
     "Bash": ("workdir", "max_output_tokens"),
     "ApplyPatch": ("workdir",),
     "BashOutput": ("max_output_tokens",),
+    "BashInput": ("max_output_tokens",),
 }
 """Arguments that hold for a whole call, whatever its tool does: the folder that it runs in, and the
 most tokens that its result may take. Schemas do not mention them."""
 
 ANSWERED: dict[str, dict[str, str]] = {
     "Bash": {
-        "yieldtimems": "the command is waited for until it ends or times out",
         "tty": "the command has no terminal",
         "login": "the shell is no login shell",
         "shell": "commands run in bash",
@@ -198,7 +208,6 @@ ANSWERED: dict[str, dict[str, str]] = {
         "block": "it shows what there is and does not wait",
         "timeout": "it shows what there is and does not wait",
         "delay": "it shows what there is and does not wait",
-        "yieldtimems": "it shows what there is and does not wait",
     },
     "Read": {
         "detail": "images are shown as they are",

@@ -24,6 +24,8 @@ class Translated(msgspec.Struct, frozen=True):
     args: Args
     remarks: tuple[str, ...] = ()
     """What the model is told of arguments that change nothing."""
+    idle: Args = {}
+    """These arguments."""
     conflict: str = ""
     """Why it means nothing; empty if it means something."""
 
@@ -42,9 +44,10 @@ def canonical(call: Call) -> Call:
     if args is None or "__" in call.name:
         return call
     told = translate(call.name, args)
-    if told.conflict or (told.name == call.name and told.args == args):
+    said = {**told.args, **told.idle}
+    if told.conflict or (told.name == call.name and said == args):
         return call
-    text = msgspec.json.encode(told.args).decode(errors="surrogatepass")
+    text = msgspec.json.encode(said).decode()
     return replace(call, name=told.name, args=text)
 
 
@@ -104,13 +107,14 @@ def _renamed(tool: str, args: Args, own: Mapping[str, str], fields: Collection[s
     from travois.kernel.aliases import ANSWERED, ARGUMENTS, fold
 
     names, answered = ARGUMENTS.get(tool, {}), ANSWERED.get(tool, {})
-    said, remarks, sources = Args(), list[str](), dict[str, str]()
+    said, idle, remarks, sources = Args(), Args(), list[str](), dict[str, str]()
     for key, value in args.items():
         folded = fold(key)
         kept = key in fields or len(folded) < 2
         target = own.get(key) or (key if kept else names.get(folded, key))
         if target == key and not kept and (why := answered.get(folded)):
             remarks.append(f"{key} has no effect here: {why}.")
+            idle[key] = value
             continue
         if target in said and said[target] != value:
             if target not in args:
@@ -121,4 +125,4 @@ def _renamed(tool: str, args: Args, own: Mapping[str, str], fields: Collection[s
             said[target], sources[target] = args[target], target
             continue
         said[target], sources[target] = value, key
-    return Translated(tool, said, tuple(dict.fromkeys(remarks)))
+    return Translated(tool, said, tuple(dict.fromkeys(remarks)), idle)

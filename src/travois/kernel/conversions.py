@@ -210,13 +210,11 @@ def spawned_agent(args: Args) -> tuple[str, Args]:
 
 
 def typed_input(args: Args) -> tuple[str, Args]:
-    """Nothing typed to a running command is a look at its output."""
+    """Input for a running command, whose session others number."""
     left = dict(args)
-    if not left.get("chars"):
-        left.pop("chars", None)
     if isinstance(id := left.get("session_id"), int):
         left["session_id"] = str(id)
-    return "BashOutput", left
+    return "BashInput", left
 
 
 def patched_files(patch: str) -> tuple[tuple[str, str], ...]:

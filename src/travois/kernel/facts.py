@@ -18,12 +18,14 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=str.lo
     """One thing that happened or was decided; never changed, never taken back."""
 
 
-class ToolSpec(msgspec.Struct, frozen=True, gc=False):
+class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool as the model is told of it; the schema is JSON text."""
 
     name: str
     description: str
     schema: str
+    grammar: str = ""
+    """What its one argument looks like, where it takes plain text instead of JSON."""
 
 
 # --- what the model sees -------------------------------------------------------------------------
@@ -38,6 +40,8 @@ class Epoch(Fact, frozen=True):
     why: str = "start"
     unbind: bool = False
     """Whether thinking before this point is let go even though the head stays as it was."""
+    toolset: str = ""
+    """Whose names its tools have; empty for our own."""
 
 
 Origin = Literal["human", "note", "hook", "mail", "task"]

@@ -46,6 +46,11 @@ class Output(msgspec.Struct, frozen=True):
                     "summary": summary,
                     "encrypted_content": sealed,
                 }
+            case "tool_use" if isinstance(block.get("input"), str):
+                call = {"type": "custom_tool_call", "id": name("ctc_", self.exchange, i)}
+                id = block.get("id") or name("call_", self.exchange, i)
+                call |= {"call_id": id, "name": block.get("name"), "status": "completed"}
+                return {**call, "input": block["input"]}
             case "tool_use":
                 call = {"type": "function_call", "id": name("fc_", self.exchange, i)}
                 id = block.get("id") or name("call_", self.exchange, i)
@@ -128,6 +133,7 @@ def _item_events(item: Json, i: int, pace: Pace) -> Iterator[Json]:
     empty: dict[str, Json] = {
         "message": {"status": "in_progress", "content": []},
         "function_call": {"status": "in_progress", "arguments": ""},
+        "custom_tool_call": {"status": "in_progress", "input": ""},
         "reasoning": {"summary": []},
     }
     begun: Json = {**item, **empty.get(item["type"], {})}
@@ -141,6 +147,11 @@ def _item_events(item: Json, i: int, pace: Pace) -> Iterator[Json]:
                 yield {"type": f"{kind}.delta", **where, "delta": piece}
             done = {"arguments": item["arguments"], "name": item["name"]}
             yield {"type": f"{kind}.done", **where, **done}
+        case "custom_tool_call":
+            for piece in cut(item["input"], pace):
+                yield {"type": "response.custom_tool_call_input.delta", **where, "delta": piece}
+            done = {"input": item["input"]}
+            yield {"type": "response.custom_tool_call_input.done", **where, **done}
         case "reasoning":
             for part in item["summary"]:
                 yield from _summary_events(part, where, pace)

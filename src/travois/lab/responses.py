@@ -245,7 +245,10 @@ def _block(item: Json, seed: int) -> tuple[str, Json | list[Json] | None]:
         case "function_call":
             use = {"type": "tool_use", "id": item.get("call_id"), "name": item.get("name")}
             return "assistant", {**use, "input": args_of(item.get("arguments"))}
-        case "function_call_output":
+        case "custom_tool_call":
+            use = {"type": "tool_use", "id": item.get("call_id"), "name": item.get("name")}
+            return "assistant", {**use, "input": {"input": item.get("input")}}
+        case "function_call_output" | "custom_tool_call_output":
             content = parts_blocks(item.get("output"))
             id = item.get("call_id")
             return "user", {"type": "tool_result", "tool_use_id": id, "content": content}

@@ -23,8 +23,11 @@ ITEMS = {
     "message": names("type role content id status phase"),
     "function_call": names("type call_id name arguments id status namespace caller async"),
     "function_call_output": names("type call_id output id status"),
+    "custom_tool_call": names("type call_id name input id status"),
+    "custom_tool_call_output": names("type call_id output id status"),
     "reasoning": names("type id summary encrypted_content content status"),
 }
+CALLS = ("function_call", "custom_tool_call")
 SAID = names("text functionCall functionResponse inlineData")
 MEMBERS = {
     "system": names("role content"),
@@ -87,7 +90,10 @@ def _item(where: str, one: Json) -> Iterator[str]:
                 yield f"Invalid '{where}.name' or '{where}.arguments'."
             if not is_like(one.get("call_id"), r".{1,64}"):
                 yield f"Invalid '{where}.call_id': expected a string of 1 to 64 characters."
-        case "function_call_output" if one.get("output") is None:
+        case "custom_tool_call":
+            if not is_like(one.get("name"), NAME) or not isinstance(one.get("input"), str):
+                yield f"Invalid '{where}.name' or '{where}.input'."
+        case "function_call_output" | "custom_tool_call_output" if one.get("output") is None:
             yield f"Missing required parameter: '{where}.output'."
         case "reasoning" if not is_like(one.get("id"), r"rs\w*"):
             yield f"Missing required parameter: '{where}.id'."
@@ -96,15 +102,15 @@ def _item(where: str, one: Json) -> Iterator[str]:
 
 
 def _pairs(told: list[Json]) -> Iterator[str]:
-    called, answered = list[str](), set[str]()
+    called, answered = dict[str, str](), set[str]()
     for one in told:
-        id = str(one.get("call_id"))
-        if one.get("type") == "function_call":
+        id, kind = str(one.get("call_id")), str(one.get("type"))
+        if kind in CALLS:
             if id in called:
                 yield f"Duplicate function call id {id}."
-            called.append(id)
-        elif one.get("type") == "function_call_output":
-            if id not in called or id in answered:
+            called[id] = kind
+        elif kind.removesuffix("_output") in CALLS:
+            if called.get(id) != kind.removesuffix("_output") or id in answered:
                 yield f"No tool call found for function call output with call_id {id}."
             answered.add(id)
     lacking = (id for id in called if id not in answered)
@@ -114,7 +120,7 @@ def _pairs(told: list[Json]) -> Iterator[str]:
 def _lonely(told: list[Json]) -> Iterator[str]:
     """Reasoning is heard only with what it led to."""
     for one, after in pairwise([*told, {}]):
-        follows = after.get("type") in ("reasoning", "function_call", "compaction")
+        follows = after.get("type") in ("reasoning", "compaction", *CALLS)
         if one.get("type") == "reasoning" and not follows and after.get("role") != "assistant":
             yield (
                 f"Item '{one.get('id')}' of type 'reasoning' was provided without its required "

@@ -282,6 +282,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """The kind of agent that the person talks to; empty for ours."""
     output_style: str = ""
     """The name of a file that says how the model should speak."""
+    toolset: Literal["auto", "claude", "openai", "gemini", "qwen"] = "auto"
+    """Whose names the model's tools have; `auto` for those of its family."""
     skill_overrides: dict[str, str] = {}
     """How much the model hears of a skill: `on`, `name-only`, `user-invocable-only` or `off`."""
     skill_listing_budget_fraction: Quantity = 0.01

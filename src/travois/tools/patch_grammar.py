@@ -23,23 +23,6 @@ DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "
 QUOTES = {ord(c): "'" for c in "\u2018\u2019\u201a\u201b"} | {
     ord(c): '"' for c in "\u201c\u201d\u201e\u201f"
 }
-GRAMMAR = r"""start: begin_patch hunk+ end_patch
-begin_patch: "*** Begin Patch" LF
-end_patch: "*** End Patch" LF?
-hunk: add_file | delete_file | update_file
-add_file: "*** Add File: " path LF added+
-delete_file: "*** Delete File: " path LF
-update_file: "*** Update File: " path LF move? chunk?
-move: "*** Move to: " path LF
-chunk: (anchor | line)+ end_of_file?
-anchor: ("@@" | "@@ " /(.+)/) LF
-line: ("+" | "-" | " ") /(.*)/ LF
-added: "+" /(.*)/ LF
-end_of_file: "*** End of File" LF
-path: /(.+)/
-%import common.LF
-"""
-"""The same in the notation in which providers take grammars (Lark)."""
 
 
 class Chunk(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import assert_never
 
+import msgspec
+
 from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
 from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
 from travois.kernel.models import Model
@@ -22,9 +24,13 @@ from travois.wire.names import (
     spoken,
     tool_name,
 )
-from travois.wire.pieces import Head, Piece
+from travois.wire.pieces import Head, Piece, asked
 
 MINE = "responses"
+INPUT = "input"
+"""The one argument of a call that came as plain text."""
+FREEFORM = '"responses":{"custom":true}'
+"""What such a call has besides."""
 BESIDE = "message"
 """A block that holds what a message has besides its words, for the words after it."""
 
@@ -50,19 +56,21 @@ class Responses:
             case User():
                 yield _user(self._content(fact.content, nothing=NO_WORDS))
             case Result():
-                yield Piece("result", self._result(fact))
+                freeform = is_freeform(asked(items, index, fact.call))
+                yield Piece("result", self._result(fact, freeform=freeform))
             case Assistant():
                 yield from _reply(fact, before=before)
             case _:
                 assert_never(fact)
 
-    def _result(self, fact: Result) -> bytes:
+    def _result(self, fact: Result, *, freeform: bool) -> bytes:
         content = fact.content
         if fact.error and not words(content).lower().startswith("error"):
             content = (Text("Error:"), *content)
         output = self._content(content, nothing=NO_OUTPUT)
         id = quote(_id(fact.call))
-        return b'{"type":"function_call_output","call_id":%s,"output":%s}' % (id, output)
+        kind = b"custom_tool_call_output" if freeform else b"function_call_output"
+        return b'{"type":"%s","call_id":%s,"output":%s}' % (kind, id, output)
 
     def _content(self, content: tuple[Shown, ...], *, nothing: str) -> bytes:
         """Plain text as one string; parts only where media need them."""
@@ -119,6 +127,10 @@ def _options(model: Model, opening: bytes) -> bytes:
 
 def _tool(tool: ToolSpec) -> bytes:
     name, said, schema = quote(tool.name), quote(tool.description), utf8(tool.schema)
+    if tool.grammar:
+        grammar = b'{"type":"grammar","syntax":"lark","definition":%s}' % quote(tool.grammar)
+        inside = b'"name":%s,"description":%s,"format":%s' % (name, said, grammar)
+        return b'{"type":"custom",' + inside + b"}"
     inside = b'"name":%s,"description":%s,"parameters":%s' % (name, said, schema)
     return b'{"type":"function",' + inside + b',"strict":false}'
 
@@ -161,10 +173,19 @@ def _said(text: str, beside: bytes) -> bytes:
 
 def _call(call: Call) -> bytes:
     id, name = quote(_id(call.id)), quote(tool_name(call.name))
+    if is_freeform(call):
+        text = quote(msgspec.json.decode(call.args, type=dict[str, str])[INPUT])
+        said = b'{"type":"custom_tool_call","call_id":%s,"name":%s,"input":' % (id, name)
+        return said + text + b"}"
     said = b'{"type":"function_call","call_id":%s,"name":%s,"arguments":' % (id, name)
     extra = members(b"{" + utf8(call.extra) + b"}").get(MINE)
     more = joined(members(bytes(extra))) if extra is not None else ""
     return said + quote(call.args) + (b"," + utf8(more) if more else b"") + b"}"
+
+
+def is_freeform(call: Call) -> bool:
+    """Whether a call came as plain text, and must go back as that."""
+    return FREEFORM in call.extra
 
 
 def _user(content: bytes) -> Piece:

@@ -17,7 +17,7 @@ from travois.wire.frames import Event
 from travois.wire.hits import annotated, merged
 from travois.wire.jsontext import Members, joined, members
 from travois.wire.loose import number, rows, string, table
-from travois.wire.openai_responses import BESIDE, MINE
+from travois.wire.openai_responses import BESIDE, FREEFORM, INPUT, MINE
 from travois.wire.replies import (
     Began,
     BlockBegan,
@@ -33,6 +33,7 @@ from travois.wire.usage import guess
 KINDS: dict[str, BlockKind] = {
     "message": "text",
     "function_call": "call",
+    "custom_tool_call": "call",
     "reasoning": "thinking",
 }
 GROWS: dict[str, BlockKind] = {
@@ -144,6 +145,10 @@ def _blocks(data: bytes, where: str) -> Iterator[AnyBlock]:
             id = string(item.get("call_id")) or made_id(where, 0)
             args = arguments(string(item.get("arguments")))
             yield Call(id, string(item.get("name")), args, extra=extra)
+        case "custom_tool_call":
+            id = string(item.get("call_id")) or made_id(where, 0)
+            args = msgspec.json.encode({INPUT: string(item.get("input"))}).decode()
+            yield Call(id, string(item.get("name")), args, extra=FREEFORM)
         case "reasoning":
             told = (*rows(item.get("summary")), *rows(item.get("content")))
             text = "\n\n".join(string(table(part).get("text")) for part in told)

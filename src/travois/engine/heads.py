@@ -1,0 +1,123 @@
+"""The tools of a head: which ones it tells of, under which names, in whose words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.engine.tool import AnyTool
+from travois.kernel.facts import Epoch, ToolSpec
+from travois.kernel.models import Model
+from travois.kernel.toolsets import AUTO, DEFAULT, TOOLSETS, Shown, Toolset, retold, toolset_for
+from travois.wire.schema import schema
+
+SCHEMAS = Path(__file__).parent.parent / "tools" / "schemas.json"
+GRAMMARS = ("openai", "azure")
+"""Providers that take tools whose input is plain text by a grammar."""
+
+
+def specs(
+    tools: Iterable[AnyTool], model: Model | None = None, *, toolset: str = DEFAULT
+) -> tuple[ToolSpec, ...]:
+    """Return what a model is told of tools, in an order of its own: heads do not hang on ours.
+
+    Deferred tools are left out unless the toolset names them.
+    """
+    offered = {tool.name: tool for tool in tools}
+    chosen = TOOLSETS[toolset]
+    told = (
+        _spec(tool, chosen.shown.get(name), model)
+        for name, tool in offered.items()
+        if _in_head(tool, chosen, offered)
+    )
+    return tuple(sorted(told, key=lambda spec: spec.name))
+
+
+def _in_head(tool: AnyTool, toolset: Toolset, offered: Collection[str]) -> bool:
+    if tool.deferred and tool.name not in toolset.shown:
+        return False
+    instead = toolset.hidden.get(tool.name)
+    return instead is None or not all(name in offered for name in instead)
+
+
+def first_head(model: Model, system: str, tools: Iterable[AnyTool], *, wanted: str = AUTO) -> Epoch:
+    """Return the first head of a conversation: the toolset of the model's family."""
+    toolset = toolset_for(model.id, wanted)
+    text = retold(system, before=DEFAULT, after=toolset)
+    return Epoch(model, text, specs(tools, model, toolset=toolset), toolset=_kept(toolset))
+
+
+def suited(epoch: Epoch, tools: Mapping[str, AnyTool], *, wanted: str = AUTO) -> Epoch:
+    """Return a head whose model may be of another family, with the toolset of that family."""
+    before, after = epoch.toolset or DEFAULT, toolset_for(epoch.model.id, wanted)
+    if before == after:
+        return epoch
+    told = specs(tools.values(), epoch.model, toolset=after)
+    known = {spec.name for spec in told} | shown_names(tools, toolset=before)
+    others = (spec for spec in epoch.tools if spec.name not in known)
+    return replace(
+        epoch,
+        system=retold(epoch.system, before=before, after=after),
+        tools=tuple(sorted((*told, *others), key=lambda spec: spec.name)),
+        toolset=_kept(after),
+    )
+
+
+def shown_names(tools: Iterable[str], *, toolset: str) -> set[str]:
+    """Return the names under which a toolset may show these tools."""
+    shown = TOOLSETS[toolset].shown
+    return {shown[name].name if name in shown else name for name in tools} | set(tools)
+
+
+def _kept(toolset: str) -> str:
+    """The default is not written down: logs from before there were others say nothing of it."""
+    return "" if toolset == DEFAULT else toolset
+
+
+def _spec(tool: AnyTool, shown: Shown | None, model: Model | None) -> ToolSpec:
+    if shown is None:
+        return ToolSpec(tool.name, tool.description, schema_of(tool))
+    grammar = shown.grammar if model is not None and _takes_grammars(model) else ""
+    text = shown.schema or _renamed(schema_of(tool), shown)
+    return ToolSpec(shown.name, shown.description or tool.description, text, grammar)
+
+
+def _takes_grammars(model: Model) -> bool:
+    return model.protocol == "responses" and model.provider in GRAMMARS
+
+
+def _renamed(text: str, shown: Shown) -> str:
+    """A schema with the arguments that a toolset shows, under its names."""
+    if not shown.args:
+        return text
+    ours: dict[str, Any] = msgspec.json.decode(text)
+    known, extra = ours.get("properties", {}), shown.extra
+    fields = {
+        theirs: msgspec.json.decode(extra[theirs]) if theirs in extra else known[name]
+        for theirs, name in shown.args.items()
+        if theirs in extra or name in known
+    }
+    needed = [theirs for theirs, name in shown.args.items() if name in ours.get("required", ())]
+    said: dict[str, Any] = {"type": "object", "properties": fields}
+    return msgspec.json.encode(said | ({"required": needed} if needed else {})).decode()
+
+
+def schema_of(tool: AnyTool) -> str:
+    """Return the JSON schema of a tool's arguments."""
+    return tool.schema or _known().get(named(tool.args)) or schema(tool.args)
+
+
+def named(args: type) -> str:
+    """Return the name of a tool's arguments, which no other has."""
+    return f"{args.__module__}.{args.__qualname__}"
+
+
+@cache
+def _known() -> dict[str, str]:
+    """The schemas of our own tools, which take a start longer to work out than to read."""
+    return msgspec.json.decode(SCHEMAS.read_bytes(), type=dict[str, str])

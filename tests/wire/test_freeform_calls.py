@@ -1,0 +1,97 @@
+"""Tools that take plain text on the Responses protocol: offered, called, and replayed verbatim."""
+
+from __future__ import annotations
+
+import msgspec
+
+from travois.kernel.blocks import Call, Text
+from travois.kernel.facts import Assistant, Entry, Epoch, Result, ToolSpec, User
+from travois.kernel.models import Model
+from travois.kernel.view import project
+from travois.lab.validate_items import responses_faults
+from travois.wire.encode import Encoder
+from travois.wire.frames import Event
+from travois.wire.responses_reply import ResponsesReply
+
+PATCH = '*** Begin Patch\n*** Add File: ä "b"\n+\\n\n*** End Patch'
+MODEL = Model("openai", "gpt-5.2", "responses")
+TOOL = ToolSpec("apply_patch", "Change files.", '{"type":"object"}', 'start: "x"')
+
+
+def heard() -> tuple[Call, ...]:
+    item = {
+        "type": "custom_tool_call",
+        "id": "ctc_1",
+        "call_id": "call_1",
+        "name": "apply_patch",
+        "input": PATCH,
+        "status": "completed",
+    }
+    reply = ResponsesReply()
+    list(
+        reply.event(
+            Event(
+                "",
+                msgspec.json.encode(
+                    {"type": "response.output_item.done", "output_index": 0, "item": item}
+                ),
+            )
+        )
+    )
+    whole = {"id": "r", "status": "completed", "output": [item], "model": "m"}
+    list(
+        reply.event(
+            Event("", msgspec.json.encode({"type": "response.completed", "response": whole}))
+        )
+    )
+    found = reply.reply()
+    assert found.stop == "calls"
+    return tuple(block for block in found.content if isinstance(block, Call))
+
+
+def sent(model: Model, call: Call) -> dict[str, object]:
+    facts = (
+        Epoch(model, "system", (TOOL,)),
+        User((Text("go"),)),
+        Assistant((call,), "calls"),
+        Result(call.id, (Text("done"),)),
+    )
+    view = project([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
+    return msgspec.json.decode(Encoder(lambda name: b"").request(view).body)
+
+
+def test_a_tool_with_a_grammar_is_offered_called_and_replayed_as_plain_text() -> None:
+    (call,) = heard()
+    assert msgspec.json.decode(call.args) == {"input": PATCH}
+    body = sent(MODEL, call)
+    assert body["tools"] == [
+        {
+            "type": "custom",
+            "name": "apply_patch",
+            "description": "Change files.",
+            "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "x"'},
+        }
+    ]
+    items = body["input"]
+    assert isinstance(items, list)
+    assert items[1:] == [
+        {
+            "type": "custom_tool_call",
+            "call_id": "call_1",
+            "name": "apply_patch",
+            "input": PATCH,
+        },
+        {"type": "custom_tool_call_output", "call_id": "call_1", "output": "done"},
+    ]
+    assert responses_faults(msgspec.json.encode(body)) == []
+
+
+def test_another_protocol_gets_the_same_call_as_a_function() -> None:
+    (call,) = heard()
+    body = sent(Model("x", "y", "chat"), call)
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    assert messages[2]["tool_calls"][0]["function"] == {
+        "name": "apply_patch",
+        "arguments": msgspec.json.encode({"input": PATCH}).decode(),
+    }
