@@ -9,12 +9,14 @@ import msgspec
 
 from travois.engine.heads import SCHEMAS, named
 from travois.tools.catalogue import TOOLS
+from travois.tools.tool_search import CallArgs, SearchArgs
 from travois.wire.schema import schema
 
 
 def made() -> bytes:
     """The schema of each struct by its name, a line for each."""
-    told = {named(tool.args): schema(tool.args) for tool in TOOLS}
+    shapes = (*(tool.args for tool in TOOLS), SearchArgs, CallArgs)
+    told = {named(args): schema(args) for args in shapes}
     return msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
 
 

@@ -72,6 +72,7 @@ from travois.store.settings import Loaded, Plugin, Settings
 from travois.store.snapshots import Snapshots
 from travois.tools import plan
 from travois.tools.catalogue import TOOLS
+from travois.tools.tool_search import own_search
 from travois.wire.encode import Encoder
 
 if TYPE_CHECKING:
@@ -176,8 +177,10 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         own = leading.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan = await lending.opened(place, loaded, options, world=world, session=session, card=card)
-        tools |= loan.tools(loaded)
+        loan = await lending.opened(
+            place, loaded, options, world=world, session=session, card=card, own=tools.values()
+        )
+        tools |= loan.tools(loaded) or _finders(tools, loaded)
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)
         dressed, unstyled = skilled.dressed(place, loaded, leading.told(options, lead))
@@ -428,6 +431,12 @@ def _tools(
     if (folder := loaded.settings.plans_directory) and plan.PLAN.name in kept:
         kept[plan.PLAN.name] = plan.kept_in(folder)
     return kept
+
+
+def _finders(tools: dict[str, AnyTool], loaded: Loaded) -> dict[str, AnyTool]:
+    """The tools that find and run those that no head names, where no server is."""
+    found = own_search(tools.values())
+    return {tool.name: tool for tool in found if not withheld(loaded.rules, tool.name)}
 
 
 def _world(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from travois.tools.lenders import Lender, Prompt, Server
     from travois.tools.mcp import Lending
 
-SEARCH, LOGIN = "ToolSearch", "travois mcp login"
+RESOURCES, LOGIN = "ListMcpResources", "travois mcp login"
 FRESH = "servers of tools were added since this session began; the next one can use them"
 
 
@@ -70,7 +70,14 @@ def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
 
 
 async def opened(
-    place: Place, loaded: Loaded, options: Options, *, world: World, session: Session, card: Card
+    place: Place,
+    loaded: Loaded,
+    options: Options,
+    *,
+    world: World,
+    session: Session,
+    card: Card,
+    own: Iterable[AnyTool] = (),
 ) -> Loan:
     """The servers of a session; none of them is started yet."""
     listed = found(place, loaded, options)
@@ -85,7 +92,7 @@ async def opened(
     around = surroundings(place, loaded, world, session)
     made = links(listed.servers, around)
     heard = await stand(made, around, room=int(card.window * share(os.environ)))
-    return Loan(_lending(made, loaded), made, left, (*listed.notices, *heard), around)
+    return Loan(_lending(made, loaded, own), made, left, (*listed.notices, *heard), around)
 
 
 def surroundings(place: Place, loaded: Loaded, world: World, session: Session) -> Surroundings:
@@ -105,16 +112,16 @@ def surroundings(place: Place, loaded: Loaded, world: World, session: Session) -
     )
 
 
-def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
+def _lending(made: tuple[Link, ...], loaded: Loaded, own: Iterable[AnyTool] = ()) -> Lending:
     from travois.tools.mcp import Lending
 
-    return Lending(made, hidden=lambda name: withheld(loaded.rules, name))
+    return Lending(made, hidden=lambda name: withheld(loaded.rules, name), own=tuple(own))
 
 
 def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
     """Let a session have servers that began without any: its head is another one from here on."""
     around = surroundings(place, loaded, agent.world, agent.session)
-    loan = Loan(_lending((), loaded), around=around)
+    loan = Loan(_lending((), loaded, agent.tools.values()), around=around)
     head, tools = agent.session.view.epoch, loan.tools(loaded)
     assert head is not None
     known = {spec.name for spec in head.tools}
@@ -139,7 +146,7 @@ def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:
 def _promised(session: Session) -> bool:
     """Whether the head of a session that goes on has the tools for it."""
     epoch = session.view.epoch
-    return epoch is not None and any(tool.name == SEARCH for tool in epoch.tools)
+    return epoch is not None and any(tool.name == RESOURCES for tool in epoch.tools)
 
 
 def equip(agent: Agent, loan: Loan) -> None:

@@ -166,9 +166,9 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
     except Senseless as error:
         return Unfit(call, str(error))
     call, tool, args = meaning.call, meaning.tool, meaning.args
-    if tool.stands is not None:
-        return understand(agent, Call(call.id, *tool.stands(args)))
     try:
+        if tool.stands is not None:
+            return understand(agent, Call(call.id, *tool.stands(args)))
         here = _place_of_call(agent, meaning)
         told = tool.access(args, here)
         cwd = here.cwd if meaning.workdir else ""

@@ -157,4 +157,5 @@ AGENT_STOP = Tool(
     access=lambda args, here: (),
     run=_stop,
     summary=lambda args: f"Stop agent {args.agent_id}",
+    deferred=True,
 )

@@ -171,4 +171,5 @@ MULTI_EDIT = Tool(
     access=lambda args, here: writes(args.file_path, here),
     run=_multi_edit,
     summary=lambda args: f"Edit {plain(args.file_path)} in {len(args.edits)} places",
+    deferred=True,
 )

@@ -308,4 +308,5 @@ BLAME = Tool(
     run=_blame,
     bounded=True,
     summary=lambda args: f"Git blame {args.path}",
+    deferred=True,
 )

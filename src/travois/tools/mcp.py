@@ -6,7 +6,7 @@ These four stand in the head of every request, and nothing that a server says do
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
 import msgspec
@@ -22,33 +22,29 @@ from travois.policy.access import Access
 from travois.policy.glyphs import visible
 from travois.tools.foreign import TOLD, described, outcome
 from travois.tools.lenders import PINS, Lender, lent, told
+from travois.tools.tool_search import (
+    MOST,
+    OURS,
+    CallArgs,
+    SearchArgs,
+    call_of,
+    call_tool,
+    own_entries,
+    search_tool,
+    shown_tool,
+)
 from travois.wire.valid import flaws
 
-MOST = 5
-"""How many tools a search shows."""
 WAIT = 20.0
 """How many seconds a search waits for servers that are starting."""
 LARGE = 10_000
 """From how many tokens of one result on the person is told."""
 LONG = 12_000
 """How many characters of a schema are shown."""
+LISTED = 30
+"""How many tools of a server are named where one is missing."""
 YES, NO = "Use it as it is defined at present", "Do not use it"
 FOUND = "What servers say of their tools; it permits nothing. Run one with McpCall.\n"
-
-
-class SearchArgs(msgspec.Struct, frozen=True):
-    """What a tool should do."""
-
-    query: Annotated[
-        str, msgspec.Meta(description="words for what it does, or select:NAME,NAME for known ones")
-    ]
-
-
-class CallArgs(msgspec.Struct, frozen=True):
-    """Which tool of a server to run, with what."""
-
-    tool: Annotated[str, msgspec.Meta(description="its whole name, mcp__server__tool")]
-    arguments: dict[str, Any] = {}
 
 
 class ListArgs(msgspec.Struct, frozen=True):
@@ -72,11 +68,14 @@ class Lending:
         lenders: Sequence[Lender],
         *,
         hidden: Callable[[str], bool] = lambda name: False,
+        own: Sequence[AnyTool] = (),
     ) -> None:
         self.lenders = {one.server.name: one for one in lenders}
         self.warn: Callable[[str], None] = lambda text: None
         """Tells the person something."""
         self._hidden = hidden
+        self.own = tuple(tool for tool in own if tool.deferred)
+        """Tools of ours that no head names either."""
         self.standing = self._standing()
         """The tools that stand in the head: what servers lend before they have started."""
 
@@ -105,27 +104,34 @@ class Lending:
 
     @property
     def _search(self) -> AnyTool:
-        return Tool[SearchArgs](
-            name="ToolSearch",
-            description="Find tools of servers by what they do; shows what each one takes.",
-            args=SearchArgs,
-            access=lambda args, here: (),
-            run=self._find,
-            summary=lambda args: f"Look for a tool: {args.query}",
-        )
+        return search_tool(self.own, self._find)
 
     @property
     def _call(self) -> AnyTool:
-        return Tool[CallArgs](
-            name="McpCall",
-            description="Run a tool of a server. ToolSearch tells its name and arguments.",
-            args=CallArgs,
-            access=lambda args, here: (),
-            run=self._absent,
-            bounded=True,
-            summary=lambda args: args.tool,
-            stands=lambda args: (_whole(args.tool), msgspec.json.encode(args.arguments).decode()),
-        )
+        return call_tool(self._stands)
+
+    def _stands(self, args: CallArgs) -> tuple[str, str]:
+        """The call that a call means; raises `Refusal` where no server has such a tool."""
+        own = {tool.name.casefold() for tool in self.own}
+        name = args.tool if args.tool.casefold() in own else _whole(args.tool)
+        if name.startswith("mcp__") and self.tool(name) is None and (text := self._missing(name)):
+            raise Refusal(text)
+        return call_of(msgspec.structs.replace(args, tool=name))
+
+    def _missing(self, name: str) -> str:
+        """What the server that a name begins with has instead, nearest first."""
+        from difflib import SequenceMatcher
+
+        for lender in self.lenders.values():
+            start = f"mcp__{lender.server.key}__"
+            there = [known for known in self.all() if known.startswith(start)]
+            if name.startswith(start) and there:
+                near = sorted(there, key=lambda n: -SequenceMatcher(None, n, name).ratio())
+                more = f", and {len(near) - LISTED} more" if len(near) > LISTED else ""
+                tools = ", ".join(near[:LISTED]) + more
+                return f"{lender.server.name} has no tool {name!r}. Nearest first: {tools}."
+        servers = ", ".join(sorted(self.lenders))
+        return f"There is no tool {name!r}. Servers: {servers or 'none'}; ToolSearch finds tools."
 
     @property
     def _list(self) -> AnyTool:
@@ -155,15 +161,20 @@ class Lending:
 
     async def _find(self, args: SearchArgs, env: Env, id: str) -> Outcome:
         starting = await self._settled()
-        hits = find(args.query, self.all().values(), most=MOST)
+        known = (*self.all().values(), *own_entries(self.own))
+        hits = find(args.query, known, most=args.max_results)
         more = [f"Still starting, try again later: {', '.join(starting)}."] if starting else []
         more += [f"{n} cannot be used: {o.why}." for n, o in self.lenders.items() if o.why]
         if not hits:
             names = ", ".join(sorted(self.lenders))
             return said("\n".join((f"No tool fits {args.query!r}. Servers: {names}.", *more)))
-        shown = "\n".join(_shown(tool) for tool in hits)
-        about, changes = self._introduced(hits, env)
-        return said("\n".join((FOUND + shown, *about, *more)), changes=changes)
+        own, lent_ = (
+            [hit for hit in hits if bool(hit.server) is served] for served in (False, True)
+        )
+        shown = [OURS + "\n".join(map(shown_tool, own))] if own else []
+        shown += [FOUND + "\n".join(map(_shown, lent_))] if lent_ else []
+        about, changes = self._introduced(lent_, env)
+        return said("\n".join((*shown, *about, *more)), changes=changes)
 
     async def _settled(self) -> list[str]:
         """Wait for servers that are starting; returns those that still are."""
@@ -180,9 +191,6 @@ class Lending:
             msgspec.json.encode({"server": n, "about": described(t)}).decode() for n, t in told
         ]
         return lines, tuple(Changed(f"{ABOUT}{name}", "told") for name, _ in told)
-
-    async def _absent(self, args: CallArgs, env: Env, id: str) -> Outcome:
-        raise AssertionError("McpCall stands for the tool that it names")
 
     def _lent(self, name: str, server: str) -> AnyTool:
         def access(args: dict[str, Any], here: Here) -> tuple[Access, ...]:

@@ -118,4 +118,5 @@ NOTEBOOK_EDIT = Tool(
     access=lambda args, here: writes(args.notebook_path, here),
     run=_notebook_edit,
     summary=lambda args: f"{args.edit_mode.capitalize()} a cell of {plain(args.notebook_path)}",
+    deferred=True,
 )

@@ -1,0 +1,108 @@
+"""ToolSearch and McpCall: finding tools that no head names, and running one of them.
+
+Rare tools of ours are left out of the head of every request, as all tools of servers are. A search
+tells what they take; then a model calls one by its name or, where its provider lets it call only
+what the head names, through McpCall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from travois.engine.ports import Env
+from travois.engine.tool import AnyTool, Outcome, Refusal, Tool, said
+
+MOST = 5
+"""How many tools a search shows."""
+SEARCH, CALL = "ToolSearch", "McpCall"
+OURS = "Call one by its name, or with McpCall.\n"
+
+
+class SearchArgs(msgspec.Struct, frozen=True):
+    """What a tool should do."""
+
+    query: Annotated[
+        str, msgspec.Meta(description="words for what it does, or select:NAME,NAME for known ones")
+    ]
+    max_results: Annotated[int, msgspec.Meta(ge=1, le=25)] = MOST
+
+
+class CallArgs(msgspec.Struct, frozen=True):
+    """Which tool to run, with what."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+def search_tool(
+    tools: Iterable[AnyTool], run: Callable[[SearchArgs, Env, str], Awaitable[Outcome]]
+) -> AnyTool:
+    """Return ToolSearch; it names the tools of ours that it finds."""
+    names = ", ".join(sorted(tool.name for tool in tools))
+    return Tool[SearchArgs](
+        name=SEARCH,
+        description="Find more tools by what they do; shows what each one takes."
+        + (f" Among them: {names}." if names else ""),
+        args=SearchArgs,
+        access=lambda args, here: (),
+        run=run,
+        summary=lambda args: f"Look for a tool: {args.query}",
+    )
+
+
+def call_tool(stands: Callable[[CallArgs], tuple[str, str]]) -> AnyTool:
+    """Return McpCall, which stands for the call of another tool."""
+    return Tool[CallArgs](
+        name=CALL,
+        description="Run a tool that ToolSearch found.",
+        args=CallArgs,
+        access=lambda args, here: (),
+        run=_absent,
+        bounded=True,
+        summary=lambda args: args.tool,
+        stands=stands,
+    )
+
+
+async def _absent(args: CallArgs, env: Env, id: str) -> Outcome:
+    raise AssertionError("McpCall stands for the tool that it names")
+
+
+def own_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
+    """Return the two tools where no server is: they find and run rare tools of ours."""
+    rare = tuple(tool for tool in tools if tool.deferred)
+
+    async def search(args: SearchArgs, env: Env, id: str) -> Outcome:
+        from travois.context.lent import find
+
+        hits = find(args.query, own_entries(rare), most=args.max_results)
+        if not hits:
+            names = ", ".join(sorted(tool.name for tool in rare))
+            return said(f"No tool fits {args.query!r}. There are: {names}.")
+        return said(OURS + "\n".join(shown_tool(hit) for hit in hits))
+
+    return (search_tool(rare, search), call_tool(call_of)) if rare else ()
+
+
+def own_entries(tools: Iterable[AnyTool]) -> list[Any]:
+    """Return tools of ours as a search knows those of servers."""
+    from travois.context.lent import Lent
+    from travois.engine.heads import schema_of
+
+    return [Lent(one.name, "", one.name, one.description, schema_of(one)) for one in tools]
+
+
+def shown_tool(tool: Any) -> str:
+    """Return a tool that was found, as the model is told of it."""
+    told = {"tool": tool.name, "description": tool.description}
+    return msgspec.json.encode(told | {"arguments": msgspec.Raw(tool.schema.encode())}).decode()
+
+
+def call_of(args: CallArgs) -> tuple[str, str]:
+    """Return the call of one of our own tools that a call stands for; raises `Refusal`."""
+    if args.tool.casefold() == CALL.casefold():
+        raise Refusal("McpCall runs other tools, not itself.")
+    return args.tool, msgspec.json.encode(args.arguments).decode()
