@@ -37,7 +37,8 @@ class Recorded(msgspec.Struct, frozen=True):
     input: dict[str, Any]
     result: str = ""
     error: bool = False
-    session: str = ""
+    cwd: str = ""
+    """Where its session began."""
 
 
 class Tally(msgspec.Struct):
@@ -108,7 +109,7 @@ def recorded_calls(folder: Path) -> Iterator[Recorded]:
 def _session_calls(path: Path) -> Iterator[Recorded]:
     rows = list(_rows(path))
     head = next((row for row in rows if row.get("type") == "session"), {})
-    agent, id = str(head.get("agent") or "unknown"), str(head.get("id") or path.name)
+    agent, cwd = str(head.get("agent") or "unknown"), str(head.get("cwd") or "")
     blocks = [block for row in rows if row.get("type") == "message" for block in row["content"]]
     results = {b["tool_use_id"]: b for b in blocks if b.get("type") == "tool_result"}
     for block in blocks:
@@ -120,7 +121,7 @@ def _session_calls(path: Path) -> Iterator[Recorded]:
                 block["input"] if isinstance(block["input"], dict) else {},
                 str(brought.get("content") or ""),
                 error=bool(brought.get("is_error")),
-                session=id,
+                cwd=cwd,
             )
 
 
@@ -148,4 +149,5 @@ def print_tally(agent: str, tally: Tally) -> None:
 
 
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
     main(sys.argv[1:])
