@@ -72,7 +72,6 @@ from travois.store.settings import Loaded, Plugin, Settings
 from travois.store.snapshots import Snapshots
 from travois.tools import plan
 from travois.tools.catalogue import TOOLS
-from travois.tools.tool_search import own_search
 from travois.wire.encode import Encoder
 
 if TYPE_CHECKING:
@@ -177,15 +176,12 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         own = leading.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan = await lending.opened(
-            place, loaded, options, world=world, session=session, card=card, own=tools.values()
-        )
-        tools |= loan.tools(loaded) or _finders(tools, loaded)
+        loan = await lending.opened(place, loaded, options, world=world, session=session, card=card)
+        tools |= loan.tools(loaded, tools.values())
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)
         dressed, unstyled = skilled.dressed(place, loaded, leading.told(options, lead))
-        offered = tuple(tools.values())
-        settle(session, place, card=card, tools=offered, options=dressed, toolset=asked.toolset)
+        settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
         serve = serving.Reach(loaded, stack, session=session, given=model)
         answers, key_source = serve.served(card)
         hooks, unusable = hooking.known(loaded)
@@ -431,12 +427,6 @@ def _tools(
     if (folder := loaded.settings.plans_directory) and plan.PLAN.name in kept:
         kept[plan.PLAN.name] = plan.kept_in(folder)
     return kept
-
-
-def _finders(tools: dict[str, AnyTool], loaded: Loaded) -> dict[str, AnyTool]:
-    """The tools that find and run those that no head names, where no server is."""
-    found = own_search(tools.values())
-    return {tool.name: tool for tool in found if not withheld(loaded.rules, tool.name)}
 
 
 def _world(

@@ -29,6 +29,7 @@ from travois.store import mcp
 from travois.store.admission import admission
 from travois.store.origins import Where, levels
 from travois.store.settings import Loaded
+from travois.tools.tool_search import own_search
 
 if TYPE_CHECKING:
     from travois.host.mcp.link import Link, Surroundings
@@ -49,9 +50,13 @@ class Loan(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
     around: Surroundings | None = None
 
-    def tools(self, loaded: Loaded) -> dict[str, AnyTool]:
-        """What stands in the head for all servers together."""
-        head = (*self.lending.head, *self.lending.standing) if self.lending else ()
+    def tools(self, loaded: Loaded, own: Iterable[AnyTool] = ()) -> dict[str, AnyTool]:
+        """What stands in the head for all servers together, and for rare tools of our `own`."""
+        if self.lending is None:
+            head = own_search(own)
+        else:
+            self.lending.own = tuple(tool for tool in own if tool.deferred)
+            head = (*self.lending.head, *self.lending.standing)
         return {tool.name: tool for tool in head if not withheld(loaded.rules, tool.name)}
 
 
@@ -70,14 +75,7 @@ def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
 
 
 async def opened(
-    place: Place,
-    loaded: Loaded,
-    options: Options,
-    *,
-    world: World,
-    session: Session,
-    card: Card,
-    own: Iterable[AnyTool] = (),
+    place: Place, loaded: Loaded, options: Options, *, world: World, session: Session, card: Card
 ) -> Loan:
     """The servers of a session; none of them is started yet."""
     listed = found(place, loaded, options)
@@ -92,7 +90,7 @@ async def opened(
     around = surroundings(place, loaded, world, session)
     made = links(listed.servers, around)
     heard = await stand(made, around, room=int(card.window * share(os.environ)))
-    return Loan(_lending(made, loaded, own), made, left, (*listed.notices, *heard), around)
+    return Loan(_lending(made, loaded), made, left, (*listed.notices, *heard), around)
 
 
 def surroundings(place: Place, loaded: Loaded, world: World, session: Session) -> Surroundings:
@@ -112,17 +110,17 @@ def surroundings(place: Place, loaded: Loaded, world: World, session: Session) -
     )
 
 
-def _lending(made: tuple[Link, ...], loaded: Loaded, own: Iterable[AnyTool] = ()) -> Lending:
+def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
     from travois.tools.mcp import Lending
 
-    return Lending(made, hidden=lambda name: withheld(loaded.rules, name), own=tuple(own))
+    return Lending(made, hidden=lambda name: withheld(loaded.rules, name))
 
 
 def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
     """Let a session have servers that began without any: its head is another one from here on."""
     around = surroundings(place, loaded, agent.world, agent.session)
-    loan = Loan(_lending((), loaded, agent.tools.values()), around=around)
-    head, tools = agent.session.view.epoch, loan.tools(loaded)
+    loan = Loan(_lending((), loaded), around=around)
+    head, tools = agent.session.view.epoch, loan.tools(loaded, agent.tools.values())
     assert head is not None
     known = {spec.name for spec in head.tools}
     added = specs(tuple(tool for name, tool in tools.items() if name not in known))

@@ -37,7 +37,6 @@ from travois.kernel.facts import (
 )
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
-from travois.kernel.toolsets import AUTO
 from travois.store import sessions
 from travois.store.home import Home
 from travois.store.log import Log, history
@@ -229,17 +228,11 @@ def _is_failed_start(facts: list[AnyFact]) -> bool:
 
 
 def settle(
-    session: Session,
-    place: Place,
-    *,
-    card: Card,
-    tools: tuple[AnyTool, ...],
-    options: Options,
-    toolset: str = AUTO,
+    session: Session, place: Place, *, card: Card, tools: tuple[AnyTool, ...], options: Options
 ) -> None:
     """Bring the session to a state from which a turn can start, whatever happened before."""
     if session.view.epoch is None:
-        session.append(first_head(card, _system(options), tools, wanted=toolset))
+        session.append(first_head(card, _system(options), tools, wanted=options.toolset))
         session.append(baseline(around(place, options)))
         return
     answer_open(session, started=UNKNOWN)

@@ -59,6 +59,8 @@ class Options(msgspec.Struct, frozen=True):
     """What the session is to be called."""
     system: str = ""
     append_system: str = ""
+    toolset: str = "auto"
+    """Whose names the model's tools have."""
     max_turns: int = 0
     max_dollars: float = 0.0
     max_tokens: int = 0

@@ -70,7 +70,7 @@ def dressed(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tu
     asked = loaded.settings
     told = wishes(language=asked.language, commit=asked.attribution.commit, pr=asked.attribution.pr)
     more = "\n\n".join(filter(None, (told, options.append_system)))
-    return _in_style(place, loaded, replace(options, append_system=more))
+    return _in_style(place, loaded, replace(options, append_system=more, toolset=asked.toolset))
 
 
 def _in_style(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:

@@ -16,10 +16,10 @@ from travois.engine.agent import Agent
 from travois.engine.amend import KEPT, Update, amend
 from travois.engine.heard import SILENCE, Around, Heard
 from travois.engine.hooked import parse
+from travois.engine.interpret import meant_call
 from travois.engine.ports import Doing, Signalled, Warned
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.canonical import canonical
 from travois.kernel.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.policy.rules import Use
 from travois.wire.loose import table
@@ -312,7 +312,7 @@ async def batch(agent: Agent) -> None:
     shown = {fact.call: words(fact.content) for fact in rest if isinstance(fact, Result)}
     answered = tuple(
         told.Answered(call.name, arguments(call), call.id, shown.get(call.id, ""))
-        for call in map(canonical, calls(reply.content))
+        for call in (meant_call(one, agent.tools, agent.lent) for one in calls(reply.content))
     )
     heard = await fire(agent, told.PostToolBatch(answered))
     agent.halt = agent.halt or heard.block

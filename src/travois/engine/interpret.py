@@ -62,6 +62,14 @@ def interpret(call: Call, tools: Mapping[str, AnyTool], lent: Lent = lambda name
     return _checked(call, tool, told.args, told.remarks)
 
 
+def meant_call(call: Call, tools: Mapping[str, AnyTool], lent: Lent) -> Call:
+    """Return the canonical call that a call means; the call itself if it means nothing."""
+    try:
+        return interpret(call, tools, lent).call
+    except Senseless:
+        return call
+
+
 def _same_name(name: str, tools: Iterable[str]) -> str:
     """The tool of this name in another case or with other hyphens; empty if there is none."""
     from travois.kernel.aliases import fold

@@ -168,13 +168,11 @@ class Lending:
         if not hits:
             names = ", ".join(sorted(self.lenders))
             return said("\n".join((f"No tool fits {args.query!r}. Servers: {names}.", *more)))
-        own, lent_ = (
-            [hit for hit in hits if bool(hit.server) is served] for served in (False, True)
-        )
-        shown = [OURS + "\n".join(map(shown_tool, own))] if own else []
-        shown += [FOUND + "\n".join(map(_shown, lent_))] if lent_ else []
+        lent_ = [hit for hit in hits if hit.server]
         about, changes = self._introduced(lent_, env)
-        return said("\n".join((*shown, *about, *more)), changes=changes)
+        shown = (_shown(hit) if hit.server else shown_tool(hit) for hit in hits)
+        found = (FOUND if lent_ else OURS) + "\n".join(shown)
+        return said("\n".join((found, *about, *more)), changes=changes)
 
     async def _settled(self) -> list[str]:
         """Wait for servers that are starting; returns those that still are."""
