@@ -268,6 +268,8 @@ def test_context_layers_see_the_same_canonical_call() -> None:
     call = Call("1", "exec_command", '{"cmd":"ls","workdir":"/x"}')
     assert canonical(call) == Call("1", "Bash", '{"command":"ls","workdir":"/x"}')
     assert canonical_name("read_file") == "Read"
+    assert canonical_name("apply_patch") == "ApplyPatch"
+    assert canonical(Call("1", "bash", '{"command":"ls"}')).name == "Bash"
     ours = Call("1", "Read", '{"file_path": "a"}')
     assert canonical(ours) is ours
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.engine.ground import home, plain_arguments, resolved, understood
 from travois.engine.tool import Here, Refusal
+from travois.kernel.blocks import Call
+from travois.kernel.canonical import canonical
 from travois.policy.access import Access
 from travois.policy.judge import ALIASES, MODES, Guard, Mode, Verdict, judge
 from travois.policy.rules import Rule, Use, parse
@@ -64,6 +67,10 @@ def rehearse(guard: Guard, tool: str, args: str, *, here: Here) -> Verdict:
 
 def intended(tool: str, args: str, *, here: Here) -> Use:
     """What a call would touch; one of a tool that is not ours starts something unknown."""
+    meant = canonical(Call("", tool, args))
+    tool, args = meant.name, meant.args
+    if folder := dict(plain_arguments(args)).get("workdir"):
+        here = replace(here, cwd=os.path.join(here.cwd, folder))
     known = next((one for one in TOOLS if one.name == tool), None)
     accesses: tuple[Access, ...] = (Access("spawn", tool),)
     if known is not None:

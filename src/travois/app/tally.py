@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from travois.app.shaped import FAILED, Shape
 from travois.app.shapes import STOPS, Json, Object, arguments, usage_json
 from travois.kernel.blocks import Call, calls, words
+from travois.kernel.canonical import canonical
 from travois.kernel.facts import (
     Assistant,
     Decided,
@@ -99,7 +100,7 @@ class Tally:
                 self.pay(entry.seq, fact)
             case Decided(verdict="deny", by=by, call=call, because=because):
                 if by != "schema" and call in self._calls:
-                    self._deny(self._calls[call], because)
+                    self._deny(canonical(self._calls[call]), because)
             case Hooked(event=event):
                 self._hooked = event
             case Ended() as fact:

@@ -186,6 +186,9 @@ ARGUMENTS: dict[str, dict[str, str]] = {
 }
 """Folded names of arguments that mean one of ours, by tool."""
 
+OWN = {fold(name): name for name in ARGUMENTS}
+"""Our own tools by their folded names, for calls in another case."""
+
 SHARED: dict[str, tuple[str, ...]] = {
     "Bash": ("workdir", "max_output_tokens"),
     "ApplyPatch": ("workdir",),

@@ -32,10 +32,12 @@ class Translated(msgspec.Struct, frozen=True):
 
 def canonical_name(name: str) -> str:
     """Return the name of the tool of ours that a name means; the same name if it means none."""
-    from travois.kernel.aliases import TOOL_ALIASES, fold
+    from travois.kernel.aliases import OWN, TOOL_ALIASES, fold
 
-    alias = TOOL_ALIASES.get(fold(name)) if "__" not in name else None
-    return alias.tool if alias else name
+    if "__" in name:
+        return name
+    alias = TOOL_ALIASES.get(fold(name))
+    return alias.tool if alias else OWN.get(fold(name), name)
 
 
 def canonical(call: Call) -> Call:
@@ -65,11 +67,11 @@ def translate(name: str, args: Args, own: str = "", fields: Collection[str] = ()
 
     `own` is the tool of ours that has this name, if one does, with the `fields` that it takes.
     """
-    from travois.kernel.aliases import TOOL_ALIASES, fold
+    from travois.kernel.aliases import OWN, TOOL_ALIASES, fold
     from travois.kernel.conversions import Unanswerable
 
     alias = TOOL_ALIASES.get(fold(name))
-    tool = own or (alias.tool if alias else name)
+    tool = own or (alias.tool if alias else OWN.get(fold(name), name))
     said = {key: value for key, value in args.items() if value is not None}
     if alias is not None and alias.tool == tool:
         said = {**alias.fixed, **said}

@@ -18,6 +18,7 @@ from travois.app.commands.plain import Commands, clean, command, say, table, war
 from travois.app.rehearsal import Case, Rules, intended, mode_named, rehearse, tried
 from travois.engine.tool import Here
 from travois.kernel.blocks import Call, calls
+from travois.kernel.canonical import canonical
 from travois.kernel.facts import Assistant, Changed, Decided, Entry, Opened
 from travois.kernel.faults import Fault
 from travois.policy.examples import wrong
@@ -270,7 +271,7 @@ def _past(folder: Path, guard: Guard, home: Home) -> Iterator[Past]:
         if not isinstance(entry.fact, Assistant) or not root:
             continue
         there = replace(guard, folders=(root,), own=str(home.path))
-        for call in calls(entry.fact.content):
+        for call in map(canonical, calls(entry.fact.content)):
             verdict = rehearse(there, call.name, call.args or "{}", here=Here(root, cwd))
             then = decided.get(call.id, "none")
             yield Past(call, then, verdict.effect, verdict.because)
