@@ -498,3 +498,35 @@ def test_a_prompt_of_a_server_is_a_command(ground: Path) -> None:
     said, unknown = anyio.run(main)
     assert said.startswith("Greet {'who': 'Ann', 'when': 'next week'}")
     assert unknown == "No server has a prompt mcp__s__other"
+
+
+def test_a_wrong_tool_of_a_server_is_answered_with_its_tools_nearest_first(ground: Path) -> None:
+    told = play(
+        ground,
+        call("McpCall", tool="mcp__s__ad", arguments={"a": 1, "b": 2}),
+        call("McpCall", tool="McpCall"),
+        say("sorry"),
+        **given(),
+    )
+    (failed, words_), (looped, itself) = told.results
+    assert failed and words_.startswith(f"s has no tool 'mcp__s__ad'. Nearest first: {ADD}")
+    assert looped and "mcp__McpCall" in itself
+
+
+def test_rare_tools_of_ours_are_found_beside_those_of_servers(ground: Path) -> None:
+    (ground / "a.txt").write_text("one\n")
+    told = play(
+        ground,
+        call("ToolSearch", query="select:MultiEdit,mcp__s__add", max_results=2),
+        call(
+            "McpCall",
+            tool="MultiEdit",
+            arguments={"file_path": "a.txt", "edits": [{"old_string": "one", "new_string": "1"}]},
+        ),
+        say("done"),
+        person=Asked(),
+        **given(),
+    )
+    (_, found), (failed, _) = told.results
+    assert [json.loads(line)["tool"] for line in found.splitlines()[1:3]] == ["MultiEdit", ADD]
+    assert not failed and (ground / "a.txt").read_text() == "1\n"
