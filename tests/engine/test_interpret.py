@@ -274,6 +274,16 @@ def test_context_layers_see_the_same_canonical_call() -> None:
     assert canonical(ours) is ours
 
 
+def test_an_argument_that_a_tool_has_counts_under_each_name_of_the_tool() -> None:
+    class Args(msgspec.Struct, frozen=True):
+        prompt: str
+        model: str = ""
+
+    tool = msgspec.structs.replace(KNOWN["Agent"], args=Args)
+    found = interpret(Call("1", "Task", '{"prompt":"p","model":"m"}'), {"Agent": tool})
+    assert (found.args, found.remarks) == (Args("p", "m"), ())
+
+
 def test_tools_of_servers_are_left_as_they_are() -> None:
     call = Call("1", "mcp__s__read_file", '{"path":"a","start_line":2}')
     assert canonical(call) is call

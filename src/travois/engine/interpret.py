@@ -7,7 +7,7 @@ Tools of servers and of whoever drives the session have schemas of their own and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -43,6 +43,22 @@ class Senseless(Exception):
 Lent = Callable[[str], AnyTool | None]
 
 
+class Fields(Mapping[str, tuple[str, ...]]):
+    """The arguments that each tool takes, by its name; worked out only for those asked for."""
+
+    def __init__(self, tools: Mapping[str, AnyTool]) -> None:
+        self._tools = {name: tool for name, tool in tools.items() if not tool.schema}
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        return self._tools[name].args.__struct_encode_fields__
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
 def interpret(call: Call, tools: Mapping[str, AnyTool], lent: Lent = lambda name: None) -> Meaning:
     """Return what a call means; raises `Senseless`."""
     tool = tools.get(call.name) or lent(call.name)
@@ -52,8 +68,7 @@ def interpret(call: Call, tools: Mapping[str, AnyTool], lent: Lent = lambda name
     args = decoded(call.args)
     if args is None:
         raise Senseless(f"{call.name} was not run: {_no_object(call, tools.get(own))}")
-    fields = tools[own].args.__struct_encode_fields__ if own else ()
-    told = translate(call.name, args, own, fields)
+    told = translate(call.name, args, own, Fields(tools))
     tool = tools.get(told.name)
     if tool is None:
         raise Senseless(_unknown_tool(call.name, tools))

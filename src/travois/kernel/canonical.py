@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from travois.kernel.blocks import Call
 
 Args = dict[str, object]
+NO_FIELDS: dict[str, tuple[str, ...]] = {}
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -62,10 +63,12 @@ def decoded(text: str) -> Args | None:
     return cast("Args", found) if isinstance(found, dict) else None
 
 
-def translate(name: str, args: Args, own: str = "", fields: Collection[str] = ()) -> Translated:
+def translate(
+    name: str, args: Args, own: str = "", fields: Mapping[str, Collection[str]] = NO_FIELDS
+) -> Translated:
     """Return a call in our words.
 
-    `own` is the tool of ours that has this name, if one does, with the `fields` that it takes.
+    `own` is the tool of ours that has this name, if one does; `fields` are what tools take.
     """
     from travois.kernel.aliases import OWN, TOOL_ALIASES, fold
     from travois.kernel.conversions import Unanswerable
@@ -85,7 +88,7 @@ def translate(name: str, args: Args, own: str = "", fields: Collection[str] = ()
         tool, said = shell_command(said)
     said = _special(tool, said, called=fold(name))
     also = alias.args if alias is not None and alias.tool == tool else dict[str, str]()
-    return _renamed(tool, said, also, fields if tool == own else ())
+    return _renamed(tool, said, also, fields.get(tool, ()))
 
 
 def _special(tool: str, args: Args, *, called: str) -> Args:
