@@ -162,7 +162,8 @@ def _asked(call: Call) -> Object:
         return {"type": "file_change", "changes": [{"path": path, "kind": "update"}]}
     server, tool = OURS, call.name
     if call.name == "McpCall":
-        tool, args = f"mcp__{string(args.get('tool')).removeprefix('mcp__')}", args.get("arguments")
+        named, args = string(args.get("tool")).removeprefix("mcp__"), args.get("arguments")
+        tool = f"mcp__{named}" if "__" in named else named
     if tool.startswith("mcp__"):
         server, _, tool = tool.removeprefix("mcp__").partition("__")
     item = {"type": "mcp_tool_call", "server": server, "tool": tool, "arguments": args or {}}

@@ -167,7 +167,8 @@ def _todo(item: object) -> object:
     if not isinstance(item, dict):
         return item
     said = cast("Args", item)
-    status = str(said.get("status", "pending"))
+    if not isinstance(status := said.get("status"), str):
+        return said
     return {**said, "status": STATUSES.get(status.casefold(), status)}
 
 
