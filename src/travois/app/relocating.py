@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from travois.app import fencing
 from travois.engine.agent import Agent
-from travois.engine.ports import Keeper
 from travois.engine.session import Session
+from travois.engine.snapshot_port import Keeper
 from travois.engine.tool import Refusal
 from travois.engine.worktrees import WORKTREE, Moved, where_moved
 from travois.kernel.facts import Changed

@@ -21,7 +21,6 @@ from travois.engine.ports import (
     Agents,
     Blobs,
     Files,
-    Keeper,
     Library,
     Model,
     Person,
@@ -30,6 +29,7 @@ from travois.engine.ports import (
 )
 from travois.engine.session import Session
 from travois.engine.skills import Practice, Skills
+from travois.engine.snapshot_port import Keeper
 from travois.engine.sought import Found, Wanted
 from travois.engine.tasks import TaskStore
 from travois.engine.tool import AnyTool
