@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.engine.fakes import (
     Place,
@@ -476,3 +478,17 @@ def test_a_turn_of_many_calls_is_valid_in_each_protocol(tmp_path: Path, protocol
     assert play(one) == "end"
     assert len(facts(one, Result)) == 42
     assert len(facts(one, Sent)) == 3
+
+
+def test_a_very_long_call_is_judged_beside_the_event_loop(tmp_path: Path) -> None:
+    judged_in: list[int] = []
+
+    def access(args: Place, here: Here) -> tuple[Access, ...]:
+        judged_in.append(threading.get_ident())
+        return ()
+
+    look = replace(small("Look"), access=access)
+    for path, threads in (("x" * 40_000, 2), ("x", 1)):
+        judged_in.clear()
+        play(agent(tmp_path, call("Look", path=path), say("done"), tools=[look]))
+        assert len(set(judged_in)) == threads

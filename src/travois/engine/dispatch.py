@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Literal
 
 import anyio
+import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
@@ -42,6 +43,7 @@ from travois.kernel.view import open_calls
 from travois.policy.access import collide
 from travois.policy.bounds import runs_outside
 from travois.policy.cage import Cage
+from travois.policy.judge import judge
 
 LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
 LOOKS = (
@@ -51,6 +53,8 @@ LOOKS = (
 PATIENCE = 20
 """How many seconds a command has where it can do nothing, before the person is asked."""
 FAILURE = 300
+LONG_CALL = 20_000
+"""Arguments of more characters are judged in a thread: shorter ones take a few milliseconds."""
 ALONGSIDE = 16
 """How many calls of one reply run side by side at most."""
 
@@ -71,6 +75,7 @@ async def act(agent: Agent) -> None:
     if asked and agent.keeper is not None and agent.guard.mode != "plan":
         agent.keeper.prepare()
     while waiting and not agent.halt:
+        await _read_long_calls(agent, waiting)
         batch = _batch(agent, waiting)
         del waiting[: len(batch) or 1]
         rulings = [await _ruled(agent, ready) for ready in batch]
@@ -83,6 +88,22 @@ async def act(agent: Agent) -> None:
     await touch(agent, ran)
     if agent.hooks is not None and asked and not agent.halt:
         await hooks.batch(agent)
+
+
+async def _read_long_calls(agent: Agent, waiting: Sequence[Call]) -> None:
+    """Judge very long calls in a thread first, so that Esc, signals and limits act meanwhile.
+
+    What takes long is remembered, so that judging them again takes no time.
+    """
+    for call in waiting[:ALONGSIDE]:
+        if len(call.args) > LONG_CALL:
+            await anyio.to_thread.run_sync(_judge_ahead, agent, call)
+
+
+def _judge_ahead(agent: Agent, call: Call) -> None:
+    ready = understand(agent, call)
+    if isinstance(ready, Ready):
+        judge(agent.guard, use(agent, ready))
 
 
 async def _run(agent: Agent, batch: Sequence[tuple[Ready, Ruling]]) -> None:
