@@ -319,7 +319,17 @@ def _agent(player: Player, session: Session, folder: Path, *, card: Model, layer
 def _tool(name: str, player: Player) -> AnyTool:
     paged = name in READERS
     run = player.read if paged else player.run
-    return Tool(name, name, Free, _touches_nothing, run, lambda args: "recorded", paged=paged)
+    # Recorded calls have whatever arguments their agent knew, so the schema is said to be another's.
+    return Tool(
+        name,
+        name,
+        Free,
+        _touches_nothing,
+        run,
+        lambda args: "recorded",
+        paged=paged,
+        schema="{}",
+    )
 
 
 def _head() -> str:

@@ -97,7 +97,7 @@ def test_what_a_tool_cannot_do_goes_back_to_the_model(program: Program, tmp_path
     wanted = (
         {"name": "Read", "input": {"file_path": "missing.txt"}},
         {"name": "Read", "input": {"file_path": "binary"}},
-        {"name": "Read", "input": {"path": "a.txt"}},
+        {"name": "Read", "input": {"where": "a.txt"}},
         {"name": "GitStatus", "input": {}},
         {"name": "Unheard", "input": {}},
         {"name": "Grep", "input": {"pattern": "x", "output_mode": "lines"}},

@@ -41,7 +41,8 @@ def go(program: Program, got: Collector, *args: str, **more: str) -> Any:
     with program.served(model):
         program.extra = {ENDPOINT: got.url, "SOME_TOKEN": "kept-in-a-variable", **more}
         done = program.ask(WORDS[0], "--allowedTools", "Bash", *args)
-        assert (done.code, done.out, done.err) == (0, f"{WORDS[1]}\n", "")
+        assert (done.code, done.out) == (0, f"{WORDS[1]}\n")
+        assert done.err.startswith("travois: a tool call was denied\n  Write: ")
     return done
 
 

@@ -35,7 +35,9 @@ def test_headless_an_untrusted_folder_only_tightens_and_says_so(program: Program
         denied = [each["tool_input"]["command"] for each in done.result["permission_denials"]]
         assert denied == ["touch made", "touch denied"]
         assert {path.name for path in program.folder.iterdir()} == {".claude"}
-        assert done.err.splitlines() == [
+        lines = done.err.splitlines()
+        assert lines[2] == "travois: 2 tool calls were denied"
+        assert lines[:2] == [
             f"travois: {program.folder}/.claude/settings.json: env.ANTHROPIC_BASE_URL (line 1) "
             "is ignored: files of a workspace may not say that",
             f"travois: {program.folder} is not trusted with 3 of its settings, which are left out "

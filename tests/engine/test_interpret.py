@@ -196,7 +196,7 @@ def test_a_canonical_call_means_itself(
 
 def test_arguments_of_the_whole_call_are_taken_from_it() -> None:
     found = meant("exec_command", cmd="ls", workdir="/x", max_output_tokens=1_000)
-    assert (found.workdir, found.tokens, found.args.command) == ("/x", 1_000, "ls")
+    assert (found.workdir, found.args.command, found.args.max_output_tokens) == ("/x", "ls", 1_000)
 
 
 def test_a_number_above_the_most_is_that_most_and_said_so() -> None:

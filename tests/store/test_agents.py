@@ -348,7 +348,7 @@ def test_agents_of_opencode_are_read_in_its_own_words(disk: Disk) -> None:
     review, docs = sorted(
         (kind for kind in found if kind.origin != "built-in"), key=lambda kind: kind.prompt
     )
-    edits = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+    edits = ("Edit", "Write", "MultiEdit", "NotebookEdit", "ApplyPatch")
     assert (review.name, review.description, review.prompt) == ("review", "Reviews.", "Review.")
     assert (review.model, review.max_turns) == ("openai/gpt-6.1-sol", 7)
     assert review.denied == (*edits, "Bash")

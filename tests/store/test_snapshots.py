@@ -478,3 +478,17 @@ def test_a_file_that_the_user_changed_before_a_turn_of_edits_stays(work: Path) -
     assert [os.path.basename(c.path) for c in way.changes] == [b"notes.txt"]
     back(one, work, number=2)
     assert (work / "notes.txt").read_text() == "mine\n"
+
+
+def test_a_file_that_was_made_before_the_tree_was_saved_goes_away_again(work: Path) -> None:
+    kept, new = keeper(work), work / "new.py"
+    first = kept.take_files("before Write", [os.fsencode(new)]).name
+    new.write_text("x = 1\n")
+    second = kept.take("before Bash")
+    (work / "notes.txt").write_text("other\n")
+    last = kept.take("after the turn")
+    layers = [found for name in (first, second) if (found := kept.find(name)) is not None]
+    ended = kept.find(last)
+    assert ended is not None
+    changes = {os.fsdecode(c.path): c.new for c in kept.compare((ended,), layers)}
+    assert changes[str(new)] is None and changes[str(work / "notes.txt")] is not None

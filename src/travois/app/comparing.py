@@ -209,9 +209,9 @@ def _by_snapshots(keeper: Snapshots, standing: list[Entry]) -> list[tuple[bytes,
         if len(snapshots) < len(found):
             return None
         # Of what several snapshots of a turn cover, the first one says how the turn began.
-        for change in keeper.compare(snapshots[:-1], snapshots[-1:]):
-            first = merged.get(change.path, change)
-            merged[change.path] = Change(change.path, first.old, change.new)
+        for back in keeper.compare(snapshots[-1:], snapshots[:-1]):
+            before = merged[back.path].old if back.path in merged else back.new
+            merged[back.path] = Change(back.path, before, back.old)
     if not taken and any(True for _ in _by_calls(standing, "")):
         return None
     return [(path, change) for path, change in merged.items() if _is_told(change)]

@@ -10,7 +10,6 @@ import anyio
 import anyio.to_thread
 
 from travois.app.opening import Found, Place
-from travois.app.team_tasks import TeamTasks
 from travois.context.mail import LONGEST, mail
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
@@ -20,7 +19,6 @@ from travois.store import mail as store
 from travois.store.home import Home
 from travois.store.mail import Letter, Mailbox
 from travois.store.settings import Mail
-from travois.store.team_tasks import TeamTaskFile
 
 STOP = "stop"
 """The sender of a letter that ends an agent at its next step; no mailbox has this name."""
@@ -40,6 +38,9 @@ def opened(
         stack.callback(leave)
         office.boxes.append(Mailbox(folder))
         team, _, name = settings.address.partition(":")
+        from travois.app.team_tasks import TeamTasks
+        from travois.store.team_tasks import TeamTaskFile
+
         file = TeamTaskFile(folder.parent)
         agent.tasks = TeamTasks(agent.session, file, team=team, member=name)
     stack.callback(office.close)

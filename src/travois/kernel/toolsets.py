@@ -20,8 +20,6 @@ FAMILIES = (
 )
 """Which models know which toolset: part of a model's id. All others know the default's names."""
 
-OFTEN = ("TaskCreate", "TaskUpdate")
-"""Deferred tools that the default offers all the same: 790 of 12,553 recorded calls are theirs."""
 PREFER = (
     "Prefer Edit to Write, and the dedicated tools (Read, Grep, Glob, Git*) to shell commands "
     "that do the same."
@@ -156,7 +154,7 @@ def _phrases(edit: str, listing: str) -> tuple[str, str]:
 
 
 TOOLSETS: dict[str, Toolset] = {
-    DEFAULT: Toolset(shown={name: Shown(name) for name in OFTEN}),
+    DEFAULT: Toolset(),
     "openai": Toolset(
         shown={
             "Bash": Shown(

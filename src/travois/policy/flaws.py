@@ -9,10 +9,10 @@ from travois.policy.rules import EDITS, READS, TOUCHING, Rule, idle
 
 TOOLS = listed(
     """
-    Agent AgentStop AskUserQuestion Bash BashInput BashOutput Browser Cd CronCreate CronDelete
-    CronList Edit EnterPlanMode
-    EnterWorktree ExitPlanMode ExitWorktree GitBlame GitDiff GitLog GitShow GitStatus Glob Grep
-    KillBash KillShell ListMcpResources LS LSP Monitor MultiEdit NotebookEdit NotebookRead
+    Agent AgentStop ApplyPatch AskUserQuestion Bash BashInput BashOutput Browser Cd CronCreate
+    CronDelete CronList Edit EnterPlanMode EnterWorktree ExitPlanMode ExitWorktree GitBlame
+    GitDiff GitLog GitShow GitStatus Glob Grep KillBash KillShell ListMcpResources LS LSP Monitor
+    MultiEdit NotebookEdit NotebookRead
     PowerShell Read ReadMcpResource Recall Remember SendMessage SendUserMessage Skill SlashCommand
     StructuredOutput Symbols Task TaskCreate TaskGet TaskList TaskOutput TaskStop TaskUpdate
     TeamCreate TeamDelete TodoRead TodoWrite ToolSearch WebFetch WebSearch Workflow Write

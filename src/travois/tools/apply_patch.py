@@ -6,6 +6,8 @@ would overwrite a file that the model has not read is refused, as Write refuses 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from travois.engine.ports import Env, Stale, Stat, digest
@@ -13,9 +15,11 @@ from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.tools.patch import Patch, compare, excerpt
-from travois.tools.patch_grammar import FileChange, apply_chunks, parse_patch
 from travois.tools.place import absolute, existing, plain, short, writes
 from travois.tools.text import decode
+
+if TYPE_CHECKING:
+    from travois.tools.patch_grammar import FileChange
 
 LIMIT = 50_000_000
 
@@ -38,14 +42,20 @@ class Step(msgspec.Struct, frozen=True):
     """Whether the model has seen the file as it was."""
 
 
+def _parse(text: str) -> list[FileChange]:
+    from travois.tools.patch_grammar import parse_patch
+
+    return list(parse_patch(text))
+
+
 def _access(args: PatchArgs, here: Here) -> tuple[Access, ...]:
-    paths = (path for change in parse_patch(args.input) for path in (change.path, change.move))
+    paths = (path for change in _parse(args.input) for path in (change.path, change.move))
     return tuple(one for path in dict.fromkeys(filter(None, paths)) for one in writes(path, here))
 
 
 async def _apply(args: PatchArgs, env: Env, call: str) -> Outcome:
     steps = list[Step]()
-    for change in parse_patch(args.input):
+    for change in _parse(args.input):
         steps += await _planned(change, steps, env)
     done = list[Step]()
     try:
@@ -87,6 +97,8 @@ async def _planned(change: FileChange, before: list[Step], env: Env) -> list[Ste
     source = decode(data)
     if source is None:
         raise Refusal(f"{short(path, env)} is not text; it cannot be patched.")
+    from travois.tools.patch_grammar import apply_chunks
+
     text = apply_chunks(source.text, change.chunks, short(path, env))
     after = source.encoding.bom + source.encoding.encode(text)
     target = absolute(change.move, env.cwd) if change.move else path
@@ -127,7 +139,7 @@ def _undone(step: Step) -> Step:
 
 def _summary(args: PatchArgs) -> str:
     try:
-        changes = parse_patch(args.input)
+        changes = _parse(args.input)
     except Refusal:
         return "Apply a patch"
     return f"Patch {', '.join(plain(change.path) for change in changes)}"

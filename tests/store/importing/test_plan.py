@@ -117,7 +117,7 @@ def test_files_count_when_the_other_agents_are_gone(person: Path) -> None:
     environ = {"HOME": str(person)}
     agents, flaws = kinds(home, root, root, trusted=False, environ=environ, etc=person / "etc")
     own = {one.name: (one.model, one.denied) for one in agents if one.origin != "built-in"}
-    edits = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+    edits = ("Edit", "Write", "MultiEdit", "NotebookEdit", "ApplyPatch")
     assert flaws == ()
     assert own == {
         "docs": ("", ("Bash",)),

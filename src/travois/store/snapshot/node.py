@@ -165,7 +165,7 @@ def changes(old: State, new: State) -> Iterator[Change]:
     while waiting:
         change = waiting.pop()
         path = change.path
-        mixed = path in old.above or path in new.above
+        mixed = any(path in state.above or path in state.paths for state in (old, new))
         if change.old == change.new and not mixed and not (change.new and change.new.holes):
             continue
         before, after = old.resolve(change.old, path), new.resolve(change.new, path)
