@@ -98,7 +98,7 @@ def test_another_size_leaves_one_prompt(program: Program) -> None:
 
 def test_a_paste_of_a_megabyte_is_shown_by_its_size_and_sent_whole(program: Program) -> None:
     text = "".join(f"line {number}\n" for number in range(100_000))[:1_000_000]
-    with program.served([{"say": "Read."}]):
+    with program.served([{"say": "Read.", "repeat": True}]):
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("see: ")
