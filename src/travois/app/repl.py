@@ -12,10 +12,12 @@ from errno import EIO
 from functools import partial
 
 import anyio
+from anyio.abc import TaskStatus
 
 from travois.app import trusting
 from travois.app.compose import prepare
 from travois.app.flags import chosen
+from travois.app.hangup import hold_hangups, ignore_hangups
 from travois.app.opening import is_worth_keeping
 from travois.app.options import PICK, Options
 from travois.app.sdk import Session
@@ -74,7 +76,7 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
         terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")
         terminal.notice(*crew.notices, *desk.notices)
         async with anyio.create_task_group() as group:
-            group.start_soon(_watch_interrupts, desk, terminal)
+            await group.start(_watch_interrupts, desk, terminal)
             await _converse(desk, terminal, first=first)
             group.cancel_scope.cancel()
         session.leaving = left(desk.next)
@@ -150,17 +152,23 @@ async def _remember(session: Session, terminal: Terminal) -> None:
         terminal.line("> ")
 
 
-async def _watch_interrupts(desk: Lines, terminal: Terminal) -> None:
+async def _watch_interrupts(
+    desk: Lines, terminal: Terminal, *, task_status: TaskStatus[None]
+) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGHUP) as signals:
+        task_status.started()
         async for number in signals:
             if number == signal.SIGHUP:
-                raise OSError(EIO, "the terminal was closed")
+                hold_hangups()
+                break
             if desk.errand is not None:
                 desk.errand.cancel()
             elif desk.session.running:
                 desk.session.stop()
             else:
                 terminal.interrupt()
+    ignore_hangups()
+    raise OSError(EIO, "the terminal was closed")
 
 
 async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[Shown, ...]) -> None:

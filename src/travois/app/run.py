@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from travois.app import custom
 from travois.app.flags import chosen
+from travois.app.hangup import hold_hangups, ignore_hangups
 from travois.app.lending import statuses
 from travois.app.sdk import Session, typed
 from travois.app.shaped import Shape
@@ -125,7 +126,11 @@ class Run:
             async for number in signals:
                 self.code = self.code if self._over else CODES[number]
                 scope.cancel()
-                return
+                if number != signal.SIGHUP:
+                    return
+                hold_hangups()
+                break
+        ignore_hangups()
 
     async def settle(self, session: Session, *, patience: float = PATIENCE) -> None:
         """Let what was said be remembered; from here on nothing changes how the run ended."""

@@ -11,6 +11,7 @@ import anyio
 
 from travois.app import trusting
 from travois.app.compose import prepare
+from travois.app.hangup import hold_hangups, ignore_hangups
 from travois.app.opening import is_worth_keeping
 from travois.app.options import PICK, Options
 from travois.app.repl import PERMISSION
@@ -110,7 +111,11 @@ class Talking:
             async for number in signals:
                 self.code = CODES[number]
                 self.desk.press("leave")
-                return
+                if number != signal.SIGHUP:
+                    return
+                hold_hangups()
+                break
+        ignore_hangups()
 
     async def converse(self, options: Options, first: str) -> None:
         """One conversation after another."""

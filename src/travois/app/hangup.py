@@ -1,0 +1,20 @@
+"""A closed terminal: the first hangup ends the program in good order, later ones change nothing.
+
+The kernel sends a second hangup when the terminal itself goes away. Whoever waits for signals lets
+go of them after the first one, so that the second would kill the program amid its last steps.
+"""
+
+from __future__ import annotations
+
+import signal
+
+
+def hold_hangups() -> None:
+    """Let further hangups wait; call this before signals are let go of."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
+def ignore_hangups() -> None:
+    """Ignore further hangups from here on."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
