@@ -137,8 +137,7 @@ class _Connection:
             method, target, _ = first.split(" ", 2)
         except ValueError:
             raise _Closed from None
-        pairs = (line.partition(":") for line in lines)
-        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        headers = _read_headers(lines)
         if headers.get("expect", "").lower() == "100-continue":
             await self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         url = urlsplit(target)
@@ -225,6 +224,18 @@ def _head(response: Response) -> bytes:
         length = sum(len(step) for step in response.steps if isinstance(step, bytes))
         lines.append(f"content-length: {length if response.claimed is None else response.claimed}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _read_headers(lines: list[str]) -> dict[str, str]:
+    """The headers by lower-case name; two hosts or origins are no host or origin at all."""
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        key = name.strip().lower()
+        if key in headers and key in ("host", "origin"):
+            raise _Closed
+        headers[key] = value.strip()
+    return headers
 
 
 async def serve_connection(stream: anyio.abc.SocketStream, answer: Answer) -> None:

@@ -24,6 +24,7 @@ from travois.lab.objects import Json
 from travois.lab.recording import Replay
 from travois.lab.report import ledger_json, render, summary
 from travois.lab.routes import answer
+from travois.lab.visitors import guard
 from travois.lab.world import Options, World
 
 PATIENCE = 10.0
@@ -109,7 +110,8 @@ async def serving(
         raise _cannot_listen(port, error) from None
     async with listener, anyio.create_task_group() as group:
         bound = int(listener.extra(anyio.abc.SocketAttribute.local_port))  # noqa: S610
-        connect = partial(serve_connection, answer=reply or partial(answer, world))
+        replying = guard(reply or partial(answer, world), port=bound)
+        connect = partial(serve_connection, answer=replying)
         group.start_soon(listener.serve, connect)
         try:
             yield Api(world, bound)

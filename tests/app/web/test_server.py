@@ -119,6 +119,13 @@ def test_another_site_may_link_here_but_not_read(app: ASGIApp, site: str) -> Non
         assert ask(app, "/place/", **headers).status == status
 
 
+@pytest.mark.parametrize("origin", ["null", "https://evil.example", "http://127.0.0.1:81", ""])
+def test_another_origin_is_refused_even_with_the_cookie(app: ASGIApp, origin: str) -> None:
+    answer = ask(app, "/place/api/sessions", origin=origin, **LET_IN)
+    assert (answer.status, answer.body) == (403, b"Refused: another site asked\n")
+    assert ask(app, "/place/api/sessions", origin="http://localhost:80", **LET_IN).status == 200
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_there_is_nothing_to_change(app: ASGIApp, method: str) -> None:
     answer = ask(app, "/place/api/sessions", method=method, **LET_IN)

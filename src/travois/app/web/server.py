@@ -141,7 +141,8 @@ class Guard:
     def __init__(self, app: ASGIApp, keys: Keys, *, port: int) -> None:
         self._app = app
         self._keys = keys
-        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+        self._origins = tuple(f"http://{host}" for host in self._hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -159,6 +160,8 @@ class Guard:
         """Why not; empty if it may pass."""
         if request.headers.get("host", "") not in self._hosts:
             return "another host"  # a name that an attacker made point to this machine
+        if request.headers.get("origin", self._origins[0]) not in self._origins:
+            return "another site asked"
         if request.method not in ("GET", "HEAD"):
             return "this page only reads"
         site, mode = (request.headers.get(f"sec-fetch-{name}", "") for name in ("site", "mode"))
