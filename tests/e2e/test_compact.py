@@ -106,6 +106,74 @@ def test_a_compaction_that_was_asked_for_is_receipted_searched_and_undone(work: 
     assert [e.fact.why for e in work.facts() if isinstance(e.fact, Ended)] == ["end"] * 3
 
 
+def hooks(*commands: str) -> tuple[str, str]:
+    """Settings with hooks at PreCompact that run these, in this order."""
+    written = [{"type": "command", "command": command} for command in commands]
+    return "--settings", json.dumps({"hooks": {"PreCompact": [{"hooks": written}]}})
+
+
+PLAIN_HOOK = "echo 'Keep the ticket ABC-1.'"
+JSON_HOOK = f"""printf %s '{
+    json.dumps(
+        {
+            "hookSpecificOutput": {
+                "hookEventName": "PreCompact",
+                "additionalContext": "Keep the branch name.",
+            }
+        }
+    )
+}'"""
+OWN_HOOK = f"""printf %s '{
+    json.dumps(
+        {
+            "hookSpecificOutput": {
+                "hookEventName": "PreCompact",
+                "customInstructions": "Write in French.",
+            }
+        }
+    )
+}'"""
+HOOKS_SAY = ("Keep the ticket ABC-1.", "Keep the branch name.", "Write in French.")
+
+
+def test_what_hooks_say_before_a_compaction_reaches_the_summariser(work: Program) -> None:
+    with lab.server(model) as api:
+        work.url = api.url
+        assert work.ask("read them all").code == 0
+        slow = f"sleep 0.3; {PLAIN_HOOK}"  # the order is that of the settings, not who ends first
+        told(work, "compact", "--focus", "values", *hooks(slow, JSON_HOOK, OWN_HOOK, "exit 1"))
+        (asked,) = [e.body.decode() for e in api.ledger if ASKED in e.body.decode()]
+        places = [asked.find(said) for said in ("Give most room to: values", *HOOKS_SAY)]
+        assert -1 < places[0] < places[1] < places[2] < places[3]
+        assert work.ask("and then?", "-c").code == 0
+        assert "<hook>" not in api.ledger[-1].body.decode()
+
+
+def test_what_hooks_say_before_a_compaction_by_itself_reaches_the_summariser(
+    work: Program,
+) -> None:
+    early = json.loads(EARLY[1]) | json.loads(hooks(PLAIN_HOOK, JSON_HOOK)[1])
+    with lab.server(model) as api:
+        work.url = api.url
+        done = work.ask("read them all", "--settings", json.dumps(early))
+        assert done.code == 0, done.err
+        asked = [e.body.decode() for e in api.ledger if HOOKS_SAY[0] in e.body.decode()]
+        assert asked and all(ASKED in body and HOOKS_SAY[1] in body for body in asked)
+        api.no_invalid()
+    made = [e.fact for e in work.facts() if isinstance(e.fact, Compacted)]
+    assert {(fact.by, fact.trigger) for fact in made} == {("model", "auto")}
+
+
+def test_what_hooks_say_is_kept_as_it_is_where_no_model_summarises(work: Program) -> None:
+    tree = json.loads(settings(draft=False)[1]) | json.loads(hooks(PLAIN_HOOK)[1])
+    with lab.server(model) as api:
+        work.url = api.url
+        assert work.ask("read them all").code == 0
+        told(work, "compact", "--settings", json.dumps(tree))
+        assert work.ask("and then?", "-c").code == 0
+        assert HOOKS_SAY[0] in api.ledger[-1].body.decode()
+
+
 def test_a_part_can_give_way_and_what_stands_before_it_keeps_its_cache(work: Program) -> None:
     with lab.server(model) as api:
         work.url = api.url

@@ -23,6 +23,7 @@ from travois.engine.hooked import Hook, Parsed, listening, matching, parse
 from travois.engine.hooks import fire, notify
 from travois.engine.loop import turn
 from travois.engine.occasions import (
+    TOOLS,
     ConfigChange,
     CwdChanged,
     InstructionsLoaded,
@@ -39,6 +40,7 @@ from travois.engine.ports import Answer, Env, Warned
 from travois.engine.tool import Outcome, said
 from travois.host.hooks import LocalHooks, Place, Reach, exports
 from travois.host.process import LocalProcesses
+from travois.kernel.aliases import PARTIAL, TOOL_ALIASES
 from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
 from travois.policy.access import Access
@@ -116,6 +118,22 @@ def test_a_file_of_hooks_is_read_and_what_cannot_be_used_spoils_nothing_else() -
         ("mcp__db__.*", "mcp__web__get", False),
         ("mcp__my-db__drop", "mcp__my-db__drop", True),
         ("Notebook.*|Read", "Read", True),
+        ("Task", "Agent", True),
+        ("Task|Write", "Agent", True),
+        ("^Task$", "Agent", True),
+        ("(Task|Bash)", "Agent", True),
+        ("Agent", "Agent", True),
+        ("Task", "TaskCreate", False),
+        ("Task", "Bash", False),
+        ("shell", "Bash", True),
+        ("exec_command", "Bash", True),
+        ("^(shell|exec_command)$", "Bash", True),
+        ("^(?!Bash$)", "Bash", False),
+        ("KillBash", "KillShell", True),
+        ("update_plan", "TodoWrite", True),
+        ("read_file|write_file", "Write", True),
+        ("LS", "Bash", False),
+        ("PowerShell", "Bash", False),
     ],
 )
 def test_a_matcher_is_a_list_of_names_or_a_regular_expression(
@@ -123,6 +141,17 @@ def test_a_matcher_is_a_list_of_names_or_a_regular_expression(
 ) -> None:
     hook = Hook("command", "x", event="PreToolUse", matcher=matcher)
     assert matching(hook, tool) is expected
+
+
+@pytest.mark.parametrize("name", [name for name in TOOL_ALIASES if name not in PARTIAL])
+@pytest.mark.parametrize("event", sorted(TOOLS))
+def test_a_matcher_with_another_agents_name_means_our_tool(name: str, event: str) -> None:
+    hook = Hook("command", "x", event=event, matcher=f"Nothing|{name}")
+    assert matching(hook, TOOL_ALIASES[name].tool)
+
+
+def test_names_of_tools_mean_nothing_else_at_other_events() -> None:
+    assert not matching(Hook("command", "x", event="SubagentStart", matcher="Task"), "Agent")
 
 
 def test_names_of_failures_hold_no_hyphens_so_such_a_matcher_is_an_expression() -> None:

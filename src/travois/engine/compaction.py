@@ -11,7 +11,7 @@ from travois.context.compact import Cut, Trigger, cut
 from travois.engine.agent import Agent
 from travois.engine.briefing import reloaded
 from travois.engine.fork import inquire
-from travois.engine.hooks import fire
+from travois.engine.hooks import bounded, fire
 from travois.engine.notes import keep_notes, shown
 from travois.engine.occasions import PostCompact, PreCompact, SessionStart
 from travois.engine.ports import Warned
@@ -46,7 +46,8 @@ async def compact(
     if heard.block and trigger != "overflow":
         agent.session.append(Failed("compaction", f"a hook says: {heard.block}"))
         return None
-    prose = await _prose(agent, trigger=trigger, focus=focus)
+    words_of_hooks = tuple(bounded(agent, text) for text in heard.context)
+    prose = await _prose(agent, trigger=trigger, focus=focus, hooks=words_of_hooks)
     stop = hard_stop(model(agent), agent.layers)
     usual = min(limit(agent), stop)
     held = await recent(agent, agent.session.history())
@@ -134,22 +135,28 @@ def shorter(
     return best
 
 
-async def _prose(agent: Agent, *, trigger: Trigger, focus: str) -> str:
-    """The model's part: prepared if it is there, asked for only if a person waits for it.
+async def _prose(agent: Agent, *, trigger: Trigger, focus: str, hooks: tuple[str, ...] = ()) -> str:
+    """The model's part: prepared if it is there, asked for if a person or a hook has a say in it.
 
-    One that is longer than all that rules gather is no summary and is thrown away.
+    One that is longer than all that rules gather is no summary and is thrown away. What hooks said
+    is kept as it is where no model is asked: the window is full, or the cache is gone.
     """
-    if not agent.layers.draft:
-        return ""
-    text = shown(agent) or agent.session.draft
-    if trigger == "manual":
-        text = await inquire(agent, _instruction(focus), what="summary")
-    return text if estimate(text) <= fitted(agent).ledger else ""
+    asking = trigger == "manual" or (trigger == "auto" and bool(hooks))
+    text = ""
+    if agent.layers.draft and asking:
+        text = await inquire(agent, _instruction(focus, hooks), what="summary")
+    elif agent.layers.draft:
+        text = shown(agent) or agent.session.draft
+    text = text if estimate(text) <= fitted(agent).ledger else ""
+    return text if asking and text else "\n\n".join(part for part in (text, *hooks) if part)
 
 
-def _instruction(focus: str) -> str:
-    text = PROMPT.read_text("utf-8")
-    return f"{text.strip()}\n\nGive most room to: {focus}" if focus else text.strip()
+def _instruction(focus: str, hooks: tuple[str, ...] = ()) -> str:
+    """What the model is asked for: the user's own words first, then those of hooks in order."""
+    parts = [PROMPT.read_text("utf-8").strip()]
+    parts += [f"Give most room to: {focus}"] if focus else []
+    parts += [f"The user's hooks add:\n{text}" for text in hooks]
+    return "\n\n".join(parts)
 
 
 def _decline(agent: Agent) -> None:

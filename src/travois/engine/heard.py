@@ -151,6 +151,8 @@ class Specific(msgspec.Struct, frozen=True, rename="camel"):
     """What only some events honour."""
 
     additional_context: str = ""
+    custom_instructions: str = ""
+    """What the summariser should heed, at PreCompact."""
     initial_user_message: str = ""
     session_title: str = ""
     permission_decision: Literal["allow", "deny", "ask", "defer"] | None = None
@@ -194,8 +196,8 @@ TELLING = frozenset(
     ("SessionStart", "Setup", "SubagentStart", "SessionEnd", "CwdChanged", "FileChanged")
 )
 """Events at which what a blocking hook says goes to the user."""
-PLAIN = frozenset(("SessionStart", "UserPromptSubmit", "UserPromptExpansion"))
-"""Events at which plain output is context."""
+PLAIN = frozenset(("SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PreCompact"))
+"""Events at which plain output is context; that of PreCompact is for the summariser."""
 SIGNAL = re.compile(r"(?:\x1b\](?:0|1|2|9|99|777);[^\x00-\x1f\x7f]*(?:\x07|\x1b\\)|\x07)+")
 """What a hook may have a terminal do; nothing that moves the cursor or changes the screen."""
 MUTE = "a hook blocked it without saying why"
@@ -264,7 +266,8 @@ def _honoured(hook: Hook, output: Output, *, status: int) -> tuple[Heard, str]:
     block = _denied(hook, output) if gate else ""
     updated = own.decision.updated_input if own.decision else own.updated_input
     rewritten = _text(own.updated_tool_output) or _text(own.updated_mcp_tool_output)
-    texts = (own.additional_context.strip(), own.initial_user_message.strip())
+    extra = own.custom_instructions if hook.event == "PreCompact" else own.initial_user_message
+    texts = (own.additional_context.strip(), extra.strip())
     heard = Heard(
         block=block,
         decision=_granted(hook, output) if not block else "",

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from travois.engine.occasions import EVENTS, AnyOccasion
+from travois.engine.occasions import EVENTS, TOOLS, AnyOccasion
+from travois.kernel.aliases import SPELLINGS, renamed_tool
 from travois.policy.rules import Use, matches
 from travois.policy.rules import parse as rule
 
@@ -241,8 +242,12 @@ def matching(hook: Hook, subject: str) -> bool:
         return _pattern(matcher).search(abroad(subject)) is not None
     names = WORDS if hook.event in ("StopFailure", "FileChanged") else NAMES
     meant = (subject, *ALSO.get(subject, ()))
+    if hook.event in TOOLS:  # only a spelling that the matcher names: `(?!Bash)` means no other one
+        meant = (*meant, *(one for one in SPELLINGS.get(subject, ()) if one in matcher))
     if names.fullmatch(matcher):
-        return any(name.strip() in meant for name in re.split(r"[|,]", matcher))
+        listed = [name.strip() for name in re.split(r"[|,]", matcher)]
+        by_alias = hook.event in TOOLS and subject in map(renamed_tool, listed)
+        return by_alias or any(name in meant for name in listed)
     return any(_pattern(matcher).search(one) is not None for one in meant)
 
 

@@ -60,8 +60,9 @@ async def fire(
     )
     for message in heard.messages:
         agent.session.emit(Warned(message))
-    for text in heard.context:
-        noted = Text(f"<hook>\n{_bounded(agent, text)}\n</hook>")
+    # What is said at PreCompact is for the summariser, who is asked by the caller.
+    for text in () if isinstance(occasion, told.PreCompact) else heard.context:
+        noted = Text(f"<hook>\n{bounded(agent, text)}\n</hook>")
         agent.inbox.append(User((noted,), origin="hook"))
     if heard.title:
         agent.session.append(Changed("name", heard.title))
@@ -106,7 +107,8 @@ def _cwd(agent: Agent) -> str:
     return agent.session.state.get("cwd", agent.world.root)
 
 
-def _bounded(agent: Agent, text: str) -> str:
+def bounded(agent: Agent, text: str) -> str:
+    """Shorten what a hook said to what a model is shown; the whole text goes to a file."""
     if len(text) <= LONGEST:
         return text
     last = agent.session.last
@@ -158,7 +160,7 @@ async def sent_back(agent: Agent) -> bool:
         agent.session.emit(Warned(f"A Stop hook has blocked {STOPS} times in a row: ending."))
         return False
     agent.sent_back += 1
-    agent.session.append(User((Text(_bounded(agent, heard.block)),), origin="hook"))
+    agent.session.append(User((Text(bounded(agent, heard.block)),), origin="hook"))
     return True
 
 
@@ -267,7 +269,7 @@ async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds
         heard = await fire(agent, _ended(call, given, outcome, lasted), call=call.id, use=use)
         if heard.block:
             note = f"A hook says of the {call.name} call: {heard.block}"
-            agent.inbox.append(User((Text(_bounded(agent, note)),), origin="hook"))
+            agent.inbox.append(User((Text(bounded(agent, note)),), origin="hook"))
         outcome = _rewritten(agent, call, outcome, heard) if heard.output else outcome
     return outcome
 

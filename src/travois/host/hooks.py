@@ -93,7 +93,9 @@ class LocalHooks:
         show: Callable[[str], object] = lambda text: None,
     ) -> Heard:
         """Let all who listen hear of this, side by side; each run is recorded as it ends."""
-        answers = [await self._gathered(late, record) for late in self._over()]
+        # What hooks in the background say is for the model, and PreCompact is for the summariser.
+        over = [] if occasion.event == "PreCompact" else self._over()
+        answers = [await self._gathered(late, record) for late in over]
         heard_by = listening(self._hooks, occasion, around.use, whose=around.agent)
         chosen = [hook for hook in heard_by if self._due(hook)]
         if not chosen:

@@ -92,6 +92,28 @@ TOOL_ALIASES: dict[str, Alias] = {
 }
 """Folded names that are not those of our own tools."""
 
+PARTIAL = frozenset(
+    ("readmanyfiles", "ls", "listdirectory", "listdir", "listfiles", "powershell", "lsp")
+)
+"""Names that mean some calls of our tool, not the tool as such."""
+SPELLINGS: dict[str, tuple[str, ...]] = {
+    "Agent": ("Task",),
+    "Bash": ("shell", "local_shell", "exec_command", "run_shell_command"),
+    "KillShell": ("KillBash",),
+    "ListMcpResources": ("ListMcpResourcesTool",),
+    "ReadMcpResource": ("ReadMcpResourceTool",),
+    "TaskOutput": ("AgentOutputTool", "BashOutputTool"),
+    "TodoWrite": ("update_plan",),
+}
+"""Our tools as others write them, for patterns: those cannot be looked up."""
+
+
+def renamed_tool(name: str) -> str:
+    """Return our tool that another agent calls by this name as a whole; empty if there is none."""
+    found = TOOL_ALIASES.get(fold(name))
+    return found.tool if found and fold(name) not in PARTIAL else ""
+
+
 ZERO_BASED = frozenset(("readfile",))
 """Tools of others whose `offset` counts lines from 0 where ours counts from 1."""
 
