@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: run test test-full check unit setup clean bench
+.PHONY: run test test-full check unit setup clean bench lock sbom notice
 
 # A model that is named, or a command such as `demo`, needs nothing more. Standard output is the
 # program's alone, for whoever reads its JSON.
@@ -28,6 +28,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/notice.py --check
 
 unit: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -36,6 +37,24 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m bench $(ARGS)
 
 setup: $(VENV)/.installed-dev
+
+# Choose versions anew within the bounds of pyproject.toml, for every Python from 3.11 on and every
+# platform. ARGS="--upgrade" takes the newest; without it, versions change only where they must.
+lock: $(VENV)/.installed-dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command 'make lock' --group dev --all-extras $(ARGS) pyproject.toml -o requirements-dev.lock
+	@$(BIN)/python scripts/notice.py
+
+# What a release contains, as CycloneDX JSON.
+sbom: $(VENV)/.installed-dev
+	@mkdir -p dist
+	@$(BIN)/python scripts/sbom.py > dist/travois.cdx.json
+	@echo dist/travois.cdx.json
+
+# The licences of all that Travois needs at run time, into NOTICE.
+notice: $(VENV)/.installed-dev
+	@$(BIN)/python scripts/notice.py
 
 $(VENV)/bin/python:
 	@echo "Setting up Travois in $(VENV) (first run only)..." >&2
@@ -47,10 +66,12 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[code,embed,mcp,web]'
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed scripts/test_needs.sh
+# Tests run with exactly the packages of the lock file, each checked against its hash; the build
+# backend is one of them, so nothing is downloaded to build with.
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml requirements-dev.lock scripts/test_needs.sh
 	@scripts/test_needs.sh
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python scripts/offline.py --all
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(VENV)/mcp-node \
 	  $(addprefix @modelcontextprotocol/server-,filesystem@2026.8.31 memory@2026.8.31) 2>/dev/null || \
@@ -58,7 +79,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed scripts/test_needs.sh
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --omit=optional \
 	  --prefix $(VENV)/codex-node @openai/codex-sdk@0.163.0 2>/dev/null || \
 	  echo "The SDK of Codex could not be had; its tests will skip."
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
