@@ -291,3 +291,48 @@ def test_a_file_that_a_hook_watches_is_told_when_it_changes_and_sets_variables(
     assert told == [(f"{folder}/a.cfg", "change"), (f"{folder}/b.cfg", "add")]
     results = [e.fact for e in house.program.facts() if isinstance(e.fact, Result)]
     assert words(results[-1].content).startswith("it is changed")
+
+
+# --- variables that hooks name --------------------------------------------------------------------
+
+WEBHOOK = "https://hooks.example/services/T0/B0/quartz-lily-77"
+PRINTING = 'printf "%s|%s|%s" "$GH_TOKEN" "$SLACK_WEBHOOK_URL" "$OTHER_TOKEN" > "$0.out"'
+
+
+def print_variables(folder: Path) -> dict[str, Any]:
+    """A hook that writes down what it was given, and says it too."""
+    script = folder / "print.sh"
+    script.write_text(f"{PRINTING}\necho token: $GH_TOKEN $SLACK_WEBHOOK_URL\n")
+    env = ["GH_TOKEN", "SLACK_WEBHOOK_URL", "NOT_SET"]
+    hook = {"type": "command", "command": f"sh {script}", "env": env, "own": True}
+    return {"UserPromptSubmit": [{"hooks": [hook]}]}
+
+
+def test_a_hook_of_the_users_own_gets_the_variables_that_it_names(house: House) -> None:
+    program, folder = house.program, house.program.home.parent
+    program.extra |= {
+        "GH_TOKEN": "gh-maple-31-heron",
+        "SLACK_WEBHOOK_URL": WEBHOOK,
+        "OTHER_TOKEN": "other-cedar-52-finch",
+    }
+    house.install(print_variables(folder))
+    with program.served(["ok"]):
+        assert program.ask("go").code == 0
+    assert (folder / "print.sh.out").read_text() == f"gh-maple-31-heron|{WEBHOOK}|"
+    logged = program.logs()[0].read_text()
+    assert "token: [redacted: GH_TOKEN] [redacted: SLACK_WEBHOOK_URL]" in logged
+    assert "gh-maple" not in logged and "quartz-lily" not in logged
+
+
+def test_a_hook_of_a_workspace_gets_no_variables_even_if_it_is_trusted(house: House) -> None:
+    program, folder = house.program, house.program.folder
+    program.extra |= {"GH_TOKEN": "gh-maple-31-heron", "SLACK_WEBHOOK_URL": WEBHOOK}
+    hooks = {"hooks": print_variables(folder)}
+    (folder / ".claude").mkdir()
+    (folder / ".claude" / "settings.json").write_text(json.dumps(hooks))
+    assert program.run("trust").code == 0
+    with program.served(["ok"]):
+        done = program.ask("go")
+    assert done.code == 0
+    assert (folder / "print.sh.out").read_text() == "||"
+    assert "`env` of its hooks is ignored" in done.err

@@ -62,10 +62,11 @@ def _explain(error: Exception, *, wants_json: bool) -> int:
         _abandon_output()
         return HUNG_UP
     from travois.app.crash import report
+    from travois.policy.masking import mask_text
 
     _complain(report(error, cause=first))
     if wants_json:
-        _say_error("This is a bug in Travois", why=f"{type(first).__name__}: {first}")
+        _say_error("This is a bug in Travois", why=mask_text(f"{type(first).__name__}: {first}"))
     return 1
 
 

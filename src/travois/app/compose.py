@@ -29,6 +29,7 @@ from travois.app import (
     skilled,
     telemetry,
 )
+from travois.app.hook_variables import given_variables
 from travois.app.instructed import library
 from travois.app.lending import Loan
 from travois.app.opening import Found, Place, around, damage, open_log, renewed, settle
@@ -61,7 +62,7 @@ from travois.kernel.models import Model as Card
 from travois.kernel.purse import Amount, Limits, Purse
 from travois.policy.judge import Guard
 from travois.policy.rules import withheld
-from travois.policy.secrets import secrets
+from travois.policy.secrets import Secrets, secrets
 from travois.store import agents, trust
 from travois.store import home as homes
 from travois.store import project as projects
@@ -162,12 +163,18 @@ class Nobody:
         return None
 
 
+def _secrets(loaded: Loaded) -> Secrets:
+    """The values that are kept out of a session's files."""
+    given = given_variables(loaded)
+    return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
+
+
 async def gather(options: Options, *, model: Model | None = None, guests: Guests = ALONE) -> Crew:
     """Everything that a session needs, open and ready for its first turn."""
     place, loaded = prepare(options)
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
-        session = Session(opened.log, secrets=secrets(os.environ.items()))
+        session = Session(opened.log, secrets=_secrets(loaded))
         kinds, flaws = agents_here(place, loaded, options)
         lead, loaded = leading.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)

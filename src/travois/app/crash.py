@@ -7,6 +7,7 @@ import sys
 from traceback import format_exception
 
 from travois.kernel.faults import Fault
+from travois.policy.masking import mask_text
 from travois.policy.secrets import secrets
 from travois.store import disk
 from travois.store.home import locate
@@ -15,8 +16,7 @@ from travois.version import __version__
 
 def report(error: BaseException, *, cause: BaseException) -> str:
     """Keep the traceback in a file of the home; returns what to tell the user."""
-    ours = secrets(os.environ.items())
-    trace = ours.redacted("".join(format_exception(error)))
+    trace = _masked("".join(format_exception(error)))
     head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n"
     try:
         folder = locate(os.environ).path / "crashes"
@@ -26,6 +26,11 @@ def report(error: BaseException, *, cause: BaseException) -> str:
     except (OSError, Fault):
         return f"{trace}\ntravois: this is a bug in Travois; the session can be resumed\n"
     return (
-        f"travois: a bug in Travois: {type(cause).__name__}: {ours.redacted(str(cause))}\n"
+        f"travois: a bug in Travois: {type(cause).__name__}: {_masked(str(cause))}\n"
         f"  The session can be resumed. Please report it with {path}\n"
     )
+
+
+def _masked(text: str) -> str:
+    """Mask the values of settings and of the environment, and whatever looks like a secret."""
+    return mask_text(secrets(os.environ.items()).redacted(text))

@@ -39,8 +39,13 @@ def known(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
     for origin, tree in loaded.hooks:
         parsed, plugin = parse(tree, origin=origin), whose.get(origin)
         folder, keeps = (plugin.folder, plugin.keeps) if plugin else ("", "")
-        hooks += (replace(hook, plugin=folder, keeps=keeps) for hook in parsed.hooks)
+        own = origin in loaded.own_hooks
+        hooks += (replace(hook, plugin=folder, keeps=keeps, own=own) for hook in parsed.hooks)
         notices += parsed.notices
+        if not own and any(hook.env for hook in parsed.hooks):
+            notices.append(
+                f"{origin}: `env` of its hooks is ignored: only your own settings give it"
+            )
     return tuple(hooks), tuple(notices)
 
 

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
+from travois.app.hook_variables import given_variables
 from travois.app.local import EMBEDDED, PROVIDER, Local, notice
 from travois.context.layers import MCP, Layers
 from travois.engine.agent import Agent, Small
@@ -210,7 +211,8 @@ class Reach:
 
     def _hush(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Keep a key out of the log."""
-        self._session.secrets = secrets((*headers, *os.environ.items()))
+        known = (*headers, *self._loaded.settings.env.items(), *os.environ.items())
+        self._session.secrets = secrets(known, listed=given_variables(self._loaded))
 
 
 def equip(

@@ -35,8 +35,10 @@ async def ask(home: Home, loaded: Loaded, reader: Reader) -> None:
     answer = await reader.read(ASK)
     if answer is None:
         return
-    say = trust.trust if answer.strip().lower() in ("y", "yes") else trust.refuse
-    say(home, loaded.root, loaded.wanted)
+    if answer.strip().lower() in ("y", "yes"):
+        trust.trust(home, loaded.root, loaded.wanted, places=loaded.places)
+    else:
+        trust.refuse(home, loaded.root, loaded.wanted)
 
 
 def told(home: Home, loaded: Loaded) -> str:

@@ -81,9 +81,15 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
     once: bool = False
     aside: bool = msgspec.field(default=False, name="async")
     rewake: bool = msgspec.field(default=False, name="asyncRewake")
+    env: tuple[str, ...] = ()
+    """Variables of ours that it gets although they look like secrets; only the user's own does."""
+    sandbox: bool | None = None
+    """Whether it runs in the sandbox; none for what the settings say of all hooks."""
     event: str = ""
     matcher: str = ""
     origin: str = ""
+    own: bool = False
+    """Whether the user wrote it, and not a workspace, a plugin, a skill or an agent."""
     dialect: Literal["", "gemini"] = ""
     """Whose words it speaks, if not those of everybody else."""
     plugin: str = ""
@@ -194,7 +200,7 @@ def _collect(
         if why := _unusable(hook, event, group.matcher):
             notices.append(f"{origin}: a hook of {event} is ignored: {why}")
             continue
-        around = {"event": event, "matcher": group.matcher, "origin": origin}
+        around = {"event": event, "matcher": group.matcher, "origin": origin, "own": False}
         hooks.append(msgspec.structs.replace(hook, **around))
 
 
@@ -230,7 +236,10 @@ def listening(
 
 
 def _bare(hook: Hook) -> Hook:
-    return msgspec.structs.replace(hook, matcher="", origin="", dialect="", status_message="")
+    own = hook.own and bool(hook.env)
+    return msgspec.structs.replace(
+        hook, matcher="", origin="", dialect="", status_message="", own=own
+    )
 
 
 def matching(hook: Hook, subject: str) -> bool:

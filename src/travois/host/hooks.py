@@ -240,6 +240,7 @@ class LocalHooks:
             **{name: value for name, value in told.items() if value},
             **({"CLAUDE_EFFORT": around.effort} if around.effort else {}),
             **(dict(zip(ABROAD, (root, around.cwd, session), strict=True)) if hook.dialect else {}),
+            **_granted(hook),
         }
 
     async def _leave(self, hook: Hook, around: Around, *, stdin: bytes) -> str:
@@ -333,6 +334,12 @@ def _argv(hook: Hook, root: str) -> tuple[str, ...]:
     if hook.shell == "powershell":
         return ("pwsh", "-NoProfile", "-NonInteractive", "-Command", line)
     return ("bash", "-c", line)
+
+
+def _granted(hook: Hook) -> dict[str, str]:
+    """The variables that a hook of the user's own names, which no other child would get."""
+    names = hook.env if hook.own else ()
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _text(captured: Captured) -> str:

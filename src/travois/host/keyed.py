@@ -8,6 +8,7 @@ from time import monotonic
 
 import anyio
 
+from travois.policy.masking import register
 from travois.wire.replies import Problem
 
 LIFE = "CLAUDE_CODE_API_KEY_HELPER_TTL_MS"
@@ -34,6 +35,7 @@ class PrintedKey:
             self._until = monotonic() + (int(life) if life.isdecimal() else USUAL) / 1000
         self._uses += 1
         proof = (("x-api-key", self._key), ("authorization", f"Bearer {self._key}"))
+        register((("apiKeyHelper", self._key),))
         self._heard((proof[0],))
         return proof
 

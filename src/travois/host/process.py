@@ -55,7 +55,7 @@ class LocalProcesses:
         journal: str = "",
     ) -> None:
         self._environ = clean(os.environ, passed=passed) | dict(extra or {})
-        self._secrets = secrets(os.environ.items())
+        self._secrets = secrets((*(extra or {}).items(), *os.environ.items()))
         self._outer = os.environ.get(MARK, "")
         self._mark = os.urandom(8).hex()
         self._count = 0

@@ -131,10 +131,16 @@ class Secrets(msgspec.Struct, frozen=True):
         )
 
 
-def secrets(named_values: Iterable[tuple[str, str]]) -> Secrets:
-    """The secrets among variables or headers; longer values first, as one may hold another."""
+def secrets(
+    named_values: Iterable[tuple[str, str]], *, listed: Iterable[tuple[str, str]] = ()
+) -> Secrets:
+    """The secrets among variables or headers; longer values first, as one may hold another.
+
+    Those that are `listed` count whatever they are called, addresses too: a webhook is one.
+    """
     found = {value.removeprefix("Bearer "): name for name, value in named_values if named(name)}
     kept = [(name, value) for value, name in found.items() if _telling(value)]
+    kept += [(name, value) for name, value in listed if len(value) >= SHORTEST]
     return Secrets(tuple(sorted(kept, key=lambda pair: -len(pair[1]))))
 
 

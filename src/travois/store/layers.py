@@ -11,6 +11,7 @@ import msgspec
 from travois.kernel.faults import Fault
 from travois.policy.flaws import remark
 from travois.policy.judge import ALIASES, Mode
+from travois.policy.masking import MASKED, likely, mask_value, register
 from travois.policy.paths import inside
 from travois.policy.rules import EFFECTS, Rule
 from travois.store import foreign, mcp, trust
@@ -27,6 +28,7 @@ from travois.store.reading import (
     Layer,
     Level,
     checked,
+    is_tree,
     known,
     nearest,
     nested,
@@ -167,7 +169,9 @@ class _Stack:
         self._forbid(BYPASS, "bypass")
         self._forbid(AUTO, "auto")
         plugged = self._plug()
-        hooks = tuple((where, tree) for _, where, tree in self._running())
+        running = self._running()
+        hooks = tuple((where, tree) for _, where, tree in running)
+        ours = frozenset(where for level, where, _ in running if level not in ("project", "local"))
         brought: list[Json] = [{text: ""} for text in self.wanted if text.startswith("hooks: ")]
         trees = (*(tree for _, tree in hooks), *brought, {RUN: self.values[RUN]})
         run = (path for tree in trees for path in scripts(tree, self.where.places))
@@ -176,13 +180,20 @@ class _Stack:
         found = [
             rule for effect in EFFECTS for rule in self.rules.values() if rule.effect == effect
         ]
+        settings, where = self.settings, self.where
+        changed = trust.changes(where.home, where.trusted, self.wanted, places=where.places)
+        register(likely((*settings.env.items(), *self.environ.items())))
+        register(_secret_leaves(self.values))
         return Loaded(
-            settings=self.settings,
+            settings=settings,
             origins=self.origins,
-            notices=(*self.notices, *self._left_out()),
+            notices=(*self.notices, *self._left_out(), *_told_changes(where.trusted, changed)),
+            places=where.places,
+            changed=changed,
             borrowed=frozenset(k for k, where in self.origins.items() if where in self.theirs),
             rules=(*(Rule("Edit", f"/{f}", "ask", "a hook runs it") for f in files), *found),
             hooks=hooks,
+            own_hooks=ours - {path for plugin in plugged for path, _ in plugin.hooks},
             scripts=files,
             trust=status,
             root=self.where.trusted,
@@ -243,6 +254,32 @@ def _variables(layer: Layer) -> dict[str, str]:
     keys = (key for key in layer.values if key.startswith("env."))
     named = {key.removeprefix("env."): str(layer.values[key]) for key in keys}
     return {name: value for name, value in named.items() if not name.startswith(PREFIX)}
+
+
+def _told_changes(root: str, changed: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """One line about files behind trusted commands that are not as they were."""
+    files = list(dict.fromkeys(file for each in changed.values() for file in each))
+    if files:
+        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        yield (
+            f"{root}: files that trusted hooks or MCP servers run are not as you agreed to them "
+            f"({', '.join(files[:3])}{more}); `travois trust --changed` lists them, "
+            "`travois trust` accepts them"
+        )
+
+
+def _secret_leaves(tree: Json) -> Iterator[tuple[str, str]]:
+    """The texts in settings whose names, or places, are those of secrets."""
+    for key, value in tree.items():
+        if is_tree(value):
+            below = {f"{key}.{name}": each for name, each in value.items()}
+            yield from _secret_leaves(below)
+        elif (
+            isinstance(value, str)
+            and not key.startswith("env.")
+            and mask_value(key, value) == MASKED
+        ):
+            yield key.rpartition(".")[2], value
 
 
 def _stray(layer: Layer, key: str) -> str:

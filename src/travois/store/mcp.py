@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.policy.masking import likely, register
 from travois.policy.paths import inside
 from travois.store import foreign, trust
 from travois.store.admission import Admission
@@ -86,6 +87,8 @@ def find(
             made = server(entry, where, environ, notices)
             if why := admission.refusal(made):
                 raise ValueError(why)
+            register(likely((*made.env.items(), *made.client.items())))
+            register(made.headers.items())
             servers[entry.name] = made
         except (ValueError, TypeError) as error:
             notices.append(f"{entry.origin}: server {entry.name} is left out: {error}")

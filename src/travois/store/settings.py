@@ -366,6 +366,12 @@ class Loaded(msgspec.Struct, frozen=True):
     """All rules, each with its origin and the folder that its paths count from."""
     hooks: tuple[tuple[str, Json], ...] = ()
     """The hooks that may run: each place that names some, with its events as they were written."""
+    own_hooks: frozenset[str] = frozenset()
+    """The places of those that the user or the administrator wrote."""
+    places: tuple[str, ...] = ()
+    """The folders that commands of the workspace run in."""
+    changed: dict[str, tuple[str, ...]] = {}
+    """What trusted hooks and servers reach that changed since, by what was agreed to."""
     scripts: tuple[str, ...] = ()
     """Files of the workspace that those hooks run: to change one is to change the hook."""
     trust: Status = "unknown"

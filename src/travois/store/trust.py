@@ -21,6 +21,8 @@ from travois.store.home import Home
 from travois.store.settings import Status
 
 Kept = Literal["allow", "ask", "deny", "folders"]
+RUNNING = ("hook ", "hooks: ", "mcp server ", "statusLine.command")
+"""How lines begin that ask for a command to be run."""
 MOST = 1000
 """How many digests are kept for a folder; the oldest are dropped."""
 
@@ -39,6 +41,8 @@ class Said(msgspec.Struct, frozen=True):
     """Rules that their answers made there."""
     folders: tuple[str, ...] = ()
     """More folders that may be worked in from there."""
+    reached: dict[str, dict[str, str]] = {}
+    """By the digest of what it asks for: the files that this reached then, with their digests."""
 
     def kept(self, under: Kept) -> tuple[str, ...]:
         """What their answers come to, of one kind."""
@@ -84,12 +88,44 @@ def agreed(home: Home, root: str) -> frozenset[str]:
     return frozenset(said.agreed) if said.trusted else frozenset()
 
 
-def trust(home: Home, root: str, wanted: Iterable[str]) -> None:
-    """Trust a folder with what it asks for."""
-    asked = tuple(map(digest, wanted))
+def trust(home: Home, root: str, wanted: Iterable[str], *, places: tuple[str, ...] = ()) -> None:
+    """Trust a folder with what it asks for, and with the files that this reaches at the moment.
+
+    `places` are the folders that its commands run in.
+    """
+    lines = tuple(wanted)
+    asked, reached = tuple(map(digest, lines)), _reached(lines, places)
     with _changing(home, root) as (said, save):
         left = tuple(each for each in said.refused if each not in asked)
-        save(replace(said, trusted=True, agreed=_joined(said.agreed, asked), refused=left))
+        agreed = _joined(said.agreed, asked)
+        kept = {key: files for key, files in said.reached.items() if key in agreed}
+        save(replace(said, trusted=True, agreed=agreed, refused=left, reached={**kept, **reached}))
+
+
+def changes(
+    home: Home, root: str, wanted: Iterable[str], *, places: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """Return what trusted commands reach that changed since, by the line that was agreed to."""
+    said = _read(home, root)
+    lines = [line for line in wanted if digest(line) in said.reached] if said.trusted else []
+    if not lines:
+        return {}
+    from travois.store import reach  # few folders have such hooks, and all would wait for it
+
+    found = {
+        line: reach.compare(said.reached[digest(line)], reach.reached(line, places))
+        for line in lines
+    }
+    return {line: files for line, files in found.items() if files}
+
+
+def _reached(lines: tuple[str, ...], places: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    running = [line for line in lines if line.startswith(RUNNING)] if places else []
+    if not running:
+        return {}
+    from travois.store import reach
+
+    return {digest(line): reach.reached(line, places) for line in running}
 
 
 def refuse(home: Home, root: str, wanted: Iterable[str]) -> None:
@@ -103,7 +139,7 @@ def refuse(home: Home, root: str, wanted: Iterable[str]) -> None:
 def revoke(home: Home, root: str) -> bool:
     """Forget all trust in a folder; whether there was any."""
     with _changing(home, root) as (said, save):
-        save(replace(said, trusted=False, agreed=(), refused=()))
+        save(replace(said, trusted=False, agreed=(), refused=(), reached={}))
         return said.trusted
 
 

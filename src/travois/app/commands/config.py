@@ -11,6 +11,7 @@ from travois.app import merged
 from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.app.opening import Place
 from travois.kernel.faults import Fault
+from travois.policy.masking import mask_text, mask_value
 from travois.store.home import locate
 from travois.store.layers import load
 from travois.store.project import identify
@@ -55,9 +56,9 @@ def run_explain(args: Namespace) -> int:
     loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
     if args.key.partition(".")[0] in merged.PARTS:
         return _explain_part(args, Place(home, identify(home, cwd), cwd), loaded)
-    values = found(loaded, args.key)
+    values = {key: mask_value(key, value) for key, value in found(loaded, args.key).items()}
     for notice in loaded.notices:
-        warn(notice)
+        warn(mask_text(notice))
     if args.json:
         told = {
             key: {"value": value, "origin": origin(key, loaded)} for key, value in values.items()
@@ -70,7 +71,10 @@ def run_explain(args: Namespace) -> int:
 
 def _explain_part(args: Namespace, place: Place, loaded: Loaded) -> int:
     """Print what is not a setting: who brings each of it."""
-    told = merged.parts(place, loaded)
+    told = {
+        key: merged.Told(mask_text(one.value), one.origin)
+        for key, one in merged.parts(place, loaded).items()
+    }
     fitting = {k: v for k, v in told.items() if args.key in (k, k.partition(".")[0])}
     if not fitting and "." in args.key:
         near = nearest(args.key, told)

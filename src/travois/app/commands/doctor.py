@@ -19,6 +19,7 @@ from travois.host import catalog
 from travois.host.cage.probe import Check, Walls, look
 from travois.host.ripgrep import resolve
 from travois.kernel.faults import Fault
+from travois.policy.masking import mask_text
 from travois.store.home import Home, locate
 from travois.store.layers import load
 from travois.store.project import identify
@@ -55,7 +56,8 @@ def register(commands: Commands) -> None:
 def run(args: Namespace) -> int:
     """Look at everything, anew."""
     walls = look(None, workspace=os.getcwd())
-    checks = (*walls.checks, *_programs(), _terminal(), *_own())
+    found = (*walls.checks, *_programs(), _terminal(), *_own())
+    checks = tuple(msgspec.structs.replace(check, why=mask_text(check.why)) for check in found)
     usable = all(check.works for check in checks if check.name in ESSENTIAL)
     if args.json:
         say(msgspec.json.encode(Finding(usable, walls.kind, checks, walls.limits)).decode())

@@ -17,6 +17,7 @@ from travois.app.lending import found
 from travois.app.opening import Place
 from travois.app.options import Options
 from travois.kernel.faults import Fault
+from travois.policy.masking import mask_text, mask_value
 from travois.store import disk, mcp, trust
 from travois.store.mcp_words import SOCKET, SOCKETS
 from travois.store.settings import Json, Loaded
@@ -86,7 +87,8 @@ def run_show(args: Namespace) -> int:
     """Everything about one server."""
     server = _server(args.name)
     for key, value in msgspec.to_builtins(server).items():
-        shown = dict.fromkeys(value, "…") if key in ("env", "headers", "client") else value
+        hidden = key in ("env", "headers", "client")
+        shown = dict.fromkeys(value, "…") if hidden else mask_value(key, value)
         if value:
             say(clean(f"{key}: {shown}", lines="show"))
     return 0
@@ -174,7 +176,7 @@ def run_approve(args: Namespace) -> int:
     fresh = {entry.name for entry in listed.waiting}
     for text in wanted:
         say(clean(text, lines="show"))
-    trust.trust(place.home, loaded.root, wanted)
+    trust.trust(place.home, loaded.root, wanted, places=loaded.places)
     say(f"{len(fresh)} more may start." if fresh else "None waits.")
     return 0
 
@@ -238,7 +240,7 @@ def _server(name: str) -> Server:
 
 
 def _what(server: Server) -> str:
-    return server.url or " ".join(server.argv)
+    return mask_text(server.url or " ".join(server.argv))
 
 
 def _file(scope: str) -> Path:

@@ -8,10 +8,14 @@ from argparse import ArgumentParser, HelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Protocol
 from unicodedata import combining, east_asian_width
 
 import msgspec
+
+from travois.policy.masking import registered
+from travois.policy.secrets import Secrets, secrets
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -72,8 +76,19 @@ def command(commands: Commands, name: str, *, what: str, more: str = "") -> Argu
     )
 
 
+def conceal(text: str) -> str:
+    """Return a text without the values that settings and the environment keep secret."""
+    return registered().redacted(_environment().redacted(text))
+
+
+@cache
+def _environment() -> Secrets:
+    return secrets(os.environ.items())
+
+
 def say(text: str = "") -> None:
-    """One line, or several, to standard output."""
+    """One line, or several, to standard output, without the values of secrets."""
+    text = conceal(text)
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
         return
@@ -91,7 +106,8 @@ def say_list(rows: Iterable[object]) -> None:
 
 
 def warn(text: str) -> None:
-    """One line to standard error."""
+    """One line to standard error, without the values of secrets."""
+    text = conceal(text)
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
         return

@@ -16,6 +16,7 @@ from travois.app.commands.plain import (
     amount,
     clean,
     command,
+    conceal,
     say,
     say_list,
     styled,
@@ -27,6 +28,7 @@ from travois.kernel.faults import Fault
 from travois.store import disk, lock, prune
 from travois.store.blobs import Blobs
 from travois.store.home import Home, locate
+from travois.store.layers import load
 from travois.store.log import Log, Skipped, history
 from travois.store.project import Project, identify
 from travois.store.sessions import Summary, find, summaries
@@ -172,10 +174,12 @@ def run_export(args: Namespace) -> int:
 
     home, project = here()
     summary = find(home, args.session, project=project)
+    cwd = os.path.realpath(os.getcwd())
+    load(home, cwd, cwd=cwd, environ=os.environ)  # registers what settings keep secret
     skipped: list[Skipped] = []
     entries = list(history(home.session(summary.project, summary.id), skipped))
     document = Document(summary, entries, tuple(skipped))
-    text = export(document, args.format, fetch=Blobs(home.blobs).get)
+    text = conceal(export(document, args.format, fetch=Blobs(home.blobs).get))
     report(skipped)
     data = text.encode("utf-8", "replace")
     if args.output == "-":

@@ -13,12 +13,14 @@ from travois.store import trust
 from travois.store.home import locate
 from travois.store.layers import load
 from travois.store.project import identify
+from travois.store.settings import Loaded
 
 MORE = """\
 Settings that come with a folder (.travois, .claude) may tighten at once. What they want beyond
 that (hooks, variables, allow rules, more folders, a model) holds once you trust the folder with
 it. Trust is bound to what was shown: whatever changes later is asked about again. It covers the
-whole repository and its worktrees.
+whole repository and its worktrees. Files that a trusted hook or MCP server reaches beyond the
+programs that it names (imports, scripts of package.json, Makefiles) are told when they changed.
 """
 
 
@@ -27,6 +29,9 @@ def register(commands: Commands) -> None:
     top = command(commands, "trust", what="trust a folder with its own settings", more=MORE)
     top.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this one")
     top.add_argument("--revoke", action="store_true", help="trust it no longer")
+    top.add_argument(
+        "--changed", action="store_true", help="list files behind trusted commands that changed"
+    )
     top.add_argument("--list", action="store_true", help="list trusted folders")
     top.set_defaults(run=run_trust)
 
@@ -51,8 +56,21 @@ def run_trust(args: Namespace) -> int:
         raise Fault(f"{args.folder} is not a folder")
     home.prepare()
     loaded = load(home, identify(home, folder).root, cwd=folder, environ=os.environ)
-    if loaded.trust != "trusted" and loaded.wanted:
+    if loaded.trust != "trusted" and loaded.wanted and not args.changed:
         say(told(home, loaded))
-    trust.trust(home, loaded.root, loaded.wanted)
+    if args.changed:
+        return _list_changes(loaded)
+    trust.trust(home, loaded.root, loaded.wanted, places=loaded.places)
     say(f"{visible(loaded.root)} is trusted.")
     return 0
+
+
+def _list_changes(loaded: Loaded) -> int:
+    """List what trusted commands reach that changed; exit code 1 if there is any."""
+    for line, files in loaded.changed.items():
+        say(visible(line))
+        for file in files:
+            say(f"  {visible(file)}")
+    if not loaded.changed:
+        say("Nothing that trusted commands reach has changed.")
+    return 1 if loaded.changed else 0
