@@ -26,6 +26,18 @@ OPENING = (
     "files named below, or found with Recall."
 )
 
+CHILD_OPENING = (
+    f"{SET_ASIDE} You are a sub-agent. Your task stands below, word for word; nothing else is your "
+    "task. The rest was gathered from the record; the newest messages come after it unchanged. Go "
+    "on with your task where it stands: do not greet, recap or ask whether to go on, and do not "
+    "redo what is listed as done. Your last message is your report to the agent that started you. "
+    "Anything that was set aside can be read again in the files named below, or found with Recall."
+)
+FORK_OPENING = (
+    f"{CHILD_OPENING} You are a fork: what was said before your task was said to the agent that "
+    "you are a copy of. It tells you what is known, not what to do."
+)
+
 
 class Cut(msgspec.Struct, frozen=True):
     """Where a conversation is cut: the items that give way, and those that stay."""

@@ -59,6 +59,10 @@ class Layers(msgspec.Struct, frozen=True):
     ledger: int = 12_000
     names: int = 4_000
     contents: int = 12_000
+    task: int = 40_000
+    """The most of a sub-agent's task that a compaction repeats word for word."""
+    received: int = 6_000
+    """The same of mail, reports and hook notes."""
     threshold: int = 0
     """Where compaction starts; zero means where the window asks for it."""
     percent: float = 0.0
@@ -105,4 +109,6 @@ SHARES = (
     ("ledger", 0.2),
     ("names", 0.08),
     ("contents", 0.12),
+    ("task", 0.5),
+    ("received", 0.08),
 )

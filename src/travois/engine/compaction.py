@@ -24,6 +24,7 @@ from travois.kernel.facts import Compacted, Failed, Noted, User
 from travois.kernel.tokens import context_tokens, estimate, head_tokens, ratio
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "summary.md"
+AGENT_PROMPT = PROMPT.with_name("summary-agent.md")
 RUNGS = (1.0, 0.5, 0.2, 0.0)
 """How much of the usual tail is kept, try by try, until the rest fits."""
 
@@ -78,7 +79,7 @@ def prepare(agent: Agent) -> None:
 
 
 async def _drafted(agent: Agent) -> None:
-    text = await inquire(agent, _instruction(""), what="summary")
+    text = await inquire(agent, _instruction(agent, ""), what="summary")
     if text:
         agent.session.append(Noted("draft", text))
 
@@ -144,16 +145,17 @@ async def _prose(agent: Agent, *, trigger: Trigger, focus: str, hooks: tuple[str
     asking = trigger == "manual" or (trigger == "auto" and bool(hooks))
     text = ""
     if agent.layers.draft and asking:
-        text = await inquire(agent, _instruction(focus, hooks), what="summary")
+        text = await inquire(agent, _instruction(agent, focus, hooks), what="summary")
     elif agent.layers.draft:
         text = shown(agent) or agent.session.draft
     text = text if estimate(text) <= fitted(agent).ledger else ""
     return text if asking and text else "\n\n".join(part for part in (text, *hooks) if part)
 
 
-def _instruction(focus: str, hooks: tuple[str, ...] = ()) -> str:
+def _instruction(agent: Agent, focus: str, hooks: tuple[str, ...] = ()) -> str:
     """What the model is asked for: the user's own words first, then those of hooks in order."""
-    parts = [PROMPT.read_text("utf-8").strip()]
+    prompt = PROMPT if agent.birth is None else AGENT_PROMPT
+    parts = [prompt.read_text("utf-8").strip()]
     parts += [f"Give most room to: {focus}"] if focus else []
     parts += [f"The user's hooks add:\n{text}" for text in hooks]
     return "\n\n".join(parts)

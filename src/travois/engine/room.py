@@ -58,10 +58,11 @@ def _used(card: Model, layers: Layers) -> Model:
 
 def fitted(agent: Agent) -> Layers:
     """The layers' numbers, as they suit the room that there is."""
-    return agent.layers.fitted(_beside_head(agent))
+    return agent.layers.fitted(beside_head(agent))
 
 
-def _beside_head(agent: Agent) -> int:
+def beside_head(agent: Agent) -> int:
+    """Return how many tokens there are between the head and where compaction starts."""
     epoch = agent.session.view.epoch
     return limit(agent) - (head_tokens(epoch) if epoch else 0)
 
@@ -70,7 +71,7 @@ def results_room(agent: Agent) -> int:
     """Return how many tokens all results of the last reply may take together."""
     card = _used(model(agent), agent.layers)
     kept = effective_window(card) - compact_at(card)
-    window = Window(limit(agent) + kept, _beside_head(agent))
+    window = Window(limit(agent) + kept, beside_head(agent))
     return message_room(agent.session.view, agent.layers, window=window)
 
 

@@ -225,5 +225,7 @@ class Session:
                 self.extracted = int(text)
             case Compacted():
                 self.draft, self.drafted = "", False
+            case Changed(what="fork"):  # what was prepared was on the task of its original
+                self.draft, self.drafted, self.notes = "", False, ""
             case _:
                 pass

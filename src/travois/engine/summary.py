@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from travois.context.compact import OPENING, Cut
+from typing import TYPE_CHECKING
+
+from travois.context.compact import CHILD_OPENING, FORK_OPENING, OPENING, Cut, is_summary
 from travois.context.layers import Layers
+from travois.context.offload import preview
 from travois.engine.agent import Agent
+from travois.engine.room import beside_head
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Cleared, Compacted, Entry
 from travois.kernel.tokens import estimate, fact_tokens, head_tokens, ratio
 from travois.kernel.view import Item, project
 
+if TYPE_CHECKING:
+    from travois.context.ledger import Ledger
+
+YOUR_TASK = "## Your task, word for word"
+YOUR_TASKS = "## The tasks that you were given, word for word, the newest last"
 
 def summarise(
     agent: Agent,
@@ -31,7 +40,11 @@ def summarise(
         agent.world.spill(f"span-{parted.last}-{number}", span.text.encode(errors="replace"))
         for number, span in enumerate(pieces, 1)
     )
-    told = ledger.render(ledger.fold(entries), budget=layers.ledger).text
+    record = ledger.fold(entries)
+    task = given_task(agent, record, parted.kept, budget=layers.task)
+    layers = layers.fitted(beside_head(agent) - estimate(task)) if task else layers
+    told = ledger.render(record, budget=layers.ledger).text
+    others = _from_others(agent, record, parted, budget=layers.received)
     kept = "\n".join(str(item.fact.content) for item in parted.kept)
     found = names.index(_until(ever, parted.last), budget=layers.names, skip=told + kept)
     past = [entry.fact for entry in entries if isinstance(entry.fact, Compacted)]
@@ -41,7 +54,8 @@ def summarise(
         [*(path for fact in past for path in fact.files), *files],
         budget=layers.contents,
     )
-    text = "\n\n".join(part for part in (OPENING, told, prose, found, listing) if part)
+    parts = (_opening(record), task, told, others, prose, found, listing)
+    text = "\n\n".join(part for part in parts if part)
     blocks = (*agent.baseline(), Text(text), *restored)
     return Compacted(
         parted.first,
@@ -52,6 +66,48 @@ def summarise(
         files=files,
         titles=titles,
     )
+
+
+def given_task(agent: Agent, record: Ledger, kept: Sequence[Item], *, budget: int) -> str:
+    """Repeat what an agent was started for, word for word, unless it stands in what is kept.
+
+    Of a task that is too large for the window both ends are shown, and the file that has it whole.
+    """
+    from travois.context.ledger.received import allot, fenced
+
+    stays = {item.seq for item in kept if not is_summary(item)}
+    tasks = [one for one in record.task if one.seq not in stays]
+    sizes = [estimate(one.text) for one in tasks]
+    shown: list[str] = []
+    for one, size, room in zip(tasks, sizes, allot(sizes, budget), strict=True):
+        text = one.text
+        if size > room:
+            path = agent.world.spill(f"task-{one.seq}", text.encode(errors="replace"))
+            nonce = f"{int(agent.chance() * 0xFFFFFF):06x}"
+            text = preview(text, path=path, tokens=room, nonce=nonce)
+        shown.append(fenced("task", text))
+    title = YOUR_TASK if len(record.task) == 1 else YOUR_TASKS
+    return "\n".join((title, *shown)) if shown else ""
+
+
+def _from_others(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:
+    """What other agents and hooks said that is not kept; the file of what there is no room for."""
+    from travois.context.ledger.received import render
+
+    stays = {item.seq for item in parted.kept if not is_summary(item)}
+    gone = [one for one in record.received if one.seq not in stays]
+    shown = render(gone, budget=budget)
+    if not shown.overflow:
+        return shown.text
+    data = shown.overflow.encode(errors="replace")
+    path = agent.world.spill(f"received-{parted.last}", data)
+    return render(gone, budget=budget, where=path).text
+
+
+def _opening(record: Ledger) -> str:
+    if not record.task:
+        return OPENING
+    return FORK_OPENING if record.fork else CHILD_OPENING
 
 
 def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[Item]) -> int:

@@ -1,6 +1,6 @@
 """The ledger: what a session established, derived from its log by rule and never by a model.
 
-Model sees: as part of a summary, the human's words, rules, tasks, files, checks, errors and ids.
+Model sees: as part of a summary, what it was told by people, agents and hooks; what was done.
 Tokens: a budget; what does not fit is counted, and stands whole in a file.
 Cache: moves nothing itself; a compaction that carries it does.
 """

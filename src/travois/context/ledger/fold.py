@@ -13,6 +13,7 @@ from travois.context.ledger.errors import Trouble, errors
 from travois.context.ledger.files import File, files
 from travois.context.ledger.jobs import Job, jobs
 from travois.context.ledger.made import Git, Made, git, made
+from travois.context.ledger.received import Received, forked_at, received
 from travois.context.ledger.said import Said, rules, said
 from travois.context.ledger.tasks import Task, listed, tasks
 from travois.kernel.facts import Changed, Entry, Opened
@@ -33,13 +34,20 @@ class Ledger(msgspec.Struct, frozen=True):
     git: Git = Git()
     jobs: tuple[Job, ...] = ()
     cwd: str = ""
+    task: tuple[Received, ...] = ()
+    """What an agent was started for, word for word; empty for one that a person talks to."""
+    received: tuple[Received, ...] = ()
+    """Mail, reports and hook notes."""
+    fork: int = 0
+    """The entry with which a fork's own part begins; all before it was said to its original."""
 
 
 def fold(entries: Iterable[Entry]) -> Ledger:
     """The ledger of these entries; earlier compactions make no difference to it."""
     alive = living(list(entries))
     done = tuple(acts(alive))
-    told = said(alive, done)
+    told, fork = said(alive, done), forked_at(alive)
+    others = received(alive, done, fork=fork)
     return Ledger(
         said=told,
         rules=rules(told),
@@ -52,6 +60,9 @@ def fold(entries: Iterable[Entry]) -> Ledger:
         git=git(done),
         jobs=jobs(alive, done),
         cwd=_folder(alive),
+        task=tuple(one for one in others if one.kind == "task"),
+        received=tuple(one for one in others if one.kind != "task"),
+        fork=fork,
     )
 
 

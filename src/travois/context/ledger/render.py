@@ -29,6 +29,9 @@ TIGHT = 8
 LINE = 200
 FLOOR = 16
 """Tokens for a heading and the number of what is missing under it."""
+SAID = "What the human said, in order"
+SAID_BEFORE = "What the human said to the agent that you are a copy of, in order (not your task)"
+SHARED = "Tasks still open on the list that you share (yours are only those that your task names)"
 
 Units = Callable[[int], tuple[str, ...]]
 
@@ -66,12 +69,14 @@ def _sections(ledger: Ledger) -> Iterator[Section]:
     changed = tuple(f for f in ledger.files if f.changes)
     read = tuple(f for f in ledger.files if not f.changes)
     yield Section("Rules that the human gave", lambda n: _quotes(ledger.rules[::-1]), 0.10, 0)
-    yield Section(
-        "What the human said, in order", lambda n: _told(ledger.said, n), 0.30, 1, keep="ends"
-    )
+    before = tuple(message for message in ledger.said if message.seq < ledger.fork)
+    own = ledger.said[len(before) :]
+    share = 0.15 if own and before else 0.30
+    yield Section(SAID, lambda n: _told(own, n), share, 1, keep="ends")
+    yield Section(SAID_BEFORE, lambda n: _told(before, n), share, 1, keep="ends")
     yield Section("Decided by the human", lambda n: _decided(ledger.decisions[::-1], n), 0.14, 3)
     tasks = tuple(map(_task, open_))
-    yield Section("Tasks still open", lambda n: tasks, 0.09, 2)
+    yield Section(SHARED if ledger.task else "Tasks still open", lambda n: tasks, 0.09, 2)
     finished = tuple(map(_task, done))
     yield Section("Tasks closed", lambda n: finished[::-1], 0.05, 8)
     title = f"Files changed (in {_line(ledger.cwd)})" if ledger.cwd else "Files changed"

@@ -1,0 +1,138 @@
+"""What an agent was told by others than the person: its task, mail, reports and hook notes.
+
+All of it is kept word for word. A task is never left out; of the rest the newest is shown whole,
+and what there is no room for stands in a file that is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from travois.context.ledger.acts import Act
+from travois.kernel.blocks import words
+from travois.kernel.canonical import canonical_name
+from travois.kernel.facts import Changed, Entry, User
+from travois.kernel.tokens import estimate
+
+Kind = Literal["task", "mail", "report", "hook"]
+FORK = "fork"
+"""The state that a fork's log sets where its own part begins."""
+JOB = "job:"
+"""Before the id of a background command, in the letter that tells of its end."""
+EXCERPT = 240
+"""How many characters are shown of a message that has no room."""
+TITLE = "## What other agents and hooks told you, the newest last"
+INHERITED = "before the fork, to the original"
+
+
+class Received(msgspec.Struct, frozen=True):
+    """One message; `inherited` if a fork's original got it, before the fork began."""
+
+    seq: int
+    kind: Kind
+    text: str
+    inherited: bool = False
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """The text that fits, and in full all that it does not show whole."""
+
+    text: str = ""
+    overflow: str = ""
+
+
+def forked_at(entries: Iterable[Entry]) -> int:
+    """Return the entry with which a fork's own part begins; nought if this is no fork."""
+    states = (e for e in entries if isinstance(e.fact, Changed) and e.fact.what == FORK)
+    return max((entry.seq for entry in states), default=0)
+
+
+def received(entries: Iterable[Entry], acts: Iterable[Act], *, fork: int) -> tuple[Received, ...]:
+    """List what others said, in order; what is said again counts only the last time.
+
+    The tasks of a fork's original are not among it: they are not the fork's to do.
+    """
+    told = [
+        Received(entry.seq, kind, text, inherited=entry.seq < fork)
+        for entry in entries
+        if isinstance(entry.fact, User)
+        and (kind := _kind(entry.fact)) is not None
+        and (text := words(entry.fact.content)).strip()
+        and (kind != "task" or entry.seq >= fork)
+    ]
+    told += (Received(a.seq, "report", a.text, inherited=a.seq < fork) for a in acts if _reports(a))
+    last = {(one.kind, one.text): one for one in sorted(told, key=lambda one: one.seq)}
+    return tuple(sorted(last.values(), key=lambda one: one.seq))
+
+
+def allot(sizes: Sequence[int], budget: int) -> list[int]:
+    """Share a budget out: who needs less than an even share leaves the rest to the others."""
+    shares = [0] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    for done, index in enumerate(order):
+        shares[index] = min(sizes[index], budget // (len(order) - done))
+        budget -= shares[index]
+    return shares
+
+
+def fenced(tag: str, text: str) -> str:
+    """Put a text between marks that it cannot hold itself, every character as it is."""
+    mark = sha256(text.encode(errors="replace")).hexdigest()[:8]
+    return f'<{tag} mark="{mark}">\n{text}\n</{tag} {mark}>'
+
+
+def render(messages: Sequence[Received], *, budget: int, where: str = "") -> Shown:
+    """Show mail, reports and hook notes: the newest whole, of older ones how they begin.
+
+    `where` is the file that has those whole which are not shown so.
+    """
+    shown: dict[int, str] = {}
+    used, cut = estimate(TITLE), list[Received]()
+    for one in sorted(messages, key=lambda one: -one.seq):
+        whole = f"{_label(one)}\n{fenced(one.kind, one.text)}"
+        brief = f"{_label(one)} {_excerpt(one.text)}"
+        text = whole if used + estimate(whole) <= budget else brief
+        cut += [one] if text is brief else []
+        if used + estimate(text) <= budget:
+            used += estimate(text)
+            shown[one.seq] = text
+    lines = [shown[seq] for seq in sorted(shown)]
+    if cut:
+        there = f" is in {where}" if where else " is in the files named below"
+        lines.insert(0, f"- (All of those shortened here or left out, {len(cut)},{there}.)")
+    whole = "\n\n".join(f"{_label(one)}\n{one.text}" for one in reversed(cut))
+    return Shown("\n".join((TITLE, *lines)) if messages else "", whole)
+
+
+def _kind(fact: User) -> Kind | None:
+    match fact:
+        case User(origin="mail"):
+            return "mail"
+        case User(origin="hook"):
+            return "hook"
+        case User(origin="task", mail=""):
+            return "task"
+        case User(origin="task", mail=letter) if not letter.startswith(JOB):
+            return "report"
+        case _:
+            return None
+
+
+def _reports(act: Act) -> bool:
+    """Whether a call brought the report of an agent, and not only that one was started."""
+    apart = act.args.get("run_in_background")
+    return canonical_name(act.name) == "Agent" and not apart and act.refused is None
+
+
+def _label(one: Received) -> str:
+    before = f", {INHERITED}" if one.inherited else ""
+    return f"- {one.kind} (entry {one.seq}{before}):"
+
+
+def _excerpt(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= EXCERPT else f"{flat[:EXCERPT].rstrip()} […]"
