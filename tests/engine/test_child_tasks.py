@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from travois.app import serving
 from travois.context.compact import SET_ASIDE
 from travois.engine.offspring import branch
 from travois.kernel.blocks import Text
-from travois.kernel.facts import Compacted, Entry, Finished, Noted, Spawned, User
+from travois.kernel.facts import Compacted, Entry, Noted, Spawned, User
 from travois.kernel.models import Usage
 from travois.lab.validate import anthropic_faults
 from travois.testing import Scripted, call, calls, say
@@ -80,7 +79,8 @@ class Worker:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         assert anthropic_faults(request.body) == []
-        reply = replace(self.reply(request), usage=Usage(input=len(request.body) // BYTES, output=9))
+        usage = Usage(input=len(request.body) // BYTES, output=9)
+        reply = replace(self.reply(request), usage=usage)
         async with Scripted(reply).stream(request) as stream:
             yield stream
 
@@ -124,8 +124,8 @@ def run(options: Options, worker: Worker) -> list[Entry]:
 
     async def main(session: Session) -> None:
         assert await session.ask(PARENT_PROMPT) == "All done."
-        while not [e for e in session.crew.agent.session.record() if isinstance(e.fact, Finished)]:
-            await anyio.sleep(0.01)
+        assert session.crew.agent.agents is not None
+        await session.crew.agent.agents.news()  # of one in the background
         logs.append(own(session, "a1"))
 
     play(options, worker, main)

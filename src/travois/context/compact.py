@@ -27,8 +27,8 @@ OPENING = (
 )
 
 CHILD_OPENING = (
-    f"{SET_ASIDE} You are a sub-agent. Your task stands below, word for word; nothing else is your "
-    "task. The rest was gathered from the record; the newest messages come after it unchanged. Go "
+    f"{SET_ASIDE} You are a sub-agent. Your task stands below, and nothing else is your task. "
+    "The rest was gathered from the record; the newest messages come after it unchanged. Go "
     "on with your task where it stands: do not greet, recap or ask whether to go on, and do not "
     "redo what is listed as done. Your last message is your report to the agent that started you. "
     "Anything that was set aside can be read again in the files named below, or found with Recall."

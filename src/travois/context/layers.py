@@ -109,6 +109,6 @@ SHARES = (
     ("ledger", 0.2),
     ("names", 0.08),
     ("contents", 0.12),
-    ("task", 0.5),
+    ("task", 0.4),
     ("received", 0.08),
 )

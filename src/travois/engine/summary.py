@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 from typing import TYPE_CHECKING
 
 from travois.context.compact import CHILD_OPENING, FORK_OPENING, OPENING, Cut, is_summary
@@ -18,9 +17,16 @@ from travois.kernel.view import Item, project
 
 if TYPE_CHECKING:
     from travois.context.ledger import Ledger
+    from travois.context.ledger.received import Received
 
 YOUR_TASK = "## Your task, word for word"
+LONG_TASK = (
+    "## Your task, too long to stand here whole: read the rest of it in its file when you need it"
+)
+CUT_TASK = 0.4
+"""The part of its room that a task takes which is cut anyway: the rest is for the work."""
 YOUR_TASKS = "## The tasks that you were given, word for word, the newest last"
+
 
 def summarise(
     agent: Agent,
@@ -71,23 +77,33 @@ def summarise(
 def given_task(agent: Agent, record: Ledger, kept: Sequence[Item], *, budget: int) -> str:
     """Repeat what an agent was started for, word for word, unless it stands in what is kept.
 
-    Of a task that is too large for the window both ends are shown, and the file that has it whole.
+    Of one that is too large for the window both ends are shown, and the file that has it whole.
     """
     from travois.context.ledger.received import allot, fenced
 
     stays = {item.seq for item in kept if not is_summary(item)}
     tasks = [one for one in record.task if one.seq not in stays]
     sizes = [estimate(one.text) for one in tasks]
+    if sum(sizes) > budget:
+        return _cut_task(agent, tasks, rooms=allot(sizes, round(budget * CUT_TASK)))
+    title = YOUR_TASK if len(record.task) == 1 else YOUR_TASKS
+    shown = [fenced("task", one.text) for one in tasks]
+    return "\n".join((title, *shown)) if shown else ""
+
+
+def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) -> str:
+    """Show the ends of tasks that have no room whole, and name the file of each."""
+    from travois.context.ledger.received import fenced
+
     shown: list[str] = []
-    for one, size, room in zip(tasks, sizes, allot(sizes, budget), strict=True):
+    for one, room in zip(tasks, rooms, strict=True):
         text = one.text
-        if size > room:
+        if estimate(text) > room:
             path = agent.world.spill(f"task-{one.seq}", text.encode(errors="replace"))
             nonce = f"{int(agent.chance() * 0xFFFFFF):06x}"
             text = preview(text, path=path, tokens=room, nonce=nonce)
         shown.append(fenced("task", text))
-    title = YOUR_TASK if len(record.task) == 1 else YOUR_TASKS
-    return "\n".join((title, *shown)) if shown else ""
+    return "\n".join((LONG_TASK, *shown))
 
 
 def _from_others(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:
