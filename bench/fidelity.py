@@ -267,6 +267,7 @@ def options(args: list[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=0)
     parser.add_argument("--half", choices=("a", "b"), help="only this half of the sessions")
     parser.add_argument("--baseline", action="store_true", help="every layer off: keep all")
+    parser.add_argument("--idle", choices=("normal", "cheap", "off"), default="normal")
     parser.add_argument("--probe", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     return parser.parse_args(args)
@@ -286,7 +287,7 @@ def probe_beside(sessions: Path) -> Path:
 def main(args: list[str]) -> None:
     chosen, begun = options(args), perf_counter()
     probe = str(chosen.probe or probe_beside(chosen.sessions))
-    layers = KEEP_ALL if chosen.baseline else Layers()
+    layers = KEEP_ALL if chosen.baseline else Layers(idle=chosen.idle)
     paths = sorted(chosen.sessions.glob("*.jsonl.gz"), key=lambda path: -path.stat().st_size)
     halves = [p for p in paths if not chosen.half or half(p.name.split(".")[0]) == chosen.half]
     tasks = [Task(str(path), probe, chosen.window, layers) for path in halves]

@@ -34,7 +34,7 @@ def paused(folder: Path, *, layers: Layers | None = None) -> tuple[Agent, LabMod
     model = LabModel(reading)
     one, disk = opened(folder, model, layers=layers or Layers())
     assert say(one, "12") == "end"
-    model.world.clock.advance(400.0)
+    model.world.clock.advance(3_700.0)
     assert say(one, "0") == "end"
     return one, model, disk
 

@@ -177,10 +177,10 @@ def test_twenty_rules_survive_five_compactions_word_for_word(tmp_path: Path) -> 
         assert [rule for rule in rules if rule not in shown(one)] == []
 
 
-def test_when_the_cache_is_gone_a_large_conversation_is_compacted_for_nothing(
+def test_where_the_bill_counts_most_a_large_conversation_is_compacted_once_its_cache_is_gone(
     tmp_path: Path,
 ) -> None:
-    one, _ = working(tmp_path, 70)
+    one, _ = working(tmp_path, 70, layers=Layers(idle="cheap"))
     one.clock = lambda: log(one).entries[-1].at + 1
     play(one)
     assert facts(one, Compacted) == []

@@ -44,7 +44,9 @@ class Now(msgspec.Struct, frozen=True):
     """What clearing depends on besides the view."""
 
     cold: bool = False
-    """Whether the provider's cache is gone."""
+    """Whether a pause is reason enough: the provider's cache is gone."""
+    early: bool = False
+    """Whether it is one only because the window is half full: then more of the newest stays."""
     server: bool = False
     """Whether the provider can clear."""
     size: int = 0
@@ -70,7 +72,8 @@ def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
     if bound and not now.server:
         return None
     if now.cold:
-        old = _oldest(view, kept=max(1, layers.kept), protected=0)
+        held = min(PROTECTED_TOKENS, now.limit // 4) if now.early else 0
+        old = _oldest(view, kept=max(1, layers.kept), protected=held)
         found = _prefix(view, old) if bound else _chosen(view, old)
         return found if found.freed >= layers.cleared else None
     if not now.warn <= now.size < now.limit:

@@ -7,6 +7,8 @@ Cache: never moves the prefix.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 from msgspec.structs import replace
 
@@ -23,6 +25,9 @@ CAPS = {"Read": 25_000, "WebFetch": 12_000, "Browser": 12_000, MCP: 25_000}
 
 Read counts the file's own text and not the line numbers before it.
 """
+
+
+Idle = Literal["normal", "cheap", "off"]
 
 
 class Layers(msgspec.Struct, frozen=True):
@@ -73,8 +78,13 @@ class Layers(msgspec.Struct, frozen=True):
     """What switched compaction off, as the user knows it."""
     window: int = 0
     """The most of the model's window that is to be used; zero means all of it."""
+    idle: Idle = "normal"
+    """When a pause makes room: after an hour or in a window half full, as soon as the cache is gone
+    (`cheap`), or never (`off`)."""
+    idle_seconds: float = 3_600.0
+    """How long a pause is after which old results are cleared, however few tokens are in use."""
     cold: int = 45_000
-    """A conversation beyond this is compacted when the cache is gone anyway."""
+    """With `cheap`, a conversation beyond this is compacted when the cache is gone anyway."""
     kept: int = 5
     """How many of the newest results are never cleared."""
     cleared: int = 5_000

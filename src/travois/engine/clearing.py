@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.engine.recover import drop_media
-from travois.engine.room import cold, limit, model
+from travois.engine.room import cold, idled, limit, model, paused
 from travois.kernel.blocks import calls, words
 from travois.kernel.facts import Assistant, Changed, Cleared, Offloaded, Result
 from travois.kernel.tokens import context_tokens, warn_at
 from travois.wire.edits import left_out
 from travois.wire.replies import Reply
+
+if TYPE_CHECKING:
+    from travois.context.clear import Clearing
 
 MARKER = "[This result was cleared. Its whole text is in {path}.]"
 NOTE = (
@@ -24,14 +29,17 @@ LISTED = 12
 def clear(agent: Agent) -> bool:
     """Clear old results where that costs nothing or pays; whether any were."""
     view, card, size = agent.session.view, model(agent), context_tokens(agent.session.view)
-    forgotten = cold(agent)
-    if not forgotten and size < warn_at(card):
+    rested = idled(agent)
+    if not rested and size < warn_at(card):
         return False
     from travois.context.clear import Now, clearing
 
     plain = card.price.input or 1.0
     now = Now(
-        cold=forgotten,
+        cold=rested,
+        early=rested
+        and agent.layers.idle == "normal"
+        and paused(agent) < agent.layers.idle_seconds,
         server=card.edits,
         size=size,
         warn=warn_at(card),
@@ -44,7 +52,16 @@ def clear(agent: Agent) -> bool:
         return False
     paths = _kept(agent, found.calls)
     _leave_out(agent, paths) if found.where == "server" else _show(agent, paths)
+    if rested:
+        agent.session.emit(Warned(_told(found, paused(agent))))
     return True
+
+
+def _told(found: Clearing, seconds: float) -> str:
+    """What a pause led to, in one line."""
+    many = f"{len(found.calls)} old result{'' if len(found.calls) == 1 else 's'}"
+    after = f"after a pause of {round(seconds / 60)} minutes"
+    return f"cleared {many} (about {found.freed:,} tokens) {after}; all can be read again"
 
 
 def check(agent: Agent, reply: Reply) -> None:

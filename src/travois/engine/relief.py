@@ -8,12 +8,21 @@ from travois.context.offload import last_calls, oversize, preview
 from travois.engine.agent import Agent
 from travois.engine.clearing import clear
 from travois.engine.recover import lighten
-from travois.engine.room import cold, hard_stop, limit, model, results_room, way_out
+from travois.engine.room import (
+    cold,
+    fitted,
+    hard_stop,
+    idled,
+    limit,
+    model,
+    results_room,
+    way_out,
+)
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call
 from travois.kernel.canonical import canonical_name
 from travois.kernel.facts import Failed, Offloaded, Result
-from travois.kernel.tokens import context_tokens
+from travois.kernel.tokens import context_tokens, estimate, fact_tokens
 
 if TYPE_CHECKING:
     from travois.context.compact import Trigger
@@ -92,6 +101,14 @@ def wanted(agent: Agent) -> Trigger | None:
         return "overflow"
     if size >= threshold:
         return "auto"
-    if cold(agent) and size >= min(agent.layers.cold, threshold):
-        return "cold"
-    return None
+    if agent.layers.idle == "cheap":
+        return "cold" if cold(agent) and size >= min(agent.layers.cold, threshold) else None
+    return "cold" if size >= EARLY * threshold and idled(agent) and _prepared(agent) else None
+
+
+def _prepared(agent: Agent) -> bool:
+    """Whether the model's part of a summary is there, and what came since stays word for word."""
+    session, room = agent.session, fitted(agent)
+    since = (item.fact for item in session.view.items if item.seq > session.drafted_at)
+    short = bool(session.draft) and estimate(session.draft) <= room.ledger
+    return agent.layers.draft and short and sum(map(fact_tokens, since)) <= room.tail

@@ -9,7 +9,13 @@ from travois.context.offload import Room, Window, last_calls, message_room, shar
 from travois.engine.agent import Agent
 from travois.kernel.blocks import Call
 from travois.kernel.models import Model
-from travois.kernel.tokens import compact_at, effective_window, head_tokens, stop_at
+from travois.kernel.tokens import (
+    compact_at,
+    context_tokens,
+    effective_window,
+    head_tokens,
+    stop_at,
+)
 
 
 def model(agent: Agent) -> Model:
@@ -92,3 +98,33 @@ def cold(agent: Agent) -> bool:
     cache = agent.session.cache
     asked = any(cause == "undo" for cause, _ in cache.moved)
     return not asked and 0 < cache.used < agent.clock() - model(agent).lifetime
+
+
+def idled(agent: Agent) -> bool:
+    """Whether a pause is a reason to make room before the next request.
+
+    Time alone is no pressure: it is one only between turns, once the cache is gone, and after an
+    hour or in a window that is half full. What suits the bill best is `cheap`.
+    """
+    layers = agent.layers
+    if layers.idle == "off" or not cold(agent):
+        return False
+    if layers.idle == "cheap":
+        return True
+    return not in_turn(agent) and (paused(agent) >= layers.idle_seconds or half_full(agent))
+
+
+def paused(agent: Agent) -> float:
+    """Return how many seconds ago the provider was last asked."""
+    return agent.clock() - agent.session.cache.used
+
+
+def half_full(agent: Agent) -> bool:
+    """Whether more than half of what starts a compaction is in use."""
+    return context_tokens(agent.session.view) > limit(agent) / 2
+
+
+def in_turn(agent: Agent) -> bool:
+    """Whether the model has spoken since the turn began."""
+    view = agent.session.view
+    return view.replied >= 0 and view.items[view.replied].seq > agent.began

@@ -92,6 +92,8 @@ class Session:
         """The prose that was prepared for the next compaction."""
         self.drafted = False
         """Whether it was asked for."""
+        self.drafted_at = 0
+        """The entry where it was: what came after that is not in it."""
         self.extracted = 0
         """The entry up to which the conversation was looked through for what is worth keeping."""
         entries = list(self._log.read())
@@ -216,7 +218,7 @@ class Session:
             case User(content=content) | Result(content=content):
                 self.pictures += sum(isinstance(block, Media) for block in content)
             case Spawned(kind="fork", what="summary", call=""):
-                self.drafted = True
+                self.drafted, self.drafted_at = True, entry.seq
             case Noted(what="draft", text=text):
                 self.draft = text
             case Noted(what="notes", text=text):

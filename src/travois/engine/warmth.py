@@ -8,7 +8,7 @@ from travois.context.lifetime import choose, steps
 from travois.engine.agent import Agent
 from travois.engine.fork import aside
 from travois.engine.ports import Warned
-from travois.engine.room import model
+from travois.engine.room import limit, model
 from travois.kernel.facts import Sent
 from travois.kernel.view import View, project
 from travois.wire.edits import warming
@@ -56,7 +56,8 @@ def suit(agent: Agent) -> None:
     epoch = agent.session.view.epoch
     assert epoch is not None
     card, taken = epoch.model, steps(agent.session.history())
-    found = choose(taken, card.price, life=card.cache_ttl, most=agent.layers.cold)
+    most = agent.layers.cold if agent.layers.idle == "cheap" else limit(agent) // 2
+    found = choose(taken, card.price, life=card.cache_ttl, most=most)
     if found is None or "no-cache-markers" in card.quirks:
         return
     why = f"after {found.pauses} pauses of 5 to 60 minutes the cache is to live {found.life}"

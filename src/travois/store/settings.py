@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.layers import Layers
+from travois.context.layers import Idle, Layers
 from travois.context.memory.memory import Consent
 from travois.kernel.models import Effort
 from travois.policy.rules import Rule
@@ -82,7 +82,12 @@ class Context(Part, frozen=True):
     """The most of all results of one reply together."""
     tail_tokens: Count = Layers().tail
     ledger_tokens: Count = Layers().ledger
+    idle: Idle = Layers().idle
+    """When a pause clears old results: `normal`, `cheap` (as soon as the cache is gone), `off`."""
+    idle_minutes: Count = round(Layers().idle_seconds / 60)
+    """How long a pause is after which `normal` clears them, however few tokens are in use."""
     cold_tokens: Count = Layers().cold
+    """With `cheap`: a conversation beyond this is compacted when the cache is gone."""
 
     @property
     def layers(self) -> Layers:
@@ -109,6 +114,8 @@ class Context(Part, frozen=True):
             reply=self.reply_tokens,
             tail=self.tail_tokens,
             ledger=self.ledger_tokens,
+            idle=self.idle,
+            idle_seconds=60.0 * self.idle_minutes,
             cold=self.cold_tokens,
         )
 
