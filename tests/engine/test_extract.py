@@ -293,3 +293,112 @@ def test_steering_in_the_middle_of_a_turn_is_remembered_too(tmp_path: Path) -> N
     one.inbox.append(User((Text("first, look around"),)))
     ended(one)
     assert len(held.all()) == 1
+
+
+# --- whom it is for, and what is not kept ---------------------------------------------------------
+
+
+def scopes(held: FolderMemories) -> list[tuple[str, str]]:
+    return [(memory.scope, memory.body) for memory in held.all()]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "scope"),
+    [
+        ("Remember: always use bun, in all my projects.", "user"),
+        ("Remember that in every repo I own commits are signed.", "user"),
+        ("Remember: always use bun in this repo.", "project"),
+        ("Remember: always use bun.", "project"),
+        ("Remember: always use bun. That holds across all of my codebases.", "user"),
+    ],
+)
+@pytest.mark.parametrize("by", ["rules", "model"])
+def test_the_scope_follows_the_words(tmp_path: Path, prompt: str, scope: str, by: str) -> None:
+    drafted = {"text": prompt.split(".")[0].partition(" ")[2], "type": "feedback"}
+    drafted |= {"words": prompt.split(".")[0], "scope": "project"}
+    one, held = remembering(tmp_path, say("ok"), say(json.dumps([drafted])))
+    one.extract = "rules" if by == "rules" else "model"
+    ended(one, prompt)
+    assert [found for found, _ in scopes(held)] == [scope]
+
+
+def test_where_words_do_not_tell_the_model_chooses(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT | {"scope": "user"}])))
+    ended(one)
+    assert [found for found, _ in scopes(held)] == ["user"]
+
+
+def test_the_tool_can_name_the_scope_and_the_users_words_count_more(tmp_path: Path) -> None:
+    text = "Always run the linter before you commit."
+    _, held, _ = used(tmp_path / "a", PROMPT, text=text, scope="user")
+    assert [found for found, _ in scopes(held)] == ["user"]
+    wide = "Remember: always run the linter before you commit, in any repo I work on."
+    _, held, _ = used(tmp_path / "b", wide, text=text, scope="project")
+    assert [found for found, _ in scopes(held)] == ["user"]
+
+
+def test_a_rule_of_one_project_that_is_said_of_all_moves(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"), say("[]"))
+    one.extract = "rules"
+    ended(one, "Remember: always use bun.")
+    assert [found for found, _ in scopes(held)] == ["project"]
+    ended(one, "Remember: always use bun, in all my projects.")
+    assert [found for found, _ in scopes(held)] == ["user"]
+
+
+def test_an_exception_for_one_project_leaves_the_rule_for_the_others(tmp_path: Path) -> None:
+    one, held = remembering(tmp_path, say("ok"), say("[]"))
+    one.extract = "rules"
+    ended(one, "Remember: always use bun, in all my projects.")
+    ended(one, "Remember: never use bun in this repo.")
+    assert sorted(found for found, _ in scopes(held)) == ["project", "user"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "why"),
+    [
+        ("Remember this!", "it does not say by itself what is meant"),
+        ("Remember to use bun just for now.", "it was not meant to last"),
+        ("Don't forget to run the tests for this PR.", "it was not meant to last"),
+    ],
+)
+def test_a_wish_that_is_not_kept_says_why_and_how_to_keep_it(
+    tmp_path: Path, prompt: str, why: str
+) -> None:
+    one, held = remembering(tmp_path, say("ok"), say("[]"))
+    ended(one, prompt)
+    assert bodies(held) == []
+    (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]
+    assert told(note).startswith(f"Not remembered: {why}. To keep it anyway: travois memory add ")
+
+
+def test_a_secret_that_is_not_kept_is_not_repeated(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    one, held = remembering(tmp_path, say("ok"), say("[]"))
+    ended(one, f"Remember that the token is {secret}")
+    assert bodies(held) == []
+    (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]
+    assert "Not remembered: " in told(note) and secret not in note
+
+
+def test_where_memory_is_off_for_a_scope_a_wish_for_it_is_not_dropped_in_silence(
+    tmp_path: Path,
+) -> None:
+    one, _ = remembering(tmp_path, say("ok"), say("[]"))
+    one.memories = open_memories(
+        Home(tmp_path),
+        Project("dir-1", str(tmp_path)),
+        consent={"project": "auto", "user": "off"},
+        index=None,
+        trusted=True,
+    )
+    ended(one, "Remember: always use bun, in all my projects.")
+    (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]
+    assert "memory is off for the user scope" in told(note)
+
+
+def test_what_is_kept_is_not_told_as_lost(tmp_path: Path) -> None:
+    one, _ = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
+    ended(one)
+    (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]
+    assert "Not remembered" not in told(note)

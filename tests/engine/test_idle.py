@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from tests.engine.fakes import Place, agent, begun, facts, log, play, prompt, sm
 from tests.engine.test_relief import DONE, Line, shown, weighed, working
 from travois.context.layers import Idle, Layers
 from travois.engine.agent import Agent
-from travois.engine.compaction import prepare
 from travois.engine.loop import turn
 from travois.engine.ports import Env, Event, Warned
 from travois.engine.tool import Outcome, said
@@ -131,13 +131,15 @@ def test_a_pause_may_compact_with_a_summary_that_is_up_to_date(tmp_path: Path) -
     one.clock = lambda: log(one).entries[-1].at + 1
     play(one)
 
+    jobs: list[Callable[[], Awaitable[None]]] = []
+
     async def drafted() -> None:
-        async with anyio.create_task_group() as group:
-            one.background = group.start_soon
-            one.model = Scripted(weighed(reply("The parser is done, the lexer is next.")))
-            prompt(one, "go on")
-            assert await turn(one) == "end"
-            prepare(one)
+        one.background = jobs.append
+        one.model = Scripted(weighed(reply("The parser is done, the lexer is next.")))
+        prompt(one, "go on")
+        assert await turn(one) == "end"
+        for job in jobs:
+            await job()
         one.background = None
 
     anyio.run(drafted)

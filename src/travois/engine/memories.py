@@ -37,6 +37,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     diff: str = ""
     proposed: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    unkept: tuple[str, ...] = ()
+    """What a person asked to remember and was not kept: why, and how to keep it anyway."""
 
     @property
     def told(self) -> str:
@@ -44,7 +46,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
         undo = f"undo: travois memory undo {self.id}"
         waiting = f"{len(self.proposed)} in the inbox: travois memory inbox"
         lines = [self.diff, undo] if self.diff else []
-        return "\n".join((*lines, waiting) if self.proposed else lines)
+        lines += [waiting] if self.proposed else []
+        return "\n".join((*lines, *self.unkept))
 
 
 class Recording(Protocol):

@@ -7,7 +7,8 @@ model, or where it fails, rules find the drafts too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +21,10 @@ from travois.context.memory.drafts import NEAREST, Draft, drafts, request
 from travois.context.memory.guards import Accepted, Ground, Held, Refused, Weighed, weigh_all
 from travois.context.memory.heard import Heard, heard, spoken
 from travois.context.memory.likeness import content, covered, same
-from travois.context.memory.memory import Change, Drop, Memory, Put
-from travois.context.memory.rules import ruled, signals
+from travois.context.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
+from travois.context.memory.rules import Signal, draft, points_elsewhere, ruled, signals
 from travois.context.memory.wording import explicit
+from travois.context.sources import plain
 from travois.engine.agent import Agent
 from travois.engine.briefing import nested
 from travois.engine.fork import inquire
@@ -41,6 +43,11 @@ PATHS = re.compile(r"(?<![\w/:.])[\w.@-]*(?:/[\w.@-]+)*\.\w{1,8}\b")
 FILES = 5
 ABOUT = 2_000
 """How many characters of what a person said are searched with."""
+SHOWN = 200
+"""How many characters of a wish are told again."""
+KNOWN = ("known", "pinned", "repeats", "files of the project")
+"""What stands in the reason of a refusal where later sessions learn it anyway."""
+SCOPES: tuple[Scope, ...] = ("project", "user", "team")
 FORGET = re.compile(r"(?i)\b(?:forget|remove|delete|drop|erase|outdated|wrong|no longer)\b")
 
 
@@ -71,7 +78,9 @@ async def extract(agent: Agent, *, after: Turn = "answer") -> Outcome:
             weighed = await _weighed(agent, ground, after=after)
             if after == "failure" and not weighed:
                 return outcome
-            outcome = await settle(agent, weighed, ground, why="learned from the conversation")
+            why = "learned from the conversation"
+            unkept = unkept_wishes(agent, weighed, ground)
+            outcome = await settle(agent, weighed, ground, why=why, unkept=unkept)
     except (OSError, Fault) as error:
         session.emit(Warned(f"Nothing could be remembered: {error}"))
         return Outcome(refused=(str(error),))
@@ -79,7 +88,14 @@ async def extract(agent: Agent, *, after: Turn = "answer") -> Outcome:
     return outcome
 
 
-async def settle(agent: Agent, weighed: Sequence[Weighed], ground: Ground, *, why: str) -> Outcome:
+async def settle(
+    agent: Agent,
+    weighed: Sequence[Weighed],
+    ground: Ground,
+    *,
+    why: str,
+    unkept: tuple[str, ...] = (),
+) -> Outcome:
     """Make, propose or leave what was weighed, as the user wants it in each scope; on record."""
     memories = agent.memories
     assert memories is not None
@@ -87,17 +103,76 @@ async def settle(agent: Agent, weighed: Sequence[Weighed], ground: Ground, *, wh
     held = [(one.change, one.why) for one in weighed if isinstance(one, Held)]
     auto = [one for one in put if memories.consent(one.memory.scope) == "auto"]
     held += [(one, "memory asks first here") for one in put if one not in auto]
-    done = await _made(agent, auto, why=why, session=ground.session)
+    gone = [
+        one.drop
+        for one in weighed
+        if isinstance(one, Accepted) and one.drop and memories.consent(scope_of(one)) == "auto"
+    ]
+    done = await _made(agent, [*auto, *gone], why=why, session=ground.session)
     proposed: list[str] = []
     for change, reason in held:
         if memories.consent(change.memory.scope) != "off":
             lay = partial(memories.propose, [change], why=reason)
             proposed += await anyio.to_thread.run_sync(lay)
     refused = (*(one.why for one in weighed if isinstance(one, Refused)), *done.refused)
-    outcome = Outcome(done.id, done.diff, tuple(proposed), refused)
-    if weighed:
+    outcome = Outcome(done.id, done.diff, tuple(proposed), refused, unkept)
+    if weighed or unkept:
         agent.session.append(Noted("memory", msgspec.json.encode(outcome).decode()))
     return outcome
+
+
+def scope_of(verdict: Accepted | Held) -> Scope:
+    """Whom what was weighed is for."""
+    return verdict.change.memory.scope
+
+
+def unkept_wishes(agent: Agent, weighed: Sequence[Weighed], ground: Ground) -> tuple[str, ...]:
+    """Say of each wish to remember something that is not kept why, and how to keep it anyway."""
+    assert agent.memories is not None
+    off: set[Scope] = {scope for scope in SCOPES if agent.memories.consent(scope) == "off"}
+    puts = [one for one in weighed if isinstance(one, Accepted | Held)]
+    rests = [e.words.casefold() for one in puts if scope_of(one) not in off for e in _rests(one)]
+    asked = (one for one in ground.said if one.seq > ground.since and one.voice == "user")
+    wishes = [one for one in signals(asked) if one.kind == "remember"]
+    return tuple(
+        _unkept(agent, wish, _why_not(wish, ground, off))
+        for wish in wishes
+        if not any(_overlaps(words, wish.sentence) for words in rests)
+        and not (rests and points_elsewhere(wish.sentence))
+    )
+
+
+def _rests(verdict: Accepted | Held) -> tuple[Evidence, ...]:
+    return verdict.change.memory.evidence
+
+
+def _overlaps(words: str, sentence: str) -> bool:
+    """Whether a memory rests on words of this sentence."""
+    flat, whole = " ".join(words.split()), " ".join(sentence.casefold().split())
+    return flat in whole or whole in flat
+
+
+def _why_not(wish: Signal, ground: Ground, off: Collection[Scope]) -> str:
+    """Why a wish is not kept, as rules see it."""
+    drafted = draft(wish)
+    (verdict,) = weigh_all([drafted], ground)
+    if points_elsewhere(wish.sentence):
+        return "it does not say by itself what is meant"
+    if isinstance(verdict, Refused):
+        return verdict.why
+    scope = scope_of(verdict)
+    if scope in off:
+        return f"memory is off for the {scope} scope (memory.consent.{scope})"
+    return "it was not understood"
+
+
+def _unkept(agent: Agent, wish: Signal, why: str) -> str:
+    if "secret" in why or _secret(agent, wish.sentence):
+        return f"Not remembered: {why}. Keep it where secrets are kept, and say where that is."
+    if any(word in why for word in KNOWN):
+        return f"Not remembered again: {why}."
+    text = "TEXT" if points_elsewhere(wish.sentence) else shlex.quote(draft(wish).text[:SHOWN])
+    return f"Not remembered: {why}. To keep it anyway: travois memory add {plain(text)}"
 
 
 class Recorder:
@@ -146,12 +221,13 @@ def _acceptable(agent: Agent, verdict: Refused, words: str) -> str:
     """Return what would be kept in place of what was refused; secrets are not repeated."""
     if "secret" in verdict.why:
         return "Leave the secret out: say where it is kept, if the user said so."
-    if any(word in verdict.why for word in ("known", "pinned", "repeats", "files of the project")):
+    if any(word in verdict.why for word in KNOWN):
         return "Nothing needs to be done: later sessions learn it anyway."
     rule = "A memory restates in one sentence what the user asked to remember, in their own words"
     if not explicit(words) or _secret(agent, words):
         return f"{rule}; they have not asked for this, so ask them first."
-    return f"{rule}, here: {words.strip()[:200]!r}."
+    kept = "The user can keep it as it is with `travois memory add TEXT`."
+    return f"{rule}, here: {words.strip()[:200]!r}. {kept}"
 
 
 def _ground(agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, since: int) -> Ground:

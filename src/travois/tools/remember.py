@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -17,6 +17,9 @@ class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str = ""
     type: Type = "feedback"
+    scope: Annotated[
+        Literal["", "project", "user"], msgspec.Meta(description="user: in all their projects")
+    ] = ""
     forget: Annotated[str, msgspec.Meta(description="name of one to drop")] = ""
 
 
@@ -27,7 +30,7 @@ async def _remember(args: RememberArgs, env: Env, call: str) -> Outcome:
         return said(await env.memory.forget(args.forget))
     if not args.text.strip():
         raise Refusal("Give the text to remember, or the name of a memory to forget.")
-    return said(await env.memory.remember(Draft(args.text, args.type)))
+    return said(await env.memory.remember(Draft(args.text, args.type, scope=args.scope or None)))
 
 
 REMEMBER = Tool(

@@ -15,6 +15,7 @@ from travois.context.memory.drafts import slug
 from travois.context.memory.likeness import same
 from travois.context.memory.memory import Evidence, Memory, Scope, Type
 from travois.context.memory.rules import Signal, draft
+from travois.context.memory.scope import said_scope
 from travois.context.memory.text import parse
 from travois.engine.memories import Applied
 from travois.kernel.faults import Fault
@@ -64,7 +65,7 @@ def keep(
         modified=now,
         verified=now,
         evidence=(Evidence(session, 0, "user", text, now),),
-        scope=scope or said.scope or "project",
+        scope=scope or said_scope(text) or said.scope or "project",
         pinned=pinned,
     )
     return memories.add(memory)

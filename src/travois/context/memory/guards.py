@@ -20,8 +20,14 @@ from msgspec.structs import replace
 from travois.context.memory import wording
 from travois.context.memory.drafts import Draft, slug
 from travois.context.memory.heard import Heard, Voice, spoken
-from travois.context.memory.likeness import content, covered, denies, likeness, same
-from travois.context.memory.memory import Author, Evidence, Memory, Put
+from travois.context.memory.likeness import content, covered, denies, same
+from travois.context.memory.memory import Author, Evidence, Memory, Put, Scope
+from travois.context.memory.scope import scope_of
+from travois.context.memory.settle import Accepted as Accepted
+from travois.context.memory.settle import Held as Held
+from travois.context.memory.settle import Refused as Refused
+from travois.context.memory.settle import Weighed as Weighed
+from travois.context.memory.settle import settle
 
 SHORTEST = 6
 WORDS = 400
@@ -33,32 +39,6 @@ OWN = 0.25
 """What part of a wish the person themselves must have said."""
 SHOWN = 0.4
 """What part of a model's statement must have been shown to it by somebody else."""
-TOPIC, OPPOSED = 0.3, 0.5
-"""How like an older memory is that a later word does away with."""
-KEPT = 5
-"""How many words a memory rests on at most: the first and the last."""
-
-
-class Accepted(msgspec.Struct, frozen=True):
-    """It may be kept."""
-
-    change: Put
-
-
-class Held(msgspec.Struct, frozen=True):
-    """Only a person can say whether it is to be kept."""
-
-    change: Put
-    why: str
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """It is not kept. The reason repeats nothing of it."""
-
-    why: str
-
-
-Weighed = Accepted | Held | Refused
 
 
 class Ground(msgspec.Struct, frozen=True, dict=True):
@@ -143,7 +123,8 @@ def weigh(draft: Draft, ground: Ground) -> Weighed:
     memory = _memory(draft, place, ground)
     if why := _unproven(draft, place, ground):
         return Held(Put(memory), why)
-    return _settled(draft, memory, ground, sentence=place.sentence)
+    told = _told_scope(place)
+    return settle(draft, memory, ground.known, sentence=place.sentence, told=told)
 
 
 def found(words: str, ground: Ground) -> Place | Refused:
@@ -305,64 +286,18 @@ def _reason(why: str, ground: Ground) -> str:
     return why.strip() if why and names and covered(why, said) >= SUPPORT else ""
 
 
-def _settled(draft: Draft, memory: Memory, ground: Ground, *, sentence: str) -> Weighed:
-    """What becomes of a draft beside what is known: news, more of the same, or another opinion."""
-    by_user = memory.author == "user"
-    opposed = [old for old in ground.known if _opposes(draft, old, sentence)]
-    alike = [old for old in ground.known if old not in opposed and _same(memory, old)]
-    if alike:
-        return _merged(alike[0], memory) if by_user else Refused("it is known already")
-    if not opposed:
-        return Accepted(Put(memory))
-    old = max(opposed, key=lambda one: likeness(draft.text, one.body or one.description))
-    put = replace(
-        memory, name=old.name, scope=old.scope, type=old.type, created=old.created or memory.created
-    )
-    if old.pinned or not by_user:
-        return Held(Put(put), f"{old.name} says otherwise" + (", and is pinned" * old.pinned))
-    return Accepted(Put(put))
-
-
-def _merged(old: Memory, memory: Memory) -> Weighed:
-    if old.pinned:
-        return Refused("a pinned memory says it")
-    held = tuple(one for one in old.evidence if one not in memory.evidence)
-    evidence = (*held[:1], *(*held[1:], *memory.evidence)[-(KEPT - 1) :])
-    author: Author = "user"
-    return Accepted(
-        Put(
-            replace(
-                old,
-                evidence=evidence,
-                verified=memory.verified,
-                modified=memory.modified,
-                author=author,
-            )
-        )
-    )
-
-
-def _opposes(draft: Draft, old: Memory, sentence: str) -> bool:
-    """Whether both cannot hold, as far as words tell or the draft says."""
-    text = old.body or old.description
-    alike = likeness(draft.text, text)
-    if alike == 1.0 and denies(draft.text) == denies(text):
-        return False
-    if draft.replaces == old.name:
-        return bool(content(draft.text) & content(text))
-    if denies(draft.text) != denies(text) and alike >= OPPOSED:
-        return True
-    return wording.turns(sentence) and alike >= TOPIC and not content(draft.text) <= content(text)
-
-
-def _same(memory: Memory, old: Memory) -> bool:
-    return same(memory.body, old.body or old.description)
+def _told_scope(place: Place) -> Scope | None:
+    """Whom a person says that it is for."""
+    if place.by.voice != "user":
+        return None
+    return scope_of(place.words, place.sentence, message=place.by.text, after=place.after)
 
 
 def _memory(draft: Draft, place: Place, ground: Ground) -> Memory:
     by, text = place.by, draft.text.strip()
     author: Author = "user" if by.voice == "user" else "tool" if by.voice == "tool" else "model"
-    scope = draft.scope or ("user" if draft.type == "user" else "project")
+    usual: Scope = "user" if draft.type == "user" else "project"
+    scope = _told_scope(place) or draft.scope or usual
     line = " ".join(text.split())
     return Memory(
         name=_free(slug(draft.name or text), ground.known),

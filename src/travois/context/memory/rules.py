@@ -161,11 +161,16 @@ def ruled(fresh: Iterable[Heard], said: Iterable[Heard]) -> Iterator[Draft]:
     """
     before = tuple(signals(said))
     for signal in signals(fresh):
-        wish = _wish(signal.sentence)
-        if DEICTIC.match(wish) or " " not in wish:
+        if points_elsewhere(signal.sentence):
             continue
         if signal.kind == "remember" or _standing(signal) or _again(signal, before):
             yield draft(signal)
+
+
+def points_elsewhere(sentence: str) -> bool:
+    """Whether what is to be remembered cannot be understood from this sentence alone."""
+    wish = _wish(sentence)
+    return bool(DEICTIC.match(wish)) or " " not in wish
 
 
 def draft(signal: Signal) -> Draft:
