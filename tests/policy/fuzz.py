@@ -17,13 +17,22 @@ import tempfile
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
+from time import process_time
 
+import msgspec
+
+from travois.policy.access import Access
+from travois.policy.judge import Guard, judge
 from travois.policy.plan import Plan, Step, Word
+from travois.policy.rules import Use
 from travois.policy.shell import plan
 
 PROGRAMS = ("ls", "cat", "grep", "wc", "sort", "head", "git", "npm", "frob", "make", "ok", "no")
+RUNNERS = ("env", "nice", "timeout", "nohup", "xargs", "bash", "sh", "stdbuf")
+"""Real programs that run the others."""
 FILES = ("f", "g.py", "h.py", "a/f", "a/b/f", "b/g.py", "-n", "s p")
 END = "\x01"
+BATCH = 2_500
 SHIM = f"""#!/bin/sh
 printf '%s\\0' "$PWD" "${{0##*/}}" "$@" '{END}' >> "$FUZZ_LOGS/$FUZZ_LINE.$$"
 case ${{0##*/}} in no) exit 1;; esac
@@ -114,6 +123,7 @@ class Lines:
                 f"for x in {self.words(depth)}; do {inner}; done", f"while no; do {inner}; done",
                 f"x={self.word(depth)}; {inner}", f"[ -f f ] && {inner}", f"{inner} # {self.word(0)}",
                 f"cd {self.pick('a', 'b', 'a/b', '..', 'nowhere', 'a/..')} {self.pick('&&', ';', '||')} {inner}",
+                self.runner(inner, depth),
                 f"case {self.word(0)} in f|g*) {inner};; *) {self.command(0)};; esac", f"command {self.command(0)}",
             )  # fmt: skip
         return self.pick(
@@ -135,7 +145,41 @@ class Lines:
             f"((1+1)) && {inner}", f"select x in a; do {inner}; break; done", f"coproc {self.command(0)}",
             f"trap {self.quoted(self.command(0))} EXIT; {inner}", f"set -- {self.words(0)}; {inner}",
             f"{inner} # {self.word(0)}", f"alias ok=no; {inner}", f"export x=1; {inner}",
+            self.builtin(inner), self.builtin(inner), self.runner(inner, depth), self.runner(inner, depth),
             f"shopt -s extglob; {inner}", f"x+=a; {inner}", f"a[1]=2; {inner}", f"IFS=f; {inner}",
+        )  # fmt: skip
+
+    def builtin(self, inner: str) -> str:
+        """Builtins that set variables, evaluate text or change what later words mean."""
+        hidden = self.pick("x[$(ok)]", "a[$(no f)]", "x", "y")
+        return self.pick(
+            f"read -r y <<< {self.word(0)}; {inner}", f"read x y < f; {inner}", f"printf -v x %s {self.word(0)}; {inner}",
+            f"printf -v '{hidden}' %s f; {inner}", f"mapfile -t x < f; {inner}", f"readarray -C 'ok f' -c 1 x < f; {inner}",
+            f"declare x={self.word(0)}; {inner}", f"declare -n x=y; y={self.word(0)}; {inner}", f"local x=1; {inner}",
+            f"declare -a x=($(ok)); {inner}", f"typeset x=f; {inner}", f"readonly y={self.word(0)}; {inner}",
+            f". ./f; {inner}", f"source f; {inner}", f"(( {hidden} )); {inner}", f"let '{hidden}=1'; {inner}",
+            f"[[ -v {hidden} ]] && {inner}", f"[[ {hidden} -eq 1 ]] || {inner}", f"test -v '{hidden}' || {inner}",
+            f"[ -v '{hidden}' ] || {inner}", f"y='$(ok)'; ls ${{y@P}}; {inner}", f"x=y; ls ${{!x}}; {inner}",
+            f"unset '{hidden}'; {inner}", f"x=f; ls ${{x/f/$(ok)}} ${{x:{hidden}}} ${{x^^}}; {inner}", f"ls $(( {hidden} ))",
+            f"coproc x {{ {inner}; }}", f"coproc {inner}", f"ls <({inner}) >(ok)", f"{inner} 0<&1 1>&2", f"{inner} <&-",
+            f"while read -r x; do {inner}; done < f", f"hash -p ./f ok; {inner}", f"builtin eval {self.quoted(inner)}",
+            f"getopts ab x; {inner}", f"pushd a; {inner}; popd", f"set -f; {inner}", f"set -- f g; ls $1 $@; {inner}",
+            f"enable -n test; {inner}", f"PATH=a:$PATH; {inner}", f"BASH_ENV=f; {inner}", f"IFS=x ls $x; {inner}",
+            f"for ((i=0; i<2; i++)); do {inner}; done", f"case f in {self.word(0)}) {inner};& *) ok;; esac",
+            f"ls() {{ ok f; }}; {inner}", f"function git {{ {inner}; }}; git f", f"unset -f ls; {inner}", "x=$'ok\\nno'; $x",
+        )  # fmt: skip
+
+    def runner(self, inner: str, depth: int) -> str:
+        """Programs that run the rest of their words, and texts that are handed to a shell."""
+        command = self.command(0)
+        return self.pick(
+            f"env {command}", f"env FOO=f {command}", f"env -i {command}", f"env -S {self.quoted(command)}", f"nice {command}",
+            f"nice -n 5 {command}", f"timeout 2 {command}", f"timeout -k 1 2s {command}", f"nohup {command}", f"command {command}",
+            f"builtin {command}", f"echo {self.words(0)} | xargs {command}", f"xargs -n 1 {command} < f", f"xargs -I % {command} % < f",
+            f"bash -c {self.quoted(inner)}", f"sh -c {self.quoted(command)}", f"bash -c {self.quoted(inner)} x {self.word(0)}",
+            f"bash <<'E'\n{inner}\nE", f"bash <<< {self.quoted(command)}", f"echo {self.quoted(command)} | bash", f"eval {self.quoted(inner)}",
+            f"eval {command}", f"stdbuf -o0 {command}", f"env nice timeout 2 {command}", f"bash -c 'ok \"$@\"' x {self.words(0)}",
+            f"exec {command}", f"time -p {command}", f"env x=1 bash -c {self.quoted(command)}", f"bash f; {inner}",
         )  # fmt: skip
 
     def command(self, depth: int) -> str:
@@ -218,6 +262,9 @@ def run(lines: list[str], folder: Path) -> tuple[list[list[tuple[str, list[str]]
     for name in PROGRAMS:
         (shims / name).write_text(SHIM)
         (shims / name).chmod(0o755)
+    for name in RUNNERS:
+        if (program := shutil.which(name)) and not (shims / name).exists():
+            (shims / name).symlink_to(program)
     for name in FILES:
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         (scratch / name).write_text("x\n")
@@ -294,22 +341,36 @@ def _placed(step: Step, argv: list[str], cwd: str) -> bool:
     return all(os.path.realpath(os.path.join(cwd, word)) in targets for word in operands)
 
 
-def compare(count: int, seed: int, folder: Path) -> tuple[int, list[tuple[str, str]]]:
-    """How many lines were accepted, and which of them did more than their plan says."""
+class Compared(msgspec.Struct):
+    """What a comparison found."""
+
+    lines: int = 0
+    accepted: int = 0
+    wrong: list[tuple[str, str]] = msgspec.field(default_factory=list[tuple[str, str]])
+    """Lines that did more than their plan says, and what."""
+    slowest: tuple[float, str] = (0.0, "")
+    """The most processor time that judging one line took, in seconds, and the line."""
+
+
+def compare(count: int, seed: int, folder: Path) -> Compared:
+    """Judge lines and run them with bash: which did more than their plan says."""
     grammar = Lines(seed)
     lines = [line for line in (grammar.line() for _ in range(count)) if not OUTSIDE.search(line)]
     lines = [line for line in lines if "\0" not in line]
     called, made = run(lines, folder)
     scratch = str(folder / "deep" / "er" / "scratch")
-    taken, wrong = 0, []
+    found = Compared(len(lines))
     for line, calls in zip(lines, called, strict=True):
-        found = plan(line, cwd=scratch, home=scratch)
-        if not accepted(found):
+        begun = process_time()
+        made_plan = plan(line, cwd=scratch, home=scratch)
+        judge(Guard(folders=(scratch,)), Use("Bash", (Access("exec", line),), scratch, scratch))
+        found.slowest = max(found.slowest, (process_time() - begun, line))
+        if not accepted(made_plan):
             continue
-        taken += 1
-        if why := unsound(found, calls) or _wrote(line, found, made):
-            wrong.append((line, why))
-    return taken, wrong
+        found.accepted += 1
+        if why := unsound(made_plan, calls) or _wrote(line, made_plan, made):
+            found.wrong.append((line, why))
+    return found
 
 
 def _wrote(line: str, found: Plan, made: set[str]) -> str:
@@ -323,16 +384,26 @@ def _wrote(line: str, found: Plan, made: set[str]) -> str:
 
 def main(count: int, seed: int) -> int:
     """Compare in batches, so that a long run shows what it found on the way."""
-    total, bad, done = 0, 0, 0
+    total = Compared()
+    done = 0
+    plan("ls", cwd="/", home="/")  # loads the grammar
     while done < count:
-        batch = min(10_000, count - done)
+        batch = min(BATCH, count - done)
         with tempfile.TemporaryDirectory() as folder:
-            taken, wrong = compare(batch, seed + done, Path(folder).resolve())
-        total, bad, done = total + taken, bad + len(wrong), done + batch
-        print(f"{done} lines, {total} accepted, {bad} unsound", flush=True)
-        for line, why in wrong[:40]:
-            print(f"  {line!r}\n    {why}")
-    return 1 if bad else 0
+            found = compare(batch, seed + done, Path(folder).resolve())
+        done += batch
+        total.accepted += found.accepted
+        total.wrong += found.wrong
+        total.slowest = max(total.slowest, found.slowest)
+        worst, line = total.slowest
+        print(
+            f"{done} lines, {total.accepted} accepted, {len(total.wrong)} unsound,"
+            f" worst {1000 * worst:.2f} ms CPU ({len(line)} characters)",
+            flush=True,
+        )
+        for line, why in found.wrong[:40]:
+            print(f"  {line!r}\n    {why}", flush=True)
+    return 1 if total.wrong else 0
 
 
 if __name__ == "__main__":

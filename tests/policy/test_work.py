@@ -81,8 +81,8 @@ def verdict(command: str, *, mode: Mode = "default", deny: str = "") -> Verdict:
 
 def calls(command: str) -> int:
     """How many functions are called to judge a command for the first time."""
-    cached = (shell.plan, loose.flat, paths._folded_words, ruin._text)
-    for function in (*cached, loose._bare):
+    cached = (shell.plan, loose.flat, paths._folded_words, paths._folded_path, ruin._text)
+    for function in (*cached, loose.vocabulary):
         function.cache_clear()
     count = 0
 

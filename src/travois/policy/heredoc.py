@@ -13,10 +13,11 @@ from travois.policy.words import Unclear, raw
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-OPERATOR = re.compile(r"(?<!<)<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1[^\n]*\n")
+OPERATOR = re.compile(r"<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1")
 """What seems to begin a here-document; whether it does, the parser says."""
 PLACEHOLDER = "x\n"
 MAX_SHORTENED = 50
+MAX_TRIED = 2_000
 DELIMITER = re.compile(r"(['\"]?)([A-Za-z0-9_.-]+)\1")
 EXPANDED = re.compile(r"[$`\\]")
 
@@ -34,18 +35,43 @@ def shortened(command: str) -> Shortened:
     parts: list[str] = []
     operators: list[int] = []
     done = length = 0
-    while (found := OPERATOR.search(command, done)) and len(operators) < MAX_SHORTENED:
-        end = re.compile(rf"^{re.escape(found[2])}$", re.MULTILINE).search(command, found.end())
-        if end is None:
+    while (found := _operator(command, done)) and len(operators) < MAX_SHORTENED:
+        line_end = command.find("\n", found.end()) + 1
+        end = _closing(command, found[2], line_end) if line_end else -1
+        if end < 0:
             break
-        before, line = command[done : found.start()], found[0]
-        body = command[found.end() : end.start()]
+        before, line = command[done : found.start()], command[found.start() : line_end]
+        body = command[line_end:end]
         expands = not found[1] and EXPANDED.search(body)
         operators.append(length + _size(before))
         parts += (before, line, body if expands else PLACEHOLDER)
         length = sum(map(_size, parts[-3:]), length)
-        done = end.start()
+        done = end
     return Shortened("".join((*parts, command[done:])), frozenset(operators))
+
+
+def _operator(command: str, at: int) -> re.Match[str] | None:
+    """The next `<<` that is no part of `<<<` and names a delimiter, if it is found soon."""
+    for _ in range(MAX_TRIED):
+        at = command.find("<<", at)
+        if at < 0:
+            return None
+        found = OPERATOR.match(command, at) if command[at - 1 : at] != "<" else None
+        if found:
+            return found
+        at += 1
+    return None
+
+
+def _closing(command: str, delimiter: str, at: int) -> int:
+    """Where the line begins that is nothing but the delimiter, from this line on; -1 if nowhere."""
+    end = f"{delimiter}\n"
+    if command.startswith(end, at) or command[at:] == delimiter:
+        return at
+    found = command.find(f"\n{end}", at - 1)
+    if found >= 0:
+        return found + 1
+    return len(command) - len(delimiter) if command.endswith(f"\n{delimiter}") else -1
 
 
 def _size(text: str) -> int:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from travois.policy.access import Access
 from travois.policy.cage import Cage
 from travois.policy.glyphs import listed
+from travois.policy.interpreters import downloads, reads_program, runs_anything
 from travois.policy.judge import Guard, judge
 from travois.policy.plan import Plan, Step
 from travois.policy.rules import Use, parse
@@ -24,7 +25,10 @@ def always(guard: Guard, use: Use, cage: Cage | None = None) -> tuple[str, ...]:
     """Rules after which this very use would not be asked about; none if there are no such rules.
 
     A script may say something else tomorrow: without walls around it, it is asked about each time.
+    What a program reads as its input may be anything, so no rule is offered for one that runs it.
     """
+    if any(reads_program(step.argv) for plan in use.plans for step in plan.steps):
+        return ()
     rules = tuple(dict.fromkeys(_wanted(use)))
     if not rules or len(rules) > MOST or (cage is None and any(map(_scripted, use.plans))):
         return ()
@@ -35,7 +39,18 @@ def always(guard: Guard, use: Use, cage: Cage | None = None) -> tuple[str, ...]:
 def effects(use: Use, cage: Cage | None) -> tuple[str, ...]:
     """In plain words, what a use does and what holds it back."""
     touched = (f"{VERBS[access.kind]} {_named(access)}{_purpose(access)}" for access in use.touched)
-    return (*dict.fromkeys(touched), *_unknown(use), *_walls(use, cage))
+    return (*_warnings(use), *dict.fromkeys(touched), *_unknown(use), *_walls(use, cage))
+
+
+def _warnings(use: Use) -> Iterator[str]:
+    """What a person must not overlook: code that nobody has seen."""
+    for plan in use.plans:
+        if not any(reads_program(step.argv) for step in plan.steps):
+            continue
+        if any(downloads(step) for step in plan.steps):
+            yield "DANGER: runs whatever the server sends"
+        else:
+            yield "DANGER: runs whatever it is given as input"
 
 
 def _named(access: Access) -> str:
@@ -94,7 +109,7 @@ def _commands(plan: Plan) -> Iterator[str]:
         yield from _exactly(plan.text.strip())
         return
     for step in plan.steps:
-        if step.needs == "rule" and (family := _family(step)):
+        if step.needs == "rule" and not runs_anything(step.argv) and (family := _family(step)):
             yield f"Bash({family}:*)"
         elif step.needs != "nothing" or step.edits:
             yield from _exactly(step.texts[0] if step.texts else "")

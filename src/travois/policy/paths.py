@@ -5,13 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from posixpath import dirname, normpath
 
 from travois.policy.loose import flat
 
 BELOW = "(?:/.*)?"
+ANY_FOLDERS = "(?:[^/]*/)*?"
+TOKENS = re.compile(r"(\*|\?|\[[!^]?\]?[^\]/]*\])")
 BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 CHOICES = 200
+LONG_NAME = 1_000
+"""Longer texts are folded character by character: normalising takes microseconds for some."""
+LONGEST_LIGATURE = 6
+LONGEST_PATH = 4_096
+"""No system opens a longer path."""
+MAX_CANDIDATES = 4_000
+"""How many words of a text are compared with a rule; with more, it counts as meant."""
 ALIKE = str.maketrans({"ı": "i", "ſ": "s", "İ": "i"})
 """Letters that some disks or eyes take for others, which folding leaves apart."""
 INVISIBLE = (
@@ -39,9 +49,22 @@ def folded(name: str) -> str:
     """A name as a forgiving disk compares it: case, width and invisible characters are nothing."""
     if name.isascii():
         return name.casefold()
+    if len(name) > LONG_NAME:
+        return name.translate({ord(char): _folded_char(char) for char in set(name)})
+    return _folded(name)
+
+
+def _folded(name: str) -> str:
     from unicodedata import normalize
 
     return re.sub(INVISIBLE, "", normalize("NFKC", name)).translate(ALIKE).casefold()
+
+
+@lru_cache(maxsize=16_384)
+def _folded_char(char: str) -> str:
+    """A character of a long text by itself; a ligature of whole words is left as it is."""
+    found = char.casefold() if char.isascii() else _folded(char)
+    return found if len(found) <= LONGEST_LIGATURE else char
 
 
 def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
@@ -57,15 +80,26 @@ def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
 
 def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Whether the pattern may mean this path: at any depth, however it is spelt."""
-    found = folded(plain(path))
+    if len(path) > LONGEST_PATH:
+        return any(run in folded(path) for run in (_literal(one, "") for one in _choices(pattern)))
+    found = _folded_path(path)
     return any(_meant(one, root, home).fullmatch(found) for one in _choices(pattern))
+
+
+@lru_cache(maxsize=2048)
+def _folded_path(path: str) -> str:
+    return folded(plain(path))
 
 
 def named_in(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool:
     """Whether a word of a text may be a path that the pattern means."""
     for one in _choices(pattern):
         meant = _meant(one, root, home)
-        for word in _words_with(_literal(one, cwd), text):
+        for number, word in enumerate(_words_with(_literal(one, cwd), text)):
+            if number == MAX_CANDIDATES:
+                return True
+            if len(word) > LONGEST_PATH:
+                continue
             place = home if word.startswith("~/") else cwd
             path = word if word.startswith("/") else f"{place}/{word.removeprefix('~/')}"
             if meant.fullmatch(plain(path)):
@@ -98,7 +132,8 @@ def _words_with(run: str, text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _folded_words(text: str) -> str:
-    return folded(flat(text))
+    words = flat(text)
+    return words if words.isascii() else folded(words)
 
 
 @lru_cache(maxsize=512)
@@ -167,15 +202,41 @@ def _compiled(base: str, wanted: str, *, below: str = BELOW) -> re.Pattern[str]:
 
 
 def _translated(glob: str) -> str:
-    tokens = re.split(r"((?:\*\*/)+|\*\*+|\*|\?|\[[!^]?\]?[^\]/]*\])", glob)
-    return "".join(_token(token) for token in tokens)
+    """A regular expression for a glob.
+
+    What stands between two stars is matched as early as possible and for good: an earlier match
+    leaves the most room for the rest, so nothing is tried twice and the time stays linear.
+    """
+    first, *rest = re.split(r"((?:\*\*/)+|\*\*+)", glob)
+    made = _parts(first)
+    for at in range(0, len(rest), 2):
+        gap, part, after = rest[at], rest[at + 1], "".join(rest[at + 2 : at + 3])
+        text = f"{ANY_FOLDERS if gap.endswith('/') else '.*?'}{_parts(part)}"
+        for_good = after and (part.endswith("/") or not after.endswith("/"))
+        made += f"(?>{text})" if for_good else text
+    return made
+
+
+def _parts(glob: str) -> str:
+    """The components of a glob without double stars."""
+    return "/".join(_component(part) for part in glob.split("/"))
+
+
+def _component(glob: str) -> str:
+    tokens = [token for token in TOKENS.split(glob) if token]
+    stars = [at for at, token in enumerate(tokens) if token == "*"]
+    made, begun = "", 0
+    for at, after in pairwise(stars):
+        made += "".join(map(_token, tokens[begun:at]))
+        middle = "".join(map(_token, tokens[at + 1 : after]))
+        made += f"(?>[^/]*?{middle})"
+        begun = after
+    return made + "".join(map(_token, tokens[begun:]))
 
 
 def _token(token: str) -> str:
-    if token.startswith("**"):
-        return "(?:.*/)?" if token.endswith("/") else ".*"
     if token in ("*", "?"):
-        return "[^/]" + token.replace("?", "")
+        return "[^/]*?" if token == "*" else "[^/]"
     if len(token) > 2 and token[0] == "[" and token[-1] == "]":
         negated = token[1] in "!^"
         inner = re.sub(r"([\\\[\]^&|~])", r"\\\1", token[2:-1] if negated else token[1:-1])

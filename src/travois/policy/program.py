@@ -11,6 +11,7 @@ from travois.policy.access import Access
 from travois.policy.builtin import BUILTINS
 from travois.policy.finding import find
 from travois.policy.gitline import git
+from travois.policy.interpreters import reads_program
 from travois.policy.looks import EDITS, LOOKS
 from travois.policy.options import Given, Refused, Spec, sort, table
 from travois.policy.place import Place, reading, writing
@@ -26,6 +27,11 @@ NAME = re.compile(r"[A-Za-z0-9_-]+")
 RUNNING = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
 HAZARD = "the option {} may name another program, folder or file"
 MAX_WRAPPERS = 6
+BASH_ONLY = re.compile(
+    r"\{[^}\s]*(?:,|\.\.)[^}\s]*\}|\$['\"]|\[\[|[<>]\(|<<<|&>|>&(?!\s*[\d-])|\|&|;;?&|\$\["
+    r"|[@!?+*]\(|\(\(|\b(?:function|time|coproc|select|source|declare|let|read)\b"
+)
+"""What other shells read otherwise: braces, quotes with a dollar sign, and words of its own."""
 NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
 
 Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
@@ -60,7 +66,9 @@ def _wrapped(argv: tuple[Word, ...], place: Place, *, depth: int) -> Step | None
     if name in SHELLS and len(words) == 3 and words[1] == "-c" and words[2] is not None:
         place.script(words[2])
         why = "a shell runs elsewhere than the line began" if place.moved else ""
-        return Step(argv, "exact" if place.moved else "nothing", why, known=True)
+        if name != "bash" and BASH_ONLY.search(words[2]):
+            why = f"{name} reads this otherwise than bash does"
+        return Step(argv, "exact" if why else "nothing", why, known=True)
     if name == "eval" and None not in words:
         place.script(" ".join(word or "" for word in words[1:]))
     unwrap = WRAPPERS.get(name)
@@ -183,6 +191,8 @@ def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
     try:
         if argv[0].text in ALWAYS | RESERVED:
             raise Refused(f"{argv[0].text} runs what its words say")
+        if reads_program(argv):
+            raise Refused("it runs whatever it is given as input")
         if found is not None:
             wanted = table(RULED)[found]
             accesses = tuple(_ordinary(argv[found.count(" ") + 1 :], wanted, place))

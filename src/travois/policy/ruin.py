@@ -71,8 +71,9 @@ def _text(text: str, *, folders: tuple[str, ...], home: str) -> str:
 
 def _relevant(text: str) -> str:
     """The parts of a long text that follow the name of a program that may destroy."""
-    words = text.lower().translate(BLANKS)
-    starts = sorted(start for name in NEEDLES for start in _find(name, words))
+    words, known = text.lower().translate(BLANKS), loose.vocabulary(text)
+    names = (name for name in NEEDLES if name[-1] != " " or name[:-1] in known)
+    starts = sorted(start for name in names for start in _find(name, words))
     parts: list[str] = []
     end = 0
     for start in starts:
