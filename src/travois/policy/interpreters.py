@@ -19,7 +19,8 @@ INTERPRETERS = SHELLS | listed(
 )
 """Programs that run what they read from standard input when no word names a file."""
 CLIENTS = listed(
-    "psql mysql mariadb sqlite sqlite3 duckdb mongo mongosh redis-cli clickhouse-client cqlsh sqlcmd"
+    "psql mysql mariadb sqlite sqlite3 duckdb mongo mongosh redis-cli clickhouse-client cqlsh"
+    " sqlcmd"
 )
 """Those whose operands name a database and not a file of statements."""
 SOURCING = frozenset(("eval", "source", "."))
