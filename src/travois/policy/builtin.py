@@ -54,6 +54,8 @@ def _printf(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
         words = words[1:]
     if not words or words[0].kind != "plain" or words[0].text.startswith("-"):
         raise Refused("what printf does with its first word only shows when it runs")
+    if re.search(r"%[^%A-Za-z]*n", words[0].text.replace("%%", "")):
+        raise Refused("%n sets a variable")
     return ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -13,8 +14,11 @@ from travois.policy.plan import Word
 
 QUIETLY = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")
 LISTING = frozenset(("-l", "--list", "--show-current", "-a", "--all", "-r", "--remotes"))
-FILTERS = ("--contains", "--no-contains", "--merged", "--no-merged", "--points-at", "--format")
-EXPIRING = frozenset(("expire", "delete", "drop"))
+FILTERS = ("--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
+"""Options with which a name is a pattern; without them, git makes a branch or tag of that name."""
+EXPIRING = frozenset(("expire", "delete", "drop", "write"))
+SIGNED = re.compile(r"%G|%\(signature")
+"""Placeholders of a format for which git runs a program that checks signatures."""
 
 
 def git(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
@@ -30,13 +34,14 @@ def git(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     if place.moved or place.start.foreign:
         raise Refused("git obeys the configuration of the folder that it is run in")
     given = sort(wanted, words[1:])
+    _check(given, wanted)
     if name in table(GIT_LISTS):
         _listing(name, given)
     if name == "reflog" and given.operands and given.operands[0].text in EXPIRING:
         raise Refused("it throws history away")
     if any(word.kind != "plain" for word in given.operands):
         _bounded(given)
-    return (*reading(Word("."), place), *_named(given, place))
+    return (*reading(Word("."), place), *_named(given, place), *_files(given, wanted, place))
 
 
 @cache
@@ -61,8 +66,6 @@ def _listing(name: str, given: Given) -> None:
         _config(given)
     if name in ("branch", "tag") and given.operands and not _lists(given):
         raise Refused(f"git {name} makes one with this name")
-    if name == "remote" and given.operands:
-        raise Refused("git remote changes or asks a remote")
 
 
 def _lists(given: Given) -> bool:
@@ -78,6 +81,23 @@ def _config(given: Given) -> None:
     if len(given.operands) == 1 and "." in first and given.operands[0].kind == "plain":
         return
     raise Refused("git config sets a value")
+
+
+def _check(given: Given, wanted: Spec) -> None:
+    """Raise for more operands than only looking takes, and for formats that run a program."""
+    endless = any(kind.endswith("*") for kind in wanted.operands)
+    if len(given.operands) > len(wanted.operands) and not endless:
+        raise Refused(f"what git does with {given.operands[-1].text!r} is not known")
+    if any(value is not None and SIGNED.search(value.text) for _, value in given.options):
+        raise Refused("git would run a program to check signatures")
+
+
+def _files(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
+    """What options read."""
+    for name, value in given.options:
+        kind = wanted.long.get(name) or wanted.short.get(name[1:])
+        if kind == "file" and value is not None:
+            yield from reading(value, place)
 
 
 def _named(given: Given, place: Place) -> Iterator[Access]:

@@ -43,7 +43,7 @@ rev-parse: -q --abbrev-ref? --verify --short? --show-toplevel --show-prefix --sh
     --is-inside-git-dir --symbolic-full-name --symbolic --all --branches? --tags? --remotes?
     --quiet --revs-only --no-revs --flags --no-flags --show-superproject-working-tree
     --is-shallow-repository --show-object-format? --path-format= --git-path= ; text*
-blame: -bcCeflMnpstw -L_ -S_ --line-porcelain --porcelain --incremental --show-name --show-number
+blame: -bcCeflMnpstw -L_ -S< --line-porcelain --porcelain --incremental --show-name --show-number
     --show-email --date= --root --since= --reverse --first-parent --abbrev= --ignore-rev=
     --color-lines --color-by-age ; text*
 annotate: -flnsw -L_ ; text*
@@ -89,7 +89,7 @@ branch: -arvlqi --all --remotes --verbose --list --show-current --contains= --no
     --no-color --abbrev? --no-abbrev --ignore-case ; text*
 tag: -lni --list --contains= --no-contains= --merged? --no-merged? --points-at= --sort= --format=
     --column? --color? --ignore-case ; text* number
-remote: -v --verbose ;
+remote: -v --verbose --push --all ; text*
 config: -lz --list --get --get-all --get-regexp --show-origin --show-scope --name-only --null
     --local --global --system --worktree --get-urlmatch --includes --type= --bool --int --default=
     ; text*
@@ -101,6 +101,7 @@ symbolic-ref: -q --short --quiet ; text
 """Subcommands that look only in some of their forms; `gitline` says which."""
 
 LISTING_WORDS = {
+    "remote": ("", "get-url"),
     "notes": ("", "list", "show"),
     "stash": ("list",),
     "worktree": ("list",),

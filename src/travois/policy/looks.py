@@ -51,7 +51,7 @@ shasum: -bct -a_ --algorithm= ; file* tame
 md5: -qr ; file* tame
 cksum: -a_ --algorithm= --untagged ; file* tame
 sum: -rs ; file* tame
-file: -bhiLkNprsSvz0 -F_ -e_ --brief --mime --mime-type --mime-encoding --dereference
+file: -bhiLkNrsSv0 -F_ -e_ --brief --mime --mime-type --mime-encoding --dereference
     --no-dereference --keep-going ; file*
 realpath: -emLPqsz --canonicalize-existing --canonicalize-missing --strip --no-symlinks
     --relative-to= --relative-base= ; file* tame
@@ -64,7 +64,7 @@ od: -abcdfhiloOsvxXeDFHIL -A_ -j_ -N_ -t_ -w_ -S_ --address-radix= --format= --s
     --read-bytes= ; file* tame
 hexdump: -bcCdovx -n_ -s_ -e_ ; file* tame
 xxd: -abCeEipuU -c_ -g_ -l_ -o_ -s_ ; file
-strings: -afw -n_ -t_ -e_ --bytes= --radix= --all ; file* tame number
+strings: -afw -n_ -t_ -e_ --bytes= --radix= --all ; file* number response
 stat: -fLtx -c_ --format= --printf= --terse --dereference --file-system ; file* tame
 du: -abchHkLlmsSx0 -d_ -B_ -t_ --max-depth= --summarize --human-readable --all --apparent-size
     --exclude= --total --block-size= --threshold= --time? --one-file-system --si ; file* tame cwd
@@ -106,7 +106,7 @@ whoami, logname, users, arch, times: ; tame
 who: -abdHlmpqrstTu ; tame
 w: -hsfio ; text* tame
 tty: -s ; tame
-hostname: -fsidIA --fqdn --short --ip-address --all-ip-addresses --domain ;
+hostname: -sI --short --all-ip-addresses ;
 uname: -asnrvmpio --all --kernel-name --machine ; tame
 nproc: --all --ignore= ; tame
 uptime: -ps --pretty --since ; tame
@@ -119,9 +119,9 @@ ps: -AaedfFjlLmMTuxwHNycr -o_ -p_ -u_ -U_ -C_ -t_ -G_ -g_ -s_ -O_ --sort= --no-h
 pgrep: -acfilnovwx -u_ -U_ -P_ -g_ -G_ -t_ -d_ --full --list-name --newest ; text* tame
 pidof: -csqx -o_ ; text* tame
 pstree: -acghlnpsStTuUZA ; text* tame
-lsof: -nPtlRUvVbCFHNOwX -i_ -p_ -u_ -c_ -a -s_ -g_ -d_ ; text*
-ss: -natulpeimosrxdwhHZ46bEOQ -f_ -A_ --tcp --udp --listening --numeric --processes --all
-    --summary --extended --unix --no-header --options --memory --info ; text*
+lsof: -nPtlRUvVbCFHNOwX -i_ -p_ -u_ -c_ -a -s_ -g_ -d_ ; file* local
+ss: -natulpeimosxdwhHZ46bEOQ -f_ -A_ --tcp --udp --listening --numeric --processes --all
+    --summary --extended --unix --no-header --options --memory --info ; text* local
 netstat: -naltupersiogvWM46cx --tcp --udp --listening --numeric --all --programs ;
 which: -as --all ; text* tame
 whereis: -bmsu ; text* tame
@@ -136,16 +136,15 @@ help: -dms ; text* tame
 jobs: -lnprs ; tame
 dirs: -lpv ;
 crontab: -l ; asked
-man: -wWkf ; text*
+man: -wWkf ; file*
 apropos: -aeilsw ; text*
 whatis: -rw ; text*
 iconv: -clst -f_ -t_ --from-code= --to-code= --list ; file*
-cloc: --quiet --json --csv --md --by-file --vcs= --exclude-dir= --include-lang= --exclude-lang= ;
-    file*
+cloc: --quiet --json --csv --md --by-file --exclude-dir= --include-lang= --exclude-lang= ; file*
 tokei: -fC -e_ -t_ -s_ -o_ --files --hidden --sort= --type= --output= ; file* cwd
 exit, return, break, continue: ; text*
 node, npm, pip, pip3, ruby, php, gcc, g++, cc, c++, clang, clang++, cmake, ninja, docker, bash,
-    zsh, dash, fish, curl, wget, tar, zip, sqlite3, make, gawk, gh, lua, dotnet, swift, ffmpeg,
+    zsh, dash, fish, curl, wget, tar, zip, sqlite3, make, gawk, gh, lua, swift, ffmpeg,
     rsync, vim, nvim, emacs, tmux, less, nano: --version ; asked
 python, python3: -V --version ; asked
 java, javac: -version= --version ; asked

@@ -64,7 +64,9 @@ def spec(line: str) -> Spec:
     unless `-e` or `-f` gives it), `deep` (walks folders), `cwd` (reads the folder where it stands
     unless told otherwise), `words` (nothing is an option), `asked` (does more when given nothing),
     `passes` (what follows `--` goes to another program), `runs` (its words may be a command line),
-    `remote` (names what another machine has), `dashed` (options must have their dash).
+    `remote` (names what another machine has), `dashed` (options must have their dash), `response`
+    (an operand `@file` holds more words), `local` (a value with a name of a host would look it up),
+    `values` (a value may name a file, as in `@file`), `archive` (a file may be on another machine).
     """
     options, _, rest = line.partition(";")
     short: dict[str, str] = {}

@@ -24,6 +24,14 @@ SYSTEM = ("/bin/", "/usr/bin/")
 PATHLIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
 LOCAL = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
 NAME = re.compile(r"[A-Za-z0-9_-]+")
+LOCAL_NAME = re.compile(
+    r"[\d.:/*\[\]=<>!()&|-]+|:[\w,-]+|[46]?(?:tcp|udp)?(?::[\w,-]*)?|(?:tcp|udp):\w+|sport|dport"
+    r"|state|all|connected|established|listening|listen|or|and|not|eq|ne|[lg][te]|[\w-]+-wait",
+    re.IGNORECASE,
+)
+"""Addresses, ports and words of a filter: whatever holds no name of a host."""
+FILED = re.compile(r"@|.*%output\{", re.DOTALL)
+"""Values for which curl reads or writes a file."""
 RUNNING = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
 HAZARD = "the option {} may name another program, folder or file"
 MAX_WRAPPERS = 6
@@ -117,6 +125,7 @@ def _listed(argv: tuple[Word, ...], wanted: Spec, place: Place) -> Step:
 
 
 def _touched(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
+    _check_values(given, wanted)
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
         if value is not None and kind == "file":
@@ -136,6 +145,25 @@ def _touched(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
     recursive = "cwd" in wanted.marks or (deep and given.has("-r", "-R", "--recursive"))
     if not files and recursive:
         yield from reading(Word("."), place, deep=deep)
+
+
+def _check_values(given: Given, wanted: Spec) -> None:
+    """Raise for a value or operand that makes the program read or reach something else."""
+    if "response" in wanted.marks and any(_begins(word, "@") for word in given.operands):
+        raise Refused("a file may hold more words for it")
+    if "local" in wanted.marks:
+        files = "file*" in wanted.operands
+        values = [value for name, value in given.options if value is not None and name == "-i"]
+        filters = () if files else given.operands
+        if not all(LOCAL_NAME.fullmatch(word.value or "?") for word in (*values, *filters)):
+            raise Refused("it may look up the name of a host")
+        if any(_begins(word, "+") for word in given.operands):
+            raise Refused("a plus sign begins an option of it")
+
+
+def _begins(word: Word, char: str) -> bool:
+    """Whether a word may begin with this character when the program sees it."""
+    return word.kind == "open" or word.text[:1] in (char, "*", "?", "[")
 
 
 def _matched(
@@ -227,10 +255,21 @@ def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[A
     yield from _named(given, wanted, place)
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
+        _check_ordinary(name, value, wanted)
         if kind == "file" and value is not None:
             yield from reading(value, place)
         if kind == "name" and (value is None or not NAME.fullmatch(value.text)):
             raise Refused(f"the value of {name} may be a file")
+
+
+def _check_ordinary(name: str, value: Word | None, wanted: Spec) -> None:
+    """Raise for a value that stands for a file or for something on another machine."""
+    if value is None:
+        return
+    if "values" in wanted.marks and FILED.match(value.text):
+        raise Refused(f"the value of {name} may name a file")
+    if "archive" in wanted.marks and ":" in value.text and name in ("-f", "--file"):
+        raise Refused(f"the value of {name} may name another machine")
 
 
 def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:

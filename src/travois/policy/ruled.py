@@ -14,7 +14,7 @@ pytest, python -m pytest, python3 -m pytest: -qvsxlhV -r_ -k_ -m_ -n_ -W_ --quie
     --exitfirst --maxfail= --tb= --durations= --durations-min= --lf --last-failed --ff
     --failed-first --nf --sw --stepwise --co --collect-only --no-header --no-summary --color=
     --capture= --showlocals --runxfail --strict-markers --strict-config --numprocesses= --timeout=
-    --reruns= --cov? --cov-report= --no-cov --disable-warnings --deselect= --ignore<
+    --reruns= --cov? --cov-report~ --no-cov --disable-warnings --deselect= --ignore<
     --ignore-glob= --setup-show --fixtures --markers --version --help --asyncio-mode=
     --import-mode= --benchmark-skip --benchmark-only --dist= --forked --snapshot-update
     --hypothesis-show-statistics --hypothesis-seed= --random-order --random-order-seed=
@@ -74,7 +74,7 @@ terraform plan: -no-color= -input= -lock= -refresh= -target= -detailed-exitcode=
 terraform validate: -no-color= -json= ;
 terraform fmt: -check= -diff= -recursive= ; file*
 tar: -cxtvzjJpOh -f< --list --create --extract --verbose --gzip --bzip2 --xz --file< --exclude=
-    --strip-components= --no-same-owner -C< --directory< ; file* dashed
+    --strip-components= --no-same-owner -C< --directory< ; file* dashed archive
 zip: -rqvjluxD0123456789 --exclude= --recurse-paths --quiet ; file*
 unzip: -lvtzpqZ ; file*
 cpio: -itvdm ;
@@ -128,7 +128,7 @@ git clean: -dfnqxX -e_ --force --dry-run --quiet --exclude= ; file*
 curl: -sSLIfivkGgq -X_ -H_ -A_ -m_ -w_ -r_ -u_ --silent --show-error --location --head --fail
     --include --verbose --request= --header= --user-agent= --max-time= --connect-timeout=
     --compressed --retry= --http1.1 --http2 --get --fail-with-body --no-progress-meter --globoff ;
-    text*
+    text* values
 pip install: -qvU -e< -r< --quiet --verbose --upgrade --no-deps --user --dry-run --requirement<
     --no-cache-dir --pre ; text*
 pip list: --outdated --format= --not-required --user -o ;

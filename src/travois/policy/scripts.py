@@ -38,8 +38,12 @@ SED_END = re.compile(r"\s*(?:[;}\n]\s*)*")
 SED_FORMS = (SED_SUBSTITUTE, SED_TRANSLATE, SED_PLAIN, SED_LABEL)
 AWK_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n]*\])+/")
-BEFORE_REGEX = "(,!~&|;{}\n"
+BEFORE_REGEX = re.compile(r"(?:^|[(,!~&|;{}\n?:=<>*%^]|\b(?:print|printf|return|in|case|else|do))$")
 """After one of these, a slash begins a pattern and does not divide."""
+EITHER = re.compile(r"[+-]$|\b(?:if|while|for)\b[^;{}\n]*\)$")
+"""After one of these, only a parser can tell."""
+AWK_CONTINUED = re.compile(r"(,|&&|\|\||\?|:|\bdo\b|\belse\b)[ \t]*(?:\n[ \t]*)+")
+"""A line that goes on: the statement does not end here."""
 AWK_RISKY = re.compile(
     r"\bsystem\b|\bgetline\b|\bclose\b|\bfflush\b|@|\bprintf?\b[^;}\n]*>|\|(?!\|)(?<!\|\|)|\bENVIRON\b"
     r"|\bARGV\b|\bARGC\b|\bPROCINFO\b|\binclude\b|\bload\b|\bextension\b|`|\\\n"
@@ -127,11 +131,13 @@ def _awk_code(program: str) -> str:
     code, at = "", 0
     while at < len(program):
         char = program[at]
-        last = code.rstrip(" \t")[-1:]
         if char == "#":
             at = program.find("\n", at) if "\n" in program[at:] else len(program)
             continue
-        pattern = char == "/" and (not last or last in BEFORE_REGEX)
+        before = code[-200:].rstrip(" \t") if char == "/" else ""
+        if char == "/" and EITHER.search(before):
+            raise Refused("whether a slash divides only a parser of awk can tell")
+        pattern = char == "/" and bool(BEFORE_REGEX.search(before))
         if char != '"' and not pattern:
             code, at = code + char, at + 1
             continue
@@ -139,7 +145,7 @@ def _awk_code(program: str) -> str:
         if found is None:
             raise Refused("the program of awk is not plain")
         code, at = code + ' "" ', found.end()
-    return code
+    return AWK_CONTINUED.sub(r"\1 ", code)
 
 
 def _awk_files(given: Given, place: Place) -> Iterator[Access]:
@@ -164,7 +170,8 @@ def jq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
 def yq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     """The files that yq reads, if its filter looks at nothing else."""
     given = sort(YQ, words)
-    if YQ_RISKY.search(_script(_first(given), "filter of yq")):
+    text = _script(_first(given), "filter of yq")
+    if YQ_RISKY.search(text) or JQ_RISKY.search(text):
         raise Refused("the filter of yq looks at more than its input")
     return tuple(access for word in given.operands[1:] for access in reading(word, place))
 
