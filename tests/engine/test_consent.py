@@ -101,7 +101,7 @@ def test_if_they_say_no_the_model_has_what_was_seen(tmp_path: Path) -> None:
     assert told(one) == f"Read-only file system\n[{LOOKED} More was not permitted: nobody is here]"
 
 
-@pytest.mark.parametrize("line", ["./x > out", "cat /etc/passwd && ./x", "npm test"])
+@pytest.mark.parametrize("line", ["./x > out", "cat /etc/passwd && ./x", "npm install"])
 def test_what_is_known_to_need_more_is_asked_about_at_once(tmp_path: Path, line: str) -> None:
     run, person = Shell(), RecordingPerson(YES)
     play(asking(tmp_path, line, run, person=person))
@@ -113,7 +113,8 @@ def test_what_is_known_to_need_more_is_asked_about_at_once(tmp_path: Path, line:
     [
         ("./check", ["work"], 0),
         ("./x > out", ["work"], 0),
-        ("npm test", [], 1),
+        ("npm test", ["work"], 0),
+        ("npm install", [], 1),
         ("rm -rf /", [], 1),
     ],
 )

@@ -23,6 +23,7 @@ from travois.policy.cage import PRIVATE_TMP, TMP
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.rules import Rule
+from travois.store.origins import UNASKED_COMMANDS
 from travois.store.project import repository
 from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.store.settings import Loaded
@@ -73,6 +74,8 @@ def build(
     bounds = msgspec.structs.replace(
         bounds,
         backend="full" if walls.kind == "full" else "partial",
+        attended=attended,
+        free=bounds.free and walls.kind == "full",
         temp_lasts=kept,
         programs=find_programs_below_tmp() if walls.kind == "full" else (),
     )
@@ -98,6 +101,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     own = os.path.realpath(place.home.path)
     hidden = tuple(_denied(loaded, place.cwd))
     git = _history(place.cwd)
+    barred = loaded.settings.permissions.disable_auto_mode == "disable"
     return Bounds(
         temp=temp,
         hidden=(*_at_home(SECRET), own, *_paths(wanted.filesystem.deny_read), *hidden),
@@ -111,7 +115,8 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         excluded=wanted.excluded_commands,
         look_first=wanted.look_first,
         leaving=wanted.allow_unsandboxed_commands,
-        free=wanted.auto_allow_bash_if_sandboxed,
+        free=wanted.auto_allow_bash_if_sandboxed and not barred,
+        offered=not barred and loaded.origins.get(UNASKED_COMMANDS, "default") == "default",
     )
 
 

@@ -43,8 +43,9 @@ class Relocation:
             return
         agent.world = replace(agent.world, root=root)
         agent.guard = replace(agent.guard, folders=folders)
-        if self._bounds is not None:
-            agent.bounds = fencing.elsewhere(self._bounds, root) if moved else self._bounds
+        if self._bounds is not None and agent.bounds is not None:
+            bounds = replace(self._bounds, free=agent.bounds.free)
+            agent.bounds = fencing.elsewhere(bounds, root) if moved else bounds
         if agent.keeper is not None:
             agent.keeper, agent.kept = self._keeper(folders), -1
 

@@ -28,7 +28,7 @@ from travois.app.slash.talking import left
 from travois.app.tui import shell
 from travois.engine.extract import settled, told
 from travois.engine.hooks import notify
-from travois.engine.person import Answer, Choice, Inquiry, Question
+from travois.engine.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.engine.ports import Event, Retrying, Running, Warned
 from travois.engine.warmth import keep_warm
 from travois.kernel.blocks import Shown, Text, words
@@ -258,14 +258,18 @@ class Terminal:
         await self._told(question.call).wait()
         for line in shown(question):
             self.line(line)
-        keys = "[y]es / [a]lways / no, and why: " if question.always else "[y]es / no, and why: "
-        typed = await self.read(f"Run it? {keys}")
+        always = "[a]lways / " if question.always else ""
+        offer = "[s]andbox / " if question.offers_sandbox else ""
+        typed = await self.read(f"Run it? [y]es / {always}{offer}no, and why: ")
         word = (typed or "").strip()
         if word.lower() in ("y", "yes"):
             return Answer(allow=True, reason="the user said yes", digest=question.digest)
         if question.always and word.lower() in ("a", "always"):
             said = "the user said always"
             return Answer(allow=True, reason=said, always=True, digest=question.digest)
+        if question.offers_sandbox and word.lower() in ("s", "sandbox"):
+            said = "the user said yes"
+            return Answer(allow=True, reason=said, sandbox=True, digest=question.digest)
         return Answer(allow=False, reason=f"the user said no{': ' + word if word else ''}")
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
@@ -303,6 +307,9 @@ def shown(question: Question) -> Iterator[str]:
     yield f"  asked because it {visible(question.because)}"
     if question.always:
         yield f"  always would allow: {visible(', '.join(question.always))}"
+    if question.offers_sandbox:
+        yield f"  sandbox: yes, and {OFFER}"
+        yield f"    ({OFFER_MEANS})"
 
 
 def offered(choice: Choice) -> Iterator[str]:

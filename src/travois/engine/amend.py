@@ -44,6 +44,12 @@ class Update(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     destination: str = "session"
 
 
+SANDBOX_MODE = "sandboxed"
+"""What a change of mode names to let commands run in the sandbox without a question."""
+SANDBOXED = Update("setMode", mode=SANDBOX_MODE, destination="localSettings")
+"""The change that the offer of a question stands for."""
+
+
 def suggested(rules: Iterable[Rule]) -> tuple[Update, ...]:
     """The update that would answer this question for good."""
     specs = tuple(Spec(rule.tool, rule.what or None) for rule in rules)

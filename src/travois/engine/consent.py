@@ -9,32 +9,34 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
-from travois.engine.amend import suggested
+from travois.engine.amend import SANDBOXED, suggested
 from travois.engine.ground import home, plain_arguments, repository_around
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.hooks import arguments, fire, update
 from travois.engine.occasions import PermissionRequest
+from travois.engine.person import OFFER
 from travois.engine.ports import Answer, Question, digest
+from travois.engine.sandboxed import accept_sandbox, judge_unasked, would_run_unasked
 from travois.engine.tool import AnyTool
 from travois.engine.uncovered import warn_of_uncovered
 from travois.kernel.blocks import Call
 from travois.kernel.facts import Asked, Decided
 from travois.policy import narrow
 from travois.policy.access import Access
-from travois.policy.bounds import cage, contained, harmless, leaves
+from travois.policy.bounds import cage, harmless, leaves, runs_outside
 from travois.policy.cage import TMP, Cage
-from travois.policy.judge import Guard, Verdict, judge
+from travois.policy.families import is_builder
+from travois.policy.judge import PLANNING, Verdict, judge
 from travois.policy.paths import inside
 from travois.policy.plan import Plan
 from travois.policy.rules import Use, parse
 from travois.policy.shell import plan
 
 INSIDE = "the settings let no command run outside the sandbox"
-AUTO = "mode auto: what stays in the workspace, offline and behind walls, runs unasked"
-ASKING = ("default", "accept-edits")
 Word = Literal["rules", "person"]
 OWN_GIT = "git worktree add x"
 """What git does for us where it writes, for the sake of the settings that it may change then."""
+PLANNED = "plan mode: not all that it does is known, so it runs read-only and without network"
 TRYING = "not all that it does is known, so it runs read-only and without network first"
 
 
@@ -82,18 +84,21 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
         verdict = _named(judge(agent.guard, replace(wanted, tool=ready.call.name)), verdict)
     if agent.bounds is not None and not agent.bounds.leaving and leaves(wanted):
         return Ruling(Decided(ready.call.id, "deny", INSIDE, by="sandbox"))
+    if ready.tool.judged_as and agent.guard.mode == "plan" and verdict.effect == "ask":
+        return Ruling(Decided(ready.call.id, "deny", PLANNING))
     # What a call does to a program that runs already cannot be tried in another sandbox first.
     tries = not ready.tool.judged_as and _may_try(agent, wanted, verdict)
     if verdict.effect == "ask" and tries:
         assert agent.bounds is not None
         around = cage(agent.bounds, agent.guard, wanted, profile="look")
-        return Ruling(Decided(ready.call.id, "allow", TRYING, by="sandbox"), around, trial=True)
+        why = PLANNED if agent.guard.mode == "plan" else TRYING
+        return Ruling(Decided(ready.call.id, "allow", why, by="sandbox"), around, trial=True)
     if verdict.effect == "ask":
         return await ask(agent, ready, because=verdict.because)
     decided = Decided(ready.call.id, verdict.effect, verdict.because, by=verdict.by)
     if verdict.effect == "allow" and _unwalled(agent, wanted):
         return Ruling(replace(decided, verdict="deny", because=agent.unwalled))
-    return Ruling(decided, walls(agent, wanted))
+    return Ruling(decided, walls(agent, wanted, unasked=verdict.by == "sandbox"))
 
 
 def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
@@ -112,17 +117,24 @@ def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
 
 def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
     """What rules and mode say; a hook may ask all the same, or grant what only the mode asks."""
-    guard = _guard(agent, wanted)
-    verdict = judge(guard, wanted)
+    verdict = _planned(agent, wanted, judge_unasked(agent, wanted))
     because = f"hook: {heard.reason or 'no reason given'}"
     if heard.decision in ("ask", "defer") and verdict.effect == "allow":
         return Verdict("ask", because, "hook")
     if heard.decision == "allow" and verdict.effect == "ask":
         granted = judge(replace(agent.guard, mode="bypass"), wanted)
         return Verdict("allow", because, "hook") if granted.effect == "allow" else verdict
-    if verdict.effect == "ask" and verdict.doubt and _autonomous(agent, guard, wanted):
-        return Verdict("allow", AUTO)
     return verdict
+
+
+def _planned(agent: Agent, wanted: Use, verdict: Verdict) -> Verdict:
+    """In plan mode a rule lets commands run only where the sandbox keeps them from changing."""
+    if agent.guard.mode != "plan" or verdict.effect != "allow":
+        return verdict
+    held = agent.bounds is not None and not runs_outside(agent.bounds, wanted)
+    if held or all(plan.looks for plan in wanted.plans):
+        return verdict
+    return Verdict("ask", "may change something, and no sandbox holds it in plan mode")
 
 
 def _named(own: Verdict, verdict: Verdict) -> Verdict:
@@ -134,19 +146,11 @@ def _named(own: Verdict, verdict: Verdict) -> Verdict:
     return own if own.by == "rule" and verdict.effect != "deny" and strict else verdict
 
 
-def _guard(agent: Agent, wanted: Use) -> Guard:
-    """What the session may do; where walls are enough for the user, commands as in mode auto."""
-    free = agent.bounds is not None and agent.bounds.free and wanted.tool == "Bash"
-    return replace(agent.guard, mode="auto") if free and agent.guard.mode in ASKING else agent.guard
+async def ask(agent: Agent, ready: Ready, *, because: str, offers: bool = True) -> Ruling:
+    """Put a call to the person; their answer holds for exactly what they were shown.
 
-
-def _autonomous(agent: Agent, guard: Guard, wanted: Use) -> bool:
-    """Whether nobody need be asked: walls hold it, and what it changes can be brought back."""
-    return guard.mode == "auto" and agent.bounds is not None and contained(guard, wanted)
-
-
-async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:
-    """Put a call to the person; their answer holds for exactly what they were shown."""
+    `offers` says whether the sandbox without questions may be offered: not for what it would fail.
+    """
     wanted = use(agent, ready)
     around = walls(agent, wanted)
     question = Question(
@@ -157,6 +161,7 @@ async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:
         because=because,
         effects=(*narrow.effects(wanted, around), *warn_of_uncovered(agent, ready.plans)),
         always=narrow.always(agent.guard, wanted, around),
+        offers_sandbox=offers and not ready.tool.judged_as and would_run_unasked(agent, wanted),
         digest=_digest(agent, ready),
     )
     if agent.hooks is not None and (decided := await _by_hook(agent, question, wanted)):
@@ -164,14 +169,18 @@ async def ask(agent: Agent, ready: Ready, *, because: str) -> Ruling:
     agent.session.append(Asked(question.call, question.summary, question.digest))
     answer = await agent.person.decide(question)
     agent.halt = agent.halt or answer.stop
-    return Ruling(_answered(agent, question, answer), around, input=answer.input)
+    decided = _answered(agent, question, answer)
+    if question.offers_sandbox and agent.bounds is not None and agent.bounds.free:
+        around = walls(agent, wanted, unasked=True)
+    return Ruling(decided, around, input=answer.input)
 
 
 async def _by_hook(agent: Agent, question: Question, wanted: Use) -> Ruling | None:
     """The answer of a hook in the person's place, if one has any."""
     call = Call(question.call, question.tool, question.args)
     always = suggested(parse(rule, "allow") for rule in question.always)
-    occasion = PermissionRequest(call.name, arguments(call), always)
+    offer = (SANDBOXED,) if question.offers_sandbox else ()
+    occasion = PermissionRequest(call.name, arguments(call), (*always, *offer))
     heard = await fire(agent, occasion, call=call.id, use=wanted)
     if why := heard.block or heard.stop:
         return Ruling(Decided(call.id, "deny", why, by="hook"))
@@ -191,6 +200,10 @@ def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
     if answer.allow and answer.always and question.always:
         _keep(agent, question.always)
         because = f"{because}; from here on: {', '.join(question.always)}"
+    if answer.allow and answer.sandbox and question.offers_sandbox:
+        accept_sandbox(agent)
+        agent.remember(SANDBOXED)
+        because = f"{because}; from here on: {OFFER}"
     return Decided(question.call, "allow" if answer.allow else "deny", because, by="person")
 
 
@@ -205,13 +218,24 @@ def _keep(agent: Agent, rules: tuple[str, ...]) -> None:
 def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
     if agent.bounds is None or not agent.bounds.look_first or not verdict.doubt:
         return False
-    more = {("run_in_background", "true"), ("sandbox", "write")}
-    return more.isdisjoint(wanted.params) and harmless(agent.guard, wanted)
+    if runs_outside(agent.bounds, wanted) or not harmless(agent.guard, wanted):
+        return False
+    if agent.guard.mode == "plan":
+        return True
+    steps = (step for plan in wanted.plans for step in plan.steps)
+    # They would fail for what they write, after minutes, and run again.
+    if agent.bounds.attended and any(map(is_builder, steps)):
+        return False
+    return {("run_in_background", "true"), ("sandbox", "write")}.isdisjoint(wanted.params)
 
 
-def walls(agent: Agent, wanted: Use) -> Cage | None:
-    """What holds a call that runs commands."""
-    return cage(agent.bounds, agent.guard, wanted) if agent.bounds and wanted.plans else None
+def walls(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
+    """What holds a call that runs commands; one that nobody was asked about gets nothing more."""
+    if agent.bounds is None or not wanted.plans:
+        return None
+    looks = all(plan.looks for plan in wanted.plans)
+    profile = "work" if unasked and not looks else None
+    return cage(agent.bounds, agent.guard, wanted, profile=profile)
 
 
 def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial, reduce
@@ -33,7 +34,7 @@ from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
 from travois.engine.tasklist import AgentTasks
-from travois.engine.tmpdir import place_of, tmp_remarks, was_held_back
+from travois.engine.tmpdir import held_back, place_of, tmp_remarks
 from travois.engine.tool import Here, Outcome, Refusal
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.kernel.blocks import Call, Text, words
@@ -253,21 +254,23 @@ async def _tell(agent: Agent, ready: Ready, outcome: Outcome, *, seconds: float)
 
 async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     """Run a call where it can change and reach nothing; ask about it only if that fails."""
+    planning = agent.guard.mode == "plan"
     outcome = Outcome((Text(f"It did not end within {PATIENCE} s."),), error=True)
-    with anyio.move_on_after(PATIENCE) as scope:
+    with anyio.move_on_after(math.inf if planning else PATIENCE) as scope:
         outcome = await carry_out(agent, ready, cage)
     failure = words(outcome.content).strip()
-    partial_ = cage is not None and cage.backend == "partial"
-    looked = LOOKS if outcome.changes and outcome.changes[0].value == "running" else LOOKED
-    looked = looked.replace("/tmp", "its TMPDIR") if partial_ else looked  # noqa: S108
+    looked = _looked(agent, cage, outcome)
     if not outcome.error:
         return _remarked(outcome, looked)
-    if not scope.cancelled_caught and not was_held_back(agent, ready.plans, cage, failure):
+    lacked = held_back(agent, ready.plans, cage, failure)
+    if planning and lacked != "network":
+        return _remarked(outcome, looked)
+    if not scope.cancelled_caught and not lacked:
         return _remarked(
             outcome, f"{looked} If it failed for that, call again with sandbox: write."
         )
-    failure = failure[-FAILURE:]
-    ruling = await ask(agent, ready, because=f"failed read-only and without network: {failure}")
+    because = f"failed read-only and without network: {failure[-FAILURE:]}"
+    ruling = await ask(agent, ready, because=because, offers=lacked != "network")
     ready, ruling = gate.amended(agent, ready, ruling, _again)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "deny":
@@ -275,6 +278,16 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     agent.session.sync()
     await keep(agent, [ready])
     return await carry_out(agent, ready, ruling.cage)
+
+
+def _looked(agent: Agent, cage: Cage | None, outcome: Outcome) -> str:
+    """Say how a command ran that could change nothing."""
+    partial_ = cage is not None and cage.backend == "partial"
+    runs = bool(outcome.changes) and outcome.changes[0].value == "running"
+    looked = LOOKS if runs else LOOKED
+    if agent.guard.mode == "plan":
+        looked = f"Plan mode: {LOOKED[0].lower()}{LOOKED[1:]}"
+    return looked.replace("/tmp", "its TMPDIR") if partial_ else looked  # noqa: S108
 
 
 def _remarked(outcome: Outcome, remark: str) -> Outcome:

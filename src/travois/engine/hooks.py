@@ -13,11 +13,12 @@ import msgspec
 
 from travois.engine import occasions as told
 from travois.engine.agent import Agent
-from travois.engine.amend import KEPT, Update, amend
+from travois.engine.amend import KEPT, SANDBOX_MODE, Update, amend
 from travois.engine.heard import SILENCE, Around, Heard
 from travois.engine.hooked import parse
 from travois.engine.interpret import meant_call
 from travois.engine.ports import Doing, Signalled, Warned
+from travois.engine.sandboxed import accept_sandbox
 from travois.engine.tool import Outcome
 from travois.kernel.blocks import Call, Text, calls, words
 from travois.kernel.facts import Assistant, Changed, Failed, Noted, Result, User
@@ -253,7 +254,10 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
     for raw in updates:
         try:
             wanted = msgspec.json.decode(raw, type=Update)
-            agent.guard = amend(agent.guard, wanted)
+            if wanted.type == "setMode" and wanted.mode == SANDBOX_MODE:
+                accept_sandbox(agent)
+            else:
+                agent.guard = amend(agent.guard, wanted)
         except (msgspec.DecodeError, ValueError) as error:
             agent.session.emit(Warned(f"A hook's change of permissions was ignored: {error}"))
             continue

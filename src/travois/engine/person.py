@@ -6,6 +6,9 @@ from typing import Protocol
 
 import msgspec
 
+OFFER = "run commands in the sandbox without asking in this project"
+OFFER_MEANS = "no network, home hidden; a rewind restores the workspace"
+
 
 class Question(msgspec.Struct, frozen=True):
     """May this call run? `args` is exactly what would run."""
@@ -19,6 +22,8 @@ class Question(msgspec.Struct, frozen=True):
     """In plain words, what it does and what holds it back."""
     always: tuple[str, ...] = ()
     """The narrowest rules that would answer for the person from here on; none if there are none."""
+    offers_sandbox: bool = False
+    """Whether they may let commands run in the sandbox without asking in this project."""
     digest: str = ""
     """Of the tool, its arguments and the place: an answer holds for exactly that."""
 
@@ -30,6 +35,8 @@ class Answer(msgspec.Struct, frozen=True):
     reason: str = ""
     always: bool = False
     """Whether the rules that the question offered are to be kept."""
+    sandbox: bool = False
+    """Whether they let commands run in the sandbox without asking, as the question offered."""
     digest: str = ""
     """That of the question which was shown."""
     input: str = ""

@@ -27,16 +27,17 @@ def place_of(agent: Agent) -> Here:
     return Here(root, cwd, temp, (*guard.folders, *guard.readable, *bounds.programs), jobs)
 
 
-def was_held_back(agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str) -> bool:
-    """Whether a command failed for something that it would have if it were allowed to run."""
+def held_back(agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str) -> str:
+    """Return what a command failed for that it would have if it were allowed to run; else empty."""
     from travois.engine.disk_facts import LocalDisk
     from travois.policy.denial import find_denial
 
     if cage is None:
-        return False
+        return ""
     line, cwd = " ".join(plan.text for plan in plans), place_of(agent).cwd
     denial = find_denial(failure, cage, cwd=cwd, disk=LocalDisk(), line=line)
-    return denial is not None and denial.kind in ("write", "pinned", "network")
+    lacking = ("write", "pinned", "network")
+    return denial.kind if denial is not None and denial.kind in lacking else ""
 
 
 def tmp_remarks(bounds: Bounds | None, accesses: Iterable[Access]) -> tuple[str, ...]:

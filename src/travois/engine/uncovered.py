@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 SHOWN = 4
 """How many paths a question names."""
+MAX_RESTORED_BYTES = 256 << 20
+MAX_COUNTED_FILES = 20_000
+"""What a snapshot keeps of a path that a command names; beyond that, nothing is measured."""
 
 
 def find_losses(agent: Agent, plans: Iterable[Plan]) -> list[Loss]:
@@ -33,6 +36,34 @@ def warn_of_uncovered(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
         return ()
     more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
     return (f"a rewind does not restore {', '.join(left_out[:SHOWN])}{more}",)
+
+
+def find_unrecoverable(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
+    """Return what commands name to destroy that no rewind would bring back."""
+    named = dict.fromkeys(path for loss in find_losses(agent, plans) for path in loss.paths)
+    there = [path for path in named if os.path.lexists(path) and _is_of_workspace(agent, path)]
+    if agent.keeper is None:
+        return tuple(there[:SHOWN])
+    left_out = agent.keeper.left_out()
+    apart = (p for p in there if any(inside(p, one) or inside(one, p) for one in left_out))
+    return tuple(path for path in apart if _is_too_large(path))[:SHOWN]
+
+
+def _is_of_workspace(agent: Agent, path: str) -> bool:
+    return any(inside(path, folder) and path != folder for folder in agent.guard.folders)
+
+
+def _is_too_large(path: str) -> bool:
+    """Whether a file, or all files in a folder, are more than a snapshot keeps."""
+    size = count = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            stamp = _stamp(os.path.join(folder, name))
+            size, count = size + (stamp[1] if stamp else 0), count + 1
+            if size > MAX_RESTORED_BYTES or count > MAX_COUNTED_FILES:
+                return True
+    stamp = _stamp(path)
+    return bool(stamp) and not os.path.isdir(path) and stamp[1] > MAX_RESTORED_BYTES
 
 
 def stamp_uncovered(agent: Agent, plans: Iterable[Plan]) -> dict[str, tuple[int, ...]]:

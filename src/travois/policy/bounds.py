@@ -10,8 +10,10 @@ import msgspec
 
 from travois.policy.access import Access
 from travois.policy.cage import Backend, Cage, Profile
+from travois.policy.families import changes_repository
 from travois.policy.glyphs import listed
 from travois.policy.judge import Guard
+from travois.policy.network import needs_network
 from travois.policy.paths import inside
 from travois.policy.plan import Step
 from travois.policy.rules import Use, fits
@@ -40,6 +42,12 @@ NETWORKED = listed(
     """
 )
 """Programs for which letting them run means letting them reach the network."""
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/proc", "/sys"),
+    *("/etc/os-release", "/etc/hosts", "/etc/hostname", "/etc/passwd", "/etc/group", "/etc/ssl"),
+    *("/etc/debian_version", "/etc/alternatives", "/etc/resolv.conf", "/etc/services"),
+)
+"""Files of the machine that say nothing about a person, and that every command can read."""
 SETTINGS = (".git/config", ".gitmodules")
 """What ordinary git commands write themselves, key by key."""
 BEGINS = frozenset(("init", "clone"))
@@ -74,19 +82,28 @@ class Bounds(msgspec.Struct, frozen=True):
     """Whether a person may be asked to let a command run outside."""
     free: bool = False
     """Whether commands are judged as in mode auto, since there are walls."""
+    attended: bool = False
+    """Whether a person is there to be asked."""
+    offered: bool = False
+    """Whether a question may offer to let commands run in it unasked in this project."""
 
 
 def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = None) -> Cage | None:
     """The walls for a call that may run; none for one that the user lets run outside.
 
-    With a profile given, nobody has allowed the call: it gets nothing beyond the workspace.
+    With a profile given, nobody has allowed the call: it gets nothing beyond the workspace. In plan
+    mode an allowed call may reach more, and still changes nothing.
     """
     if profile is None and runs_outside(bounds, use):
         return None
-    chosen: Profile = profile or ("look" if all(plan.looks for plan in use.plans) else "work")
+    planning = guard.mode == "plan"
+    looks = planning or all(plan.looks for plan in use.plans)
+    chosen: Profile = profile or ("look" if looks else "work")
     looking, allowed = chosen == "look", profile is None
     beyond = _beyond(bounds, guard, use) if allowed else ()
-    network = _network(bounds, guard, use) if allowed and not looking else "off"
+    network = _network(bounds, guard, use) if allowed and (planning or not looking) else "off"
+    if profile == "work":
+        network = bounds.network or ("listed" if bounds.hosts else "off")
     sifted = network == "on" and bool(bounds.barred)
     pins = Pins() if looking else _pins(bounds, guard, use)
     own = (*guard.folders, *bounds.writable)
@@ -114,13 +131,39 @@ def harmless(guard: Guard, use: Use) -> bool:
     Not if it is known to need more: that try would fail, and tell nobody anything.
     """
     changes = (a for a in use.touched if a.kind != "read" and not _within(a, (guard.scratch,)))
-    return contained(guard, use) and not any(changes) and not any(_git_steps(use))
+    steps = (step for plan in use.plans for step in plan.steps)
+    return contained(guard, use) and not any(changes) and not any(map(changes_repository, steps))
 
 
 def contained(guard: Guard, use: Use) -> bool:
     """Whether all that is known of some command lines happens in the workspace, offline."""
-    free = (*guard.folders, guard.scratch)
-    return bool(use.plans) and not _networked(use) and all(_within(a, free) for a in use.touched)
+    steps = (step for plan in use.plans for step in plan.steps)
+    reaches = any(map(_asks_net, use.accesses)) or any(map(needs_network, steps))
+    return bool(use.plans) and not reaches and all(_is_free(guard, a) for a in use.touched)
+
+
+def _is_free(guard: Guard, access: Access) -> bool:
+    """Whether a path may be touched by a command that nobody was asked about."""
+    free = (*guard.folders, guard.scratch, *(guard.readable if access.kind == "read" else ()))
+    return _within(access, free)
+
+
+def shown_reads(bounds: Bounds, use: Use) -> tuple[str, ...]:
+    """Return what a command reads outside the workspace that the sandbox shows to every command."""
+    reads = (access for access in use.touched if access.kind == "read")
+    places = (*SYSTEM, *bounds.shown, *bounds.programs)
+    return tuple(
+        access.target
+        for access in reads
+        if _within(access, places) and not _is_hidden(bounds, access.target)
+    )
+
+
+def _is_hidden(bounds: Bounds, path: str) -> bool:
+    """Whether the sandbox hides a path; of two folders that hold it, the deeper one decides."""
+    hidden = max((len(folder) for folder in bounds.hidden if inside(path, folder)), default=-1)
+    shown = max((len(folder) for folder in bounds.shown if inside(path, folder)), default=-1)
+    return hidden > shown
 
 
 def _within(access: Access, folders: tuple[str, ...]) -> bool:

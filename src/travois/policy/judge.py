@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from travois.policy import paths, shell
 from travois.policy.access import Access
+from travois.policy.families import changes_repository
 from travois.policy.paths import inside, plain
 from travois.policy.plan import Plan, Step
 from travois.policy.protected import makes_repository, protected, strange
@@ -41,7 +42,7 @@ LEAVING = "runs outside the sandbox, where it may touch anything that you may"
 MEETING = "is a tool that wants a person to see each use of it"
 EDITING: tuple[Mode, ...] = ("accept-edits", "auto")
 SCRATCH = "the session's own temporary files are free"
-PLANNING = "plan mode: only looking inside the workspace until the plan is agreed"
+PLANNING = "plan mode: nothing is changed until the user agrees to the plan"
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     effect: Effect
     because: str
-    by: Literal["rule", "mode", "hook"] = "mode"
+    by: Literal["rule", "mode", "hook", "sandbox"] = "mode"
     doubt: bool = False
     """Whether it asks only because not all that a command does is known."""
 
@@ -81,7 +82,7 @@ def judge(guard: Guard, use: Use) -> Verdict:
         return Verdict("deny", f"rule: {rule}", "rule")
     if fatal := _fatal(guard, use):
         return fatal
-    if guard.mode == "plan" and not _only_looks(guard, use):
+    if guard.mode == "plan" and _changes(guard, use):
         return Verdict("deny", PLANNING)
     if rule := _first(guard, use, "ask"):
         return _settle(guard, Verdict("ask", f"rule: {rule}", "rule"))
@@ -151,10 +152,15 @@ def _allowing(guard: Guard, use: Use) -> Rule | None:
     return next((rule for rule in rules if found <= protected(rule.what)), None)
 
 
-def _only_looks(guard: Guard, use: Use) -> bool:
-    reads = all(access.kind in ("read", "exec", "spawn") for access in use.accesses)
-    looks = all(plan.looks for plan in use.plans)
-    return reads and looks and _worst(guard, use).effect == "allow"
+def _changes(guard: Guard, use: Use) -> bool:
+    """Whether a use is known to change something; what may only do so is held read-only."""
+    if any(access.kind in ("tell", "leave") for access in use.accesses):
+        return True
+    written = (access for access in use.touched if access.kind == "write")
+    if ("sandbox", "write") in use.params or any(not _scratched(guard, a) for a in written):
+        return True
+    steps = (step for plan in use.plans for step in plan.steps)
+    return any(map(changes_repository, steps)) or bool(_ruin(guard, use))
 
 
 def _settle(guard: Guard, verdict: Verdict) -> Verdict:
@@ -205,7 +211,8 @@ def _asks(guard: Guard, use: Use, plan: Plan, rules: list[Rule | None]) -> Itera
         why = f"runs a command that may do more than it shows: {plan.unclear}"
         yield Verdict("ask", why, doubt=True)
     if names := sorted(use.exported.intersection(plan.assigned)):
-        yield Verdict("ask", f"sets {', '.join(names)} for the programs that it runs")
+        why = f"sets {', '.join(names)} for the programs that it runs"
+        yield Verdict("ask", why, doubt=True)
     for step, rule in zip(plan.steps, rules, strict=True):
         if step.needs != "nothing" and rule is None:
             what = step.texts[0] if step.texts else step.name

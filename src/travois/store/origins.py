@@ -44,6 +44,7 @@ KEPT: dict[trust.Kept, str] = {
     "folders": "permissions.additionalDirectories",
 }
 """What answers may be about, and the setting that each kind adds to."""
+UNASKED_COMMANDS = "sandbox.autoAllowBashIfSandboxed"
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -86,8 +87,11 @@ def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[La
         kept = (
             (key, trust.remembered(where.home, where.trusted, under=u)) for u, key in KEPT.items()
         )
-        if answers := {key: items for key, items in kept if items}:
-            yield Layer(ANSWERS, dict[str, object](answers), level=level, base=where.trusted)
+        answers: dict[str, object] = {key: items for key, items in kept if items}
+        if trust.is_sandboxed(where.home, where.trusted):
+            answers[UNASKED_COMMANDS] = True
+        if answers:
+            yield Layer(ANSWERS, answers, level=level, base=where.trusted)
         return
     if level == "project":
         yield from _plugged(Path(where.root, ".agents", "plugins"), level)

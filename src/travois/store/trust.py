@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.engine.amend import Update
+from travois.engine.amend import SANDBOX_MODE, Update
 from travois.store import disk
 from travois.store.home import Home
 from travois.store.settings import Status
@@ -43,6 +43,8 @@ class Said(msgspec.Struct, frozen=True):
     """More folders that may be worked in from there."""
     reached: dict[str, dict[str, str]] = {}
     """By the digest of what it asks for: the files that this reached then, with their digests."""
+    sandboxed: bool = False
+    """Whether commands run in the sandbox there without a question."""
 
     def kept(self, under: Kept) -> tuple[str, ...]:
         """What their answers come to, of one kind."""
@@ -159,6 +161,8 @@ def remember(home: Home, root: str, item: str, *, under: Kept = "allow") -> None
 
 def keep(home: Home, root: str, update: Update) -> None:
     """Keep what an answer changed, for the sessions to come."""
+    if update.type == "setMode" and update.mode == SANDBOX_MODE:
+        set_sandboxed(home, root, allowed=True)
     change = forget if update.type.startswith("remove") else remember
     for spec in update.rules:
         change(home, root, spec.text, under=update.behavior)
@@ -177,6 +181,18 @@ def forget(home: Home, root: str, item: str, *, under: Kept = "allow") -> bool:
 def remembered(home: Home, root: str, *, under: Kept = "allow") -> tuple[str, ...]:
     """What was so answered for a folder."""
     return _read(home, root).kept(under)
+
+
+def set_sandboxed(home: Home, root: str, *, allowed: bool) -> bool:
+    """Let commands run in the sandbox without a question, or no longer; return what held before."""
+    with _changing(home, root) as (said, save):
+        save(replace(said, sandboxed=allowed))
+        return said.sandboxed
+
+
+def is_sandboxed(home: Home, root: str) -> bool:
+    """Return whether commands run in the sandbox without a question in a folder."""
+    return _read(home, root).sandboxed
 
 
 def digest(text: str) -> str:

@@ -13,11 +13,12 @@ from travois.app.acp.peer import Ask
 from travois.app.control.desk import Declined
 from travois.app.repl import shown
 from travois.app.shapes import Json, Object
-from travois.engine.person import Answer, Choice, Inquiry, Question
+from travois.engine.person import OFFER, Answer, Choice, Inquiry, Question
 from travois.kernel.blocks import Call
 from travois.policy.glyphs import visible
 
 ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"}
+SANDBOX: Json = {"optionId": "sandbox", "name": f"Yes, and {OFFER}", "kind": "allow_always"}
 NO: Json = {"optionId": "no", "name": "No", "kind": "reject_once"}
 NONE: Json = {"optionId": "none", "name": "None of these", "kind": "reject_once"}
 TAKEN_BACK = "the question was taken back in the editor"
@@ -48,7 +49,8 @@ class Editor:
         await self._shown(question.call)
         rules = f"Yes, always: {visible(', '.join(question.always))}"
         always: Json = {"optionId": "always", "name": rules, "kind": "allow_always"}
-        options = [ONCE, *([always] if question.always else []), NO]
+        offer = [SANDBOX] if question.offers_sandbox else []
+        options = [ONCE, *([always] if question.always else []), *offer, NO]
         try:
             picked = await self._pick(_asked(self.describe, question), options)
         except Declined as declined:
@@ -59,6 +61,9 @@ class Editor:
             case "always" if question.always:
                 said = "the user said always"
                 return Answer(allow=True, reason=said, always=True, digest=question.digest)
+            case "sandbox" if question.offers_sandbox:
+                said = "the user said yes"
+                return Answer(allow=True, reason=said, sandbox=True, digest=question.digest)
             case None:
                 return Answer(allow=False, reason=TAKEN_BACK, stop=TAKEN_BACK)
             case _:

@@ -29,6 +29,7 @@ from travois.store import trust
 from travois.store.home import Home, locate
 from travois.store.layers import load
 from travois.store.log import Skipped, history
+from travois.store.origins import UNASKED_COMMANDS
 from travois.store.project import identify
 from travois.store.sessions import folders
 
@@ -38,6 +39,8 @@ Each line of standard input is one case:
    "rules":{"allow":[],"ask":[],"deny":[]},"workspace":"/path","cwd":"."}
 and gives one line: {"id":1,"verdict":"allow|ask|deny","because":"..."}. Nothing is run.
 """
+SANDBOXED_COMMANDS = "sandboxed commands"
+"""How the list names that commands run in the sandbox without a question; no rule is written so."""
 TEST = """\
 RULES is a file with {"allow":[],"ask":[],"deny":[],"examples":[]}, or with these under
 "permissions" as in settings. Examples say what a rule means and are checked:
@@ -155,19 +158,23 @@ def run_list(args: Namespace) -> int:
     """Print the rules in force here."""
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
     loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
-    say(listing(loaded.rules))
+    free = loaded.settings.sandbox.auto_allow_bash_if_sandboxed
+    say(listing(loaded.rules, sandboxed=loaded.origin(UNASKED_COMMANDS) if free else ""))
     return 0
 
 
-def listing(rules: tuple[Rule, ...]) -> str:
-    """A table of rules with whoever said them."""
+def listing(rules: tuple[Rule, ...], *, sandboxed: str = "") -> str:
+    """A table of rules with whoever said them, and who lets commands run in the sandbox unasked."""
     rows = [(rule.effect, clean(rule.text, lines="show"), rule.origin) for rule in rules]
+    rows += [("allow", SANDBOXED_COMMANDS, sandboxed)] if sandboxed else []
     return table([("EFFECT", "RULE", "SAID BY"), *rows]) if rows else "There are no rules here."
 
 
 def run_forget(args: Namespace) -> int:
     """Drop a rule that an answer made."""
     home, root = locate(os.environ).prepare(), trust.root(os.getcwd())
+    if args.rule == SANDBOXED_COMMANDS and trust.set_sandboxed(home, root, allowed=False):
+        return 0
     if not any(trust.forget(home, root, args.rule, under=effect) for effect in EFFECTS):
         fix = "`travois permissions list` prints them; rules of files are to be changed there."
         raise Fault(f"No answer of yours here allows {args.rule!r}", fix=fix)

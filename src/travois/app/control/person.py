@@ -8,7 +8,7 @@ import msgspec
 
 from travois.app.control.desk import Declined
 from travois.app.shapes import Json, Object
-from travois.engine.amend import Update, suggested
+from travois.engine.amend import SANDBOXED, Update, suggested
 from travois.engine.heard import NOTHING, Decision
 from travois.engine.hooks import arguments
 from travois.engine.person import Answer, Choice, Inquiry, Question
@@ -34,12 +34,13 @@ class Host:
         """Ask whether a call may run."""
         given = arguments(Call(question.call, question.tool, question.args))
         rules = (parse(rule, "allow") for rule in question.always)
+        offer = (SANDBOXED,) if question.offers_sandbox else ()
         body: Object = {
             "tool_name": question.tool,
             "display_name": question.tool,
             "input": msgspec.to_builtins(given),
             "tool_use_id": question.call,
-            "permission_suggestions": msgspec.to_builtins(suggested(rules)),
+            "permission_suggestions": msgspec.to_builtins((*suggested(rules), *offer)),
             "decision_reason": question.because,
             "title": question.summary,
             "description": "; ".join(question.effects),

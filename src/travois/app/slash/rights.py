@@ -23,7 +23,10 @@ async def _permissions(desk: Desk, typed: str) -> str:
     guard, rest = desk.session.crew.agent.guard, rest.strip()
     match word:
         case "":
-            return f"Mode {guard.mode}.\n\n{permissions.listing(guard.rules)}"
+            bounds = desk.session.crew.agent.bounds
+            origin = "your answer, or the settings" if bounds is not None and bounds.free else ""
+            rules = permissions.listing(guard.rules, sandboxed=origin)
+            return f"Mode {guard.mode}.\n\n{rules}"
         case "why":
             args = Namespace(
                 text=rest, mode=guard.mode, tool="Bash", settings=desk.options.settings
@@ -41,10 +44,12 @@ async def _permissions(desk: Desk, typed: str) -> str:
 
 async def _forget(desk: Desk, rule: str) -> str:
     """Drop an answer of the person's, for this session and those to come."""
-    from travois.app.commands.permissions import run_forget
+    from travois.app.commands.permissions import SANDBOXED_COMMANDS, run_forget
 
     await told(desk, partial(run_forget, Namespace(rule=rule)))
     agent = desk.session.crew.agent
+    if rule == SANDBOXED_COMMANDS and agent.bounds is not None:
+        agent.bounds = replace(agent.bounds, free=False, offered=True)
     answers = {(rule, origin) for origin in (ANSWERS, "your answer")}
     left = (one for one in agent.guard.rules if (one.text, one.origin) not in answers)
     agent.guard = replace(agent.guard, rules=tuple(left))

@@ -11,10 +11,11 @@ from travois.app.tui.cells import clean, folded, worded
 from travois.app.tui.menu import Pick
 from travois.app.tui.screen import Screen
 from travois.app.tui.transcript import Transcript
-from travois.engine.person import Answer, Choice, Inquiry, Question
+from travois.engine.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.policy.glyphs import visible
 
 ONCE, NO = Pick("y", "yes, this once"), Pick("n", "no, and say why")
+SANDBOX = Pick("s", "yes, and use the sandbox", f"{OFFER}: {OFFER_MEANS}")
 OWN = Pick("0", "in your own words")
 WHY = "why not (Enter for no reason): "
 
@@ -39,13 +40,18 @@ class Dialogs:
             self._show(question)
             rules = visible(", ".join(question.always))
             always = (Pick("a", "yes, always", rules),) if question.always else ()
-            picked = await self._screen.pick((ONCE, *always, NO))
-            match picked:
-                case [0]:
+            offer = (SANDBOX,) if question.offers_sandbox else ()
+            options = (ONCE, *always, *offer, NO)
+            picked = await self._screen.pick(options)
+            match options[picked[0]].key if picked else "":
+                case "y":
                     return Answer(allow=True, reason="the user said yes", digest=question.digest)
-                case [1] if always:
+                case "a":
                     said = "the user said always"
                     return Answer(allow=True, reason=said, always=True, digest=question.digest)
+                case "s":
+                    said = "the user said yes"
+                    return Answer(allow=True, reason=said, sandbox=True, digest=question.digest)
                 case _:
                     why = (await self._screen.ask(WHY) or "").strip() if picked else ""
                     return Answer(

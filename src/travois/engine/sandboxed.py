@@ -1,0 +1,89 @@
+"""Commands that the sandbox lets run without a question, and the offer to let them do so."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from travois.engine.agent import Agent
+from travois.engine.uncovered import find_unrecoverable
+from travois.policy.bounds import contained, runs_outside, shown_reads
+from travois.policy.judge import Guard, Verdict, judge
+from travois.policy.network import needs_network
+from travois.policy.rules import Use
+
+ASKING = ("default", "accept-edits")
+UNASKED = "the sandbox holds it: the workspace can be restored, and there is no network"
+
+
+def judge_unasked(agent: Agent, wanted: Use) -> Verdict:
+    """Judge a call; where the sandbox is enough for the user, it answers mere doubts."""
+    guard = _unasked_guard(agent, wanted) if _is_free(agent, wanted) else agent.guard
+    return _judged(agent, guard, wanted)
+
+
+def would_run_unasked(agent: Agent, wanted: Use) -> bool:
+    """Return whether a question should offer to let commands run in the sandbox without one.
+
+    It does where the offer would have answered this very question, and where it may be made.
+    """
+    asks = agent.guard.mode in ASKING and wanted.tool == "Bash"
+    if not asks or _not_offered(agent) or (agent.bounds is not None and agent.bounds.free):
+        return False
+    return _judged(agent, _unasked_guard(agent, wanted), wanted).effect == "allow"
+
+
+def accept_sandbox(agent: Agent) -> None:
+    """Let commands run in the sandbox without a question; raise ValueError where that cannot be."""
+    if why := _not_offered(agent):
+        raise ValueError(why)
+    assert agent.bounds is not None, "without a sandbox it is not offered"
+    agent.bounds = replace(agent.bounds, free=True)
+
+
+def _not_offered(agent: Agent) -> str:
+    """Why commands cannot run in the sandbox without a question; empty if the user may say so."""
+    if agent.bounds is None or agent.bounds.backend != "full":
+        return "there is no full sandbox for commands that run without a question"
+    if not agent.bounds.offered or "auto" in agent.guard.barred:
+        return "the settings do not let commands run without a question"
+    if agent.bounds.network == "on":
+        return "the settings give commands in the sandbox the network"
+    return "" if agent.keeper is not None else "no snapshots are taken to restore from"
+
+
+def _is_free(agent: Agent, wanted: Use) -> bool:
+    if agent.bounds is None or wanted.tool != "Bash":
+        return False
+    return agent.guard.mode == "auto" or (agent.bounds.free and agent.guard.mode in ASKING)
+
+
+def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
+    """What commands may do that nobody is asked about: mode auto, and read what all may read."""
+    guard, bounds = replace(agent.guard, mode="auto"), agent.bounds
+    if bounds is None or bounds.backend != "full" or runs_outside(bounds, wanted):
+        return guard
+    return replace(guard, readable=(*guard.readable, *shown_reads(bounds, wanted)))
+
+
+def _with_reason(wanted: Use, verdict: Verdict) -> Verdict:
+    """Say that a command needs the network, where that is why the sandbox is not enough for it."""
+    steps = (step for plan in wanted.plans for step in plan.steps)
+    found = next(filter(needs_network, steps), None) if verdict.doubt else None
+    if found is None:
+        return verdict
+    return replace(verdict, because=f"needs the network: {found.texts[0]}")
+
+
+def _judged(agent: Agent, guard: Guard, wanted: Use) -> Verdict:
+    verdict = judge(guard, wanted)
+    if agent.bounds is None or guard.mode != "auto" or wanted.tool != "Bash":
+        return verdict
+    if verdict.effect == "ask" and not (verdict.doubt and contained(guard, wanted)):
+        return _with_reason(wanted, verdict)
+    if runs_outside(agent.bounds, wanted):
+        return verdict
+    if verdict.effect == "deny" or verdict.by == "rule":
+        return verdict
+    if lost := find_unrecoverable(agent, wanted.plans):
+        return Verdict("ask", f"destroys what a rewind cannot restore: {', '.join(lost)}")
+    return Verdict("allow", UNASKED, "sandbox") if verdict.effect == "ask" else verdict

@@ -1,0 +1,243 @@
+"""Commands that run in the sandbox without a question: in mode auto, and once the user said so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.engine.fakes import RecordingPerson, agent, facts, play
+from tests.engine.test_consent import Shell, shell
+from travois.engine.agent import Agent
+from travois.engine.amend import SANDBOXED, Update
+from travois.engine.person import Answer
+from travois.engine.snapshot_port import Kept
+from travois.kernel.blocks import words
+from travois.kernel.facts import Decided, Result
+from travois.policy.bounds import Bounds
+from travois.policy.judge import PLANNING, Guard
+from travois.policy.rules import parse
+from travois.testing import calls, say
+
+BOUNDS = Bounds(temp="/private", attended=True, offered=True)
+TAKEN = Answer(allow=True, sandbox=True)
+YES = Answer(allow=True)
+BUILDERS = (
+    *("go test ./...", "cargo test", "pytest -q", "tox", "make", "npm test", "bun run lint"),
+    *("mise run lint", "just check", "./gradlew test", "mvn -q verify", "dotnet test", "ctest"),
+    *(
+        "bazel test :all",
+        "rake",
+        "bundle exec rspec",
+        "npx jest",
+        "python3 -m pytest",
+        "ruff check",
+    ),
+    *("rtk go test ./...", "uv run pytest", "poetry run mypy src", "timeout 60 go test ./..."),
+)
+
+
+class Snapshots:
+    """Takes snapshots of nothing; leaves out what it is told to."""
+
+    def __init__(self, *left_out: Path) -> None:
+        self._left_out = tuple(map(str, left_out))
+
+    def prepare(self) -> None:
+        pass
+
+    def left_out(self) -> tuple[str, ...]:
+        return self._left_out
+
+    async def keep(self, **wanted: object) -> Kept:
+        return Kept("1")
+
+    async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
+        return "1", tuple(paths)
+
+
+def asking(folder: Path, run: Shell, *lines: str, **more: Any) -> Agent:
+    guard = Guard(more.pop("mode", "default"), more.pop("rules", ()), (str(folder.resolve()),))
+    given = {"bounds": BOUNDS, "keeper": Snapshots(), "person": RecordingPerson(), **more}
+    replies = [calls(("Bash", {"path": line})) for line in lines]
+    return agent(folder, *replies, say("done"), tools=(shell(run),), guard=guard, **given)
+
+
+def questions(one: Agent) -> list[Any]:
+    assert isinstance(one.person, RecordingPerson)
+    return one.person.asked
+
+
+@pytest.mark.parametrize("line", BUILDERS)
+def test_a_builder_is_asked_about_at_once_and_offers_the_sandbox(tmp_path: Path, line: str) -> None:
+    run = Shell()
+    one = asking(tmp_path, run, line, person=RecordingPerson(YES))
+    play(one)
+    (question,) = questions(one)
+    assert (run.profiles, question.offers_sandbox) == (["work"], True)
+
+
+@pytest.mark.parametrize("line", BUILDERS)
+def test_with_nobody_there_a_builder_is_tried_read_only(tmp_path: Path, line: str) -> None:
+    run = Shell()
+    play(asking(tmp_path, run, line, bounds=replace(BOUNDS, attended=False)))
+    assert run.profiles == ["look"]
+
+
+def test_taking_the_offer_lets_this_and_the_next_commands_run_and_is_kept(tmp_path: Path) -> None:
+    run, kept = Shell(), list[Update]()
+    lines = ("go test ./...", "./x > out", "git commit -qm x", "mkdir a")
+    one = asking(tmp_path, run, *lines, person=RecordingPerson(TAKEN), remember=kept.append)
+    play(one)
+    assert (len(questions(one)), kept) == (1, [SANDBOXED])
+    assert [cage.profile for cage in run.walls if cage] == ["work"] * 4
+    assert {cage.network for cage in run.walls if cage} == {"off"}
+    assert [fact.by for fact in facts(one, Decided)][:3] == ["person", "sandbox", "sandbox"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("curl https://x.org", "git push", "gh pr view 1", "npm install", "git fetch -q"),
+        *("./x > /etc/passwd", "cat ~/.ssh/id", "./x ../other", "echo > .git/hooks/pre-commit"),
+        "rm -rf /",
+    ],
+)
+@pytest.mark.parametrize("mode", ["default", "accept-edits", "auto"])
+def test_what_leaves_the_sandbox_is_asked_about_all_the_same(
+    tmp_path: Path, line: str, mode: str
+) -> None:
+    run = Shell()
+    one = asking(tmp_path, run, line, mode=mode, bounds=replace(BOUNDS, free=True))
+    play(one)
+    assert (run.profiles, [q.offers_sandbox for q in questions(one)]) == ([], [False])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"bounds": replace(BOUNDS, backend="partial")},
+        {"bounds": replace(BOUNDS, offered=False)},
+        {"bounds": replace(BOUNDS, network="on")},
+        {"bounds": None},
+        {"keeper": None},
+        {"mode": "plan"},
+        {"rules": (parse("Bash(make:*)", "ask"),)},
+    ],
+    ids=str,
+)
+def test_where_the_sandbox_would_not_hold_or_may_not_be_offered_it_is_not(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    one = asking(tmp_path, Shell(fails=("look",)), "make", **more)
+    play(one)
+    assert not any(question.offers_sandbox for question in questions(one))
+
+
+def test_an_answer_that_takes_what_was_not_offered_changes_nothing(tmp_path: Path) -> None:
+    kept = list[Update]()
+    partial = replace(BOUNDS, backend="partial")
+    more: dict[str, Any] = {"bounds": partial, "remember": kept.append}
+    one = asking(tmp_path, Shell(), "make", person=RecordingPerson(TAKEN), **more)
+    play(one)
+    assert (one.bounds, kept) == (partial, [])
+
+
+def test_a_command_that_runs_outside_the_sandbox_is_asked_about_in_every_mode(
+    tmp_path: Path,
+) -> None:
+    outside = replace(BOUNDS, excluded=("make *", "make"), free=True)
+    for mode in ("default", "accept-edits", "auto"):
+        one = asking(tmp_path, Shell(), "make all", mode=mode, bounds=outside)
+        play(one)
+        assert len(questions(one)) == 1
+
+
+def test_files_of_the_system_may_be_read_and_what_the_sandbox_hides_may_not(tmp_path: Path) -> None:
+    bounds = replace(BOUNDS, free=True, hidden=("/usr/share/secret",), shown=("/home/u/go/pkg",))
+    run = Shell()
+    lines = ("ls /usr/include", "./x /usr/lib/a.so", "cat /home/u/go/pkg/m", "cat /etc/os-release")
+    one = asking(tmp_path, run, *lines, bounds=bounds)
+    play(one)
+    assert (len(run.profiles), questions(one)) == (4, [])
+    one = asking(tmp_path, Shell(), "cat /usr/share/secret/a", bounds=bounds)
+    play(one)
+    assert len(questions(one)) == 1
+
+
+def test_destroying_what_no_rewind_restores_is_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "node_modules").mkdir()
+    with open(tmp_path / "node_modules" / "large", "wb") as file:
+        file.truncate(300 << 20)
+    (tmp_path / "build").mkdir()
+    more: dict[str, Any] = {"keeper": Snapshots(tmp_path / "node_modules"), "mode": "auto"}
+    one = asking(tmp_path, Shell(), "rm -rf node_modules", "rm -rf build", **more)
+    play(one)
+    (question,) = questions(one)
+    lost = f"destroys what a rewind cannot restore: {tmp_path}/node_modules"
+    assert question.because == lost
+
+
+def test_without_snapshots_destroying_is_asked_about_and_building_is_not(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    run = Shell()
+    one = asking(tmp_path, run, "rm a", "make", mode="auto", keeper=None)
+    play(one)
+    assert (len(questions(one)), run.profiles) == (1, ["work"])
+
+
+def told(one: Agent) -> str:
+    (result,) = facts(one, Result)
+    return words(result.content)
+
+
+@pytest.mark.parametrize("line", ["./check", "make", "npm test", "python3 x.py"])
+def test_plan_mode_runs_what_is_not_proven_read_only_and_asks_nothing(
+    tmp_path: Path, line: str
+) -> None:
+    run = Shell()
+    one = asking(tmp_path, run, line, mode="plan")
+    play(one)
+    (cage,) = run.walls
+    assert cage is not None
+    assert (cage.profile, cage.network, questions(one)) == ("look", "off", [])
+    assert "Plan mode: it ran read-only" in told(one)
+
+
+def test_what_plan_mode_keeps_from_writing_is_told_and_not_asked_about(tmp_path: Path) -> None:
+    run = Shell(fails=("look",))
+    one = asking(tmp_path, run, "make", mode="plan")
+    play(one)
+    assert (run.profiles, questions(one)) == (["look"], [])
+    assert told(one).startswith("Read-only file system\n[Plan mode: it ran read-only")
+
+
+@pytest.mark.parametrize("line", ["curl https://x.org", "gh pr view 1"])
+def test_in_plan_mode_the_network_is_asked_about_and_nothing_can_be_changed(
+    tmp_path: Path, line: str
+) -> None:
+    run = Shell()
+    one = asking(tmp_path, run, line, mode="plan", person=RecordingPerson(YES))
+    play(one)
+    (cage,) = run.walls
+    assert cage is not None
+    assert (len(questions(one)), cage.profile, cage.network) == (1, "look", "on")
+
+
+def test_in_plan_mode_a_rule_lets_a_command_run_only_read_only(tmp_path: Path) -> None:
+    allowed, run = (parse("Bash(make:*)", "allow"),), Shell()
+    one = asking(tmp_path, run, "make", mode="plan", rules=allowed)
+    play(one)
+    assert (run.profiles, questions(one)) == (["look"], [])
+    one = asking(tmp_path, Shell(), "make", mode="plan", rules=allowed, bounds=None)
+    play(one)
+    assert len(questions(one)) == 1
+
+
+def test_plan_mode_says_why_it_refuses_what_changes_something(tmp_path: Path) -> None:
+    one = asking(tmp_path, Shell(), "touch a", mode="plan")
+    play(one)
+    assert (questions(one), PLANNING in told(one)) == ([], True)
