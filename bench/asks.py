@@ -1,0 +1,278 @@
+"""How many recorded commands of other agents would be asked about here, and why.
+
+`python bench/asks.py SESSIONS_DIR [--mode default|sandboxed|auto] [--json] [--show REASON]`
+
+Each recorded command goes through the functions of a session (`dispatch.understand`,
+`consent.decide`) with the full sandbox; nothing is executed. The workspace of a session is the
+folder where it was recorded, made anew below a scratch home so that paths and links resolve. A
+command that is denied counts as asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from argparse import ArgumentParser
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+
+import anyio
+import msgspec
+
+from bench.calls import Recorded, recorded_calls
+from bench.replay import NoWeb
+from travois.engine.agent import Agent, World
+from travois.engine.consent import Ready, decide
+from travois.engine.dispatch import understand
+from travois.engine.person import Answer, Inquiry, Question
+from travois.engine.session import Session
+from travois.engine.snapshot_port import Kept
+from travois.host.files import DiskFiles
+from travois.host.process import LocalProcesses
+from travois.kernel.blocks import Call
+from travois.kernel.facts import AnyFact, Changed, Entry, Opened
+from travois.policy.bounds import Bounds
+from travois.policy.judge import Guard, Mode
+from travois.store.blobs import Blobs
+from travois.testing import Scripted
+from travois.tools.catalogue import TOOLS
+from travois.wire.encode import Encoder
+
+MODES: dict[str, Mode] = {"default": "default", "sandboxed": "default", "auto": "auto"}
+SHELLS = ("Bash", "bash", "exec_command", "shell")
+"""What recorded agents call the tool that runs a command line in a POSIX shell."""
+HOME = re.compile(r"/(?:c/)?(?:Users|home)/[^/]+|/root")
+WINDOWS = re.compile(r"\b([A-Za-z]):[\\/]+(?=\w)")
+"""`D:\\x` and `D:/x`, which Git Bash also writes `/d/x`."""
+SHOWN = 20
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What became of one command."""
+
+    agent: str
+    command: str
+    fate: str
+    """`allowed`, `tried`, `asked` or `unfit`."""
+    because: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The kind of reason, without the command's own words."""
+        head, colon, _ = self.because.partition(":")
+        return re.sub(r"^(runs) .*", r"\1 a program that is not proven", head) if colon else head
+
+
+class MemoryLog:
+    """A log in a list."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def append(self, fact: AnyFact) -> Entry:
+        self.entries.append(Entry(len(self.entries) + 1, 0.0, fact))
+        return self.entries[-1]
+
+    def sync(self) -> None:
+        pass
+
+    def read(self) -> Iterable[Entry]:
+        return self.entries
+
+
+class Recorder:
+    """Says no, and keeps the question."""
+
+    def __init__(self) -> None:
+        self.asked: list[Question] = []
+
+    async def decide(self, question: Question) -> Answer:
+        self.asked.append(question)
+        return Answer(allow=False)
+
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        return None
+
+
+class Covered:
+    """Snapshots that cover all of the workspace."""
+
+    def prepare(self) -> None:
+        pass
+
+    def left_out(self) -> tuple[str, ...]:
+        return ()
+
+    async def keep(self, **wanted: object) -> Kept:
+        raise NotImplementedError("nothing is run")
+
+    async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
+        raise NotImplementedError("nothing is run")
+
+
+class Scene:
+    """A scratch copy of the folders that a recorded session worked in."""
+
+    def __init__(self, recorded: str, scratch: str) -> None:
+        self._scratch = scratch
+        cwd = _posix(recorded) or "/testbed"
+        found = HOME.match(cwd)
+        self._home = found[0] if found else "/home/dev"
+        self._own = cwd
+        self.home = scratch + self._home
+        self.root = scratch + cwd
+        os.makedirs(f"{self.root}/.git", exist_ok=True)
+        os.makedirs(self.home, exist_ok=True)
+
+    def moved(self, text: str) -> str:
+        """The text with the recorded home and workspace in the scratch folder."""
+        text = _posix(text)
+        places = sorted({self._home, self._own}, key=len, reverse=True)
+        pattern = "|".join(map(re.escape, places))
+        return re.sub(rf"(?<![\w.])(?:{pattern})(?![\w.-])", lambda m: self._scratch + m[0], text)
+
+
+def _posix(text: str) -> str:
+    def drive(found: re.Match[str]) -> str:
+        return f"/{found[1].lower()}/"
+
+    if not WINDOWS.search(text):
+        return text
+    return re.sub(
+        r"(/[a-z]/[^\s'\"]*)", lambda m: m[0].replace("\\", "/"), WINDOWS.sub(drive, text)
+    )
+
+
+def judged(calls: Iterable[Recorded], mode: str, scratch: str) -> Iterator[Judged]:
+    """What would become of each command, in order."""
+    agents: dict[tuple[str, str], tuple[Agent, Scene, Recorder]] = {}
+    for call in calls:
+        if call.name not in SHELLS:
+            continue
+        key = (call.agent, call.cwd)
+        if key not in agents:
+            agents[key] = _agent(call.cwd, mode, scratch)
+        agent, scene, person = agents[key]
+        os.environ["HOME"] = scene.home
+        given = {name: _given(scene, value) for name, value in call.input.items()}
+        _make_workdir(given, scene)
+        made = Call("recorded", call.name, msgspec.json.encode(given).decode())
+        yield anyio.run(_judge, agent, person, call, made)
+
+
+def _given(scene: Scene, value: Any) -> Any:
+    return scene.moved(value) if isinstance(value, str) else value
+
+
+def _make_workdir(given: dict[str, Any], scene: Scene) -> None:
+    folder = str(given.get("workdir") or "")
+    if folder.startswith(scene.home) and not os.path.exists(folder):
+        os.makedirs(folder)
+
+
+async def _judge(agent: Agent, person: Recorder, call: Recorded, made: Call) -> Judged:
+    command = str(call.input.get("command") or call.input.get("cmd") or "")
+    ready = understand(agent, made)
+    if not isinstance(ready, Ready):
+        return Judged(call.agent, command, "unfit", ready.why)
+    before = len(person.asked)
+    ruling = await decide(agent, ready)
+    _follow(agent, ready)
+    if len(person.asked) > before:
+        return Judged(call.agent, command, "asked", person.asked[-1].because)
+    if ruling.decided.verdict == "deny":
+        return Judged(call.agent, command, "asked", ruling.decided.because)
+    fate = "tried" if ruling.trial else "allowed"
+    return Judged(call.agent, command, fate, ruling.decided.because)
+
+
+def _follow(agent: Agent, ready: Ready) -> None:
+    """Stand where the last `cd` of a plain line leads, as the shell of a session does."""
+    for plan in ready.plans:
+        if "(" in plan.text or not plan.text.startswith("cd "):
+            continue
+        moves = [step for step in plan.steps if step.name == "cd" and step.accesses]
+        if moves and moves[-1].accesses[0].target.startswith(agent.world.root):
+            agent.session.append(Changed("cwd", moves[-1].accesses[0].target))
+
+
+def _agent(cwd: str, mode: str, scratch: str) -> tuple[Agent, Scene, Recorder]:
+    scene, person, temp = Scene(cwd, scratch), Recorder(), f"{scratch}/tmp"
+    os.makedirs(temp, exist_ok=True)
+    blobs = Blobs(Path(scratch) / "blobs")
+    session = Session(MemoryLog())
+    session.append(Opened("asks", scene.root, "bench", "0"))
+    agent = Agent(
+        session=session,
+        model=Scripted(),
+        encoder=Encoder(blobs.get),
+        tools={tool.name: tool for tool in TOOLS},
+        world=World(scene.root, DiskFiles(), LocalProcesses(), NoWeb(), blobs, lambda c, d: c),
+        guard=Guard(MODES[mode], folders=(scene.root,), scratch=temp),
+        person=person,
+        bounds=Bounds(temp, free=mode == "sandboxed", attended=True, offered=True),
+        keeper=Covered(),
+    )
+    return agent, scene, person
+
+
+def report(found: list[Judged]) -> dict[str, Any]:
+    """Shares of all commands and by source, with the reasons for questions."""
+    sources: dict[str, list[Judged]] = defaultdict(list)
+    for one in found:
+        sources[one.agent].append(one)
+    return {"all": _shares(found), **{name: _shares(some) for name, some in sources.items()}}
+
+
+def _shares(found: list[Judged]) -> dict[str, Any]:
+    fates = Counter(one.fate for one in found)
+    count = len(found) - fates.pop("unfit", 0)
+    reasons = Counter(one.reason for one in found if one.fate == "asked")
+    return {
+        "commands": count,
+        **{fate: round(fates[fate] / max(1, count), 4) for fate in ("asked", "tried", "allowed")},
+        "reasons": {why: round(n / max(1, count), 4) for why, n in reasons.most_common(SHOWN)},
+    }
+
+
+def main(args: list[str]) -> None:
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("sessions", type=Path)
+    parser.add_argument("--mode", choices=MODES, default="sandboxed")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--show", default="", metavar="REASON", help="print the commands")
+    told = parser.parse_args(args)
+    # Not below /tmp, which the sandbox replaces by a folder of its own.
+    scratch = mkdtemp(prefix=".travois-asks-", dir=os.path.expanduser("~"))
+    try:
+        found = list(judged(recorded_calls(told.sessions), told.mode, os.path.realpath(scratch)))
+    finally:
+        rmtree(scratch)
+    if told.show:
+        for one in found:
+            if one.fate in told.show.split(",") or one.reason.startswith(told.show):
+                print(f"{one.because[:160]!r}\n    {one.command[:300]!r}")
+    elif told.json:
+        print(msgspec.json.format(msgspec.json.encode(report(found)), indent=1).decode())
+    else:
+        print_report(report(found))
+
+
+def print_report(found: dict[str, Any]) -> None:
+    for source, shares in found.items():
+        told = "  ".join(f"{name} {shares[name]:.1%}" for name in ("asked", "tried", "allowed"))
+        print(f"{source:12} {shares['commands']:5} commands  {told}")
+        for why, share in shares["reasons"].items():
+            print(f"    {share:6.2%}  {why}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
