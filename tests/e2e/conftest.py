@@ -9,7 +9,10 @@ import pytest
 from tests.e2e.program import WITHOUT_NAMESPACES, Program, sandbox_kind
 from tests.ports.caged import walls
 
-BOTH = {"test_work.py", "test_rewind.py", "test_hands.py", "test_moving.py", "test_jobs.py"}
+BOTH = {
+    *("test_work.py", "test_rewind.py", "test_hands.py", "test_moving.py", "test_jobs.py"),
+    "test_offer.py",
+}
 """Files whose tests run commands that work: once with each kind of walls, also by default."""
 HERE = Path(__file__).parent
 

@@ -25,7 +25,6 @@ from travois.policy import narrow
 from travois.policy.access import Access
 from travois.policy.bounds import cage, harmless, leaves, runs_outside
 from travois.policy.cage import TMP, Cage
-from travois.policy.families import is_builder
 from travois.policy.judge import PLANNING, Verdict, judge
 from travois.policy.paths import inside
 from travois.policy.plan import Plan
@@ -222,6 +221,8 @@ def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
         return False
     if agent.guard.mode == "plan":
         return True
+    from travois.policy.families import is_builder
+
     steps = (step for plan in wanted.plans for step in plan.steps)
     # They would fail for what they write, after minutes, and run again.
     if agent.bounds.attended and any(map(is_builder, steps)):

@@ -8,7 +8,6 @@ from travois.engine.agent import Agent
 from travois.engine.uncovered import find_unrecoverable
 from travois.policy.bounds import contained, runs_outside, shown_reads
 from travois.policy.judge import Guard, Verdict, judge
-from travois.policy.network import needs_network
 from travois.policy.rules import Use
 
 ASKING = ("default", "accept-edits")
@@ -67,6 +66,8 @@ def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
 
 def _with_reason(wanted: Use, verdict: Verdict) -> Verdict:
     """Say that a command needs the network, where that is why the sandbox is not enough for it."""
+    from travois.policy.network import needs_network
+
     steps = (step for plan in wanted.plans for step in plan.steps)
     found = next(filter(needs_network, steps), None) if verdict.doubt else None
     if found is None:

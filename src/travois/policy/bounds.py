@@ -10,10 +10,8 @@ import msgspec
 
 from travois.policy.access import Access
 from travois.policy.cage import Backend, Cage, Profile
-from travois.policy.families import changes_repository
 from travois.policy.glyphs import listed
 from travois.policy.judge import Guard
-from travois.policy.network import needs_network
 from travois.policy.paths import inside
 from travois.policy.plan import Step
 from travois.policy.rules import Use, fits
@@ -130,6 +128,8 @@ def harmless(guard: Guard, use: Use) -> bool:
 
     Not if it is known to need more: that try would fail, and tell nobody anything.
     """
+    from travois.policy.families import changes_repository
+
     changes = (a for a in use.touched if a.kind != "read" and not _within(a, (guard.scratch,)))
     steps = (step for plan in use.plans for step in plan.steps)
     return contained(guard, use) and not any(changes) and not any(map(changes_repository, steps))
@@ -137,6 +137,8 @@ def harmless(guard: Guard, use: Use) -> bool:
 
 def contained(guard: Guard, use: Use) -> bool:
     """Whether all that is known of some command lines happens in the workspace, offline."""
+    from travois.policy.network import needs_network
+
     steps = (step for plan in use.plans for step in plan.steps)
     reaches = any(map(_asks_net, use.accesses)) or any(map(needs_network, steps))
     return bool(use.plans) and not reaches and all(_is_free(guard, a) for a in use.touched)

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from travois.policy import paths, shell
 from travois.policy.access import Access
-from travois.policy.families import changes_repository
 from travois.policy.paths import inside, plain
 from travois.policy.plan import Plan, Step
 from travois.policy.protected import makes_repository, protected, strange
@@ -154,6 +153,8 @@ def _allowing(guard: Guard, use: Use) -> Rule | None:
 
 def _changes(guard: Guard, use: Use) -> bool:
     """Whether a use is known to change something; what may only do so is held read-only."""
+    from travois.policy.families import changes_repository
+
     if any(access.kind in ("tell", "leave") for access in use.accesses):
         return True
     written = (access for access in use.touched if access.kind == "write")

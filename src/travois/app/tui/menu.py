@@ -7,7 +7,7 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.app.tui.cells import cut, folded
+from travois.app.tui.cells import cut, worded
 from travois.app.tui.themes import Theme
 
 QUIET = 0.4
@@ -88,5 +88,5 @@ class Menu:
         room = columns - 8
         label = cut(tick + one.label, room)
         lines = [f"  {pointer} {key}  {theme.mark(label, 'strong') if here else label}"]
-        notes = folded(one.note, room)[:4] if one.note else []
+        notes = worded(one.note, room)[:4] if one.note else []
         return lines + [f"       {theme.mark(note, 'quiet')}" for note in notes]
