@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from tests.processes import running
 from travois.engine.ports import Command
 from travois.host.cage.asking import canonical, plain
-from travois.host.cage.network import ENVIRON, Door, Network, reachable
+from travois.host.cage.network import Door, Network, reachable
 from travois.host.cage.probe import look
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
@@ -104,7 +105,7 @@ def run(door: Door, text: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [*walls, *door.argv(("bash", "-c", text))],
         pass_fds=(door.fd,),
-        env={**os.environ, **ENVIRON},
+        env={**os.environ, **door.environ},
         capture_output=True,
         text=True,
         timeout=300,
@@ -118,9 +119,20 @@ def unlisted(host: str) -> str:
     return f"{host} is not on the list of hosts that commands may reach; the user can put it there"
 
 
+PROXY = "${http_proxy#http}"
+PORT = "${http_proxy##*:}"
+"""Where the door is, for a shell inside."""
+
+
 def raw(words: str) -> str:
     """A line that says these bytes to the door and prints the answer."""
-    return f"exec 3<>/dev/tcp/127.0.0.1/3128; printf '{words}' >&3; timeout 5 head -c 300 <&3"
+    return f"exec 3<>/dev/tcp/127.0.0.1/{PORT}; printf '{words}' >&3; timeout 5 head -c 300 <&3"
+
+
+def known(words: str, door: Door) -> str:
+    """A request with the password of the door."""
+    told = b64encode(f"travois:{door.password}".encode()).decode()
+    return words.replace(r"\r\n\r\n", rf"\r\nProxy-Authorization: Basic {told}\r\n\r\n")
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -196,7 +208,7 @@ def test_a_listed_host_is_reached_in_every_way(site: int) -> None:
         done = run(
             door,
             f"curl -sS {url}; echo; curl -sSp {url}; echo;"
-            f"curl -sS --socks5-hostname 127.0.0.1:3128 {url}; echo;"
+            f"curl -sS --proxy socks5h{PROXY} {url}; echo;"
             f"head -c 3000000 /dev/zero | curl -sS --data-binary @- {url} | wc -c",
         )
     asked = f"GET /a?b Example.org:{site}"
@@ -242,7 +254,7 @@ def test_others_are_refused_in_words_and_remembered(site: int) -> None:
 def test_disguises_are_refused(words: str, answer: str, refused: str) -> None:
     with network() as net:
         door = net.open(("example.org", "*.example.org"))
-        done = run(door, raw(words))
+        done = run(door, raw(known(words, door)))
     assert done.stdout.split()[1] == answer
     assert door.refused == (f"{refused} is not the name of a host; commands reach hosts by name",)
 
@@ -259,16 +271,43 @@ def test_a_barred_host_is_refused_with_all_below_it_whatever_the_list_says() -> 
 
 
 @caged
+@curl
+def test_a_door_is_closed_to_who_does_not_know_its_password(site: int) -> None:
+    url = f"http://example.org:{site}/"
+    ways = ("", "-p", "--proxy-user travois:guess")
+    plain = "; ".join(
+        f"curl -s {way} -x 127.0.0.1:{PORT} -w '%{{http_connect}} %{{http_code}}\\n' {url}"
+        for way in ways
+    )
+    socks = (f"socks5h://127.0.0.1:{PORT}", f"socks5h://travois:guess@127.0.0.1:{PORT}")
+    more = "; ".join(f"curl -s -x {way} {url}; echo $?" for way in socks)
+    with network() as net:
+        door = net.open(("example.org",))
+        done = run(door, f"({plain}; {more})")
+    assert done.stdout.splitlines() == ["000 407", "407 000", "000 407", "97", "97"]
+    assert door.refused == ()
+
+
+@caged
+@curl
+def test_git_which_asks_before_it_tells_a_password_gets_through(site: int) -> None:
+    names = Names(["127.0.0.1"])
+    with network(names) as net:
+        done = run(net.open(("example.org",)), f"git ls-remote http://example.org:{site}/x")
+    assert (done.returncode, done.stderr, names.asked) == (0, "", ["example.org"] * 2)
+
+
+@caged
 def test_socks_refuses_addresses_disguises_and_datagrams() -> None:
-    hello = r"\5\1\0"
     with network() as net:
         door = net.open(("example.org", "*.example.org"))
+        hello = rf"\5\1\2\1\7travois\040{door.password}"
         address = raw(hello + r"\5\1\0\1\1\1\1\1\0\120") + " | od -An -tx1"
         nul = raw(hello + r"\5\1\0\3\015evil\0.example.org\0\120".replace("015", "021"))
         datagram = raw(hello + r"\5\3\0\1\0\0\0\0\0\0") + " | od -An -tx1"
         done = run(door, f"({address}); ({nul} | od -An -tx1); ({datagram})")
-    no = "00 01 00 00 00 00 00 00"
-    assert done.stdout.split() == f"05 00 05 02 {no} 05 00 05 02 {no} 05 00 05 07 {no}".split()
+    yes, no = "05 02 01 00", "00 01 00 00 00 00 00 00"
+    assert done.stdout.split() == f"{yes} 05 02 {no} {yes} 05 02 {no} {yes} 05 07 {no}".split()
     assert [words.split()[0] for words in door.refused] == ["1.1.1.1", r"evil\x00.example.org"]
 
 
@@ -276,12 +315,14 @@ def test_socks_refuses_addresses_disguises_and_datagrams() -> None:
 @curl
 @pytest.mark.parametrize(
     ("words", "answer"),
-    [(r"GET / HTTP/1.1\r\n\r\n", ""), (r"BAD\r\n\r\n", ""), (r"\5\1\2", "005377")],
+    [(r"GET / HTTP/1.1\r\n\r\n", ""), (r"BAD\r\n\r\n", ""), (r"\5\1\0", "005377")],
 )
 def test_nonsense_is_hung_up_on_and_harms_nobody(words: str, answer: str) -> None:
     with network() as net:
-        line = f"({raw(words)}) | od -An -b | tr -d '\\n '; curl -sS http://other.org/"
-        done = run(net.open(("example.org",)), line)
+        door = net.open(("example.org",))
+        said = raw(known(words, door))
+        line = f"({said}) | od -An -b | tr -d '\\n '; curl -sS http://other.org/"
+        done = run(door, line)
     assert done.stdout == answer + unlisted("other.org") + "\n"
 
 
@@ -454,7 +495,7 @@ def test_a_command_is_told_whom_it_could_not_reach(play: Play, site: int) -> Non
 def test_a_command_with_open_connections_ends_with_all_that_it_started(play: Play) -> None:
     nap = f"{os.getpid()}{id(play)}"
     hanging = (
-        f"exec 3<>/dev/tcp/127.0.0.1/3128; echo CONNECT >&3; (setsid sleep {nap} &) ; sleep {nap}"
+        f"exec 3<>/dev/tcp/127.0.0.1/{PORT}; echo CONNECT >&3; (setsid sleep {nap} &) ; sleep {nap}"
     )
 
     def sleepers() -> list[int]:

@@ -53,6 +53,8 @@ class Completed(msgspec.Struct, frozen=True):
     """The background job as which it goes on, if it outlived its timeout."""
     refused: tuple[str, ...] = ()
     """Whom it tried to reach over the network and may not, and why, in words."""
+    session_ports: tuple[int, ...] = ()
+    """Where servers of the session listen, in its own network, if this program failed outside."""
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -65,6 +65,8 @@ class Child:
         """Whether it is bound in our own space of processes, and can leave some behind there."""
         self.fenced = started.fence.report >= 0
         """Whether it is not the program itself but what holds the walls around it."""
+        self.shares_network = started.fence.network is not None
+        """Whether it is in the network that the commands of the session share."""
         self.failed = False
         """Whether the walls could not be built, so that nothing ran."""
         self.into = started.line[0] if started.tty else -1

@@ -24,6 +24,9 @@ from travois.host.watchdog import Watchdog
 from travois.policy.secrets import secrets
 
 if TYPE_CHECKING:
+    from socket import socket
+
+    from travois.host.cage.loopback import Loopback
     from travois.host.cage.network import Network
     from travois.host.cage.overlay import Overlay
     from travois.host.cage.probe import Walls
@@ -67,6 +70,7 @@ class LocalProcesses:
         self._watchdog = Watchdog(self._mark)
         self._walls = walls
         self._network = network
+        self._loopback: Loopback | None = None
         self._guarding = Guarding(journal)
         self._started: set[int] = set()
 
@@ -162,6 +166,7 @@ class LocalProcesses:
             left_running=self._leave(child),
             aside=child.aside.taken().joined(),
             refused=child.refused,
+            session_ports=() if child.shares_network or not child.status else self._ports(),
         )
 
     async def start(self, command: Command, *, id: str) -> LocalJob:
@@ -209,6 +214,10 @@ class LocalProcesses:
         """Background jobs by id, ended ones too."""
         return MappingProxyType(self._jobs)
 
+    def session_socket(self, family: int) -> socket | None:
+        """A TCP socket in the network that the commands share; none if they share none."""
+        return self._loopback.socket(family) if self._loopback is not None else None
+
     def notices(self) -> tuple[str, ...]:
         """What became of protected files that changed while commands ran; each is told once."""
         self._guarding.settle(self._gone)
@@ -232,6 +241,8 @@ class LocalProcesses:
         self._guarding.close()
         if self._network is not None:
             await anyio.to_thread.run_sync(self._network.close)
+        if self._loopback is not None:
+            self._loopback.close()
 
     def _begin(
         self,
@@ -250,13 +261,20 @@ class LocalProcesses:
         self._guarding.settle(self._gone)
         if command.cage is None and command.wary is not None and self._exposed():
             command = replace(command, cage=command.wary)
+        command = self._served(command)
         self._watchdog.wake()
         self._count += 1
         mark = f"{self._mark}-{self._count}-"
         environ = bare(self._environ) if command.talks else self._environ
         marked = {**environ, MARK: self._outer + mark}
         surroundings = Surroundings(
-            marked, self._walls, self._net, around, self._guarding.journal, self._mark
+            marked,
+            self._walls,
+            self._net,
+            around,
+            self._guarding.journal,
+            self._mark,
+            self._session_network() if command.cage is not None else None,
         )
         started = spawn(command, surroundings)
         if line is not None:
@@ -307,6 +325,30 @@ class LocalProcesses:
 
         self._network = self._network or Network()
         return self._network
+
+    def _served(self, command: Command) -> Command:
+        """The same in the network of the session, if a server there is what the command wants."""
+        cage = command.cage
+        if cage is None or cage.network != "on" or not cage.local_ports:
+            return command
+        if set(cage.local_ports).isdisjoint(self._ports()):
+            return command
+        return replace(command, cage=replace(cage, network="off"))
+
+    def _ports(self) -> tuple[int, ...]:
+        """Where the servers of the session listen, in its own network."""
+        from travois.host.cage.loopback import find_ports
+
+        running = (child for child in self._children if child.status is None)
+        looks = (find_ports(child.pid) for child in running if child.shares_network)
+        return next(filter(None, looks), ())
+
+    def _session_network(self) -> Loopback:
+        """The network that commands without the machine's share."""
+        from travois.host.cage.loopback import Loopback
+
+        self._loopback = self._loopback or Loopback()
+        return self._loopback
 
     def _leave(self, child: Child) -> tuple[int, ...]:
         """Let go of a program that has ended; returns what it left running."""

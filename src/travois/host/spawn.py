@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from travois.host.cage.guard import Journal
+    from travois.host.cage.loopback import Loopback
     from travois.host.cage.network import Network
 
 ROWS, COLUMNS = 40, 120
@@ -76,6 +77,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     around: tuple[str, ...] = ()
     journal: Callable[[], Journal] | None = None
     mark: str = ""
+    loopback: Loopback | None = None
 
 
 def spawn(command: Command, surroundings: Surroundings) -> Started:
@@ -143,14 +145,18 @@ def _fenced(
         after=after,
         journal=surroundings.journal,
         mark=surroundings.mark,
+        loopback=surroundings.loopback,
     )
     fence = enclose(argv, command.cwd, cage=command.cage, ground=ground)
-    return msgspec.structs.replace(fence, argv=(*surroundings.around, *fence.argv))
+    entering = fence.network.prefix if fence.network else ()
+    return msgspec.structs.replace(fence, argv=(*entering, *surroundings.around, *fence.argv))
 
 
 def _start(fence: Fence, **how: Unpack[How]) -> Popen[bytes]:
     from subprocess import Popen
 
+    if fence.network is not None:
+        return fence.network.start(lambda: Popen(fence.argv, **how))
     if fence.confine is None:
         return Popen(fence.argv, **how)
     return apart(fence.confine, lambda: Popen(fence.argv, **how))

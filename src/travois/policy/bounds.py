@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from posixpath import dirname, join
 from typing import Literal
@@ -46,6 +47,13 @@ SYSTEM = (
     *("/etc/debian_version", "/etc/alternatives", "/etc/resolv.conf", "/etc/services"),
 )
 """Files of the machine that say nothing about a person, and that every command can read."""
+FETCHING = frozenset(("curl", "wget"))
+"""Programs of those that reach only who their words name."""
+LOCAL_URL = re.compile(
+    r"(?:(?P<scheme>https?|wss?)://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])"
+    r"(?::(?P<port>\d{1,5}))?(?:[/?#].*)?",
+    re.DOTALL,
+)
 SETTINGS = (".git/config", ".gitmodules")
 """What ordinary git commands write themselves, key by key."""
 BEGINS = frozenset(("init", "clone"))
@@ -118,6 +126,7 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
         backend=bounds.backend,
         writable=() if looking else (*bounds.writable, *beyond),
         network="listed" if sifted else network,
+        local_ports=_local_ports(use),
         hosts=("*",) if sifted else bounds.hosts,
         barred=bounds.barred,
     )
@@ -295,6 +304,27 @@ def _asks_net(access: Access) -> bool:
 
 def _reaches(step: Step) -> bool:
     return _git(step) in GIT if step.name == "git" else step.name in NETWORKED
+
+
+def _local_ports(use: Use) -> tuple[int, ...]:
+    """The ports of this machine that some command lines ask for, if they ask for nothing else.
+
+    This only chooses between networks: a host that is overlooked here cannot be reached then.
+    """
+    steps = [step for plan in use.plans for step in plan.steps if _reaches(step)]
+    if any(map(_asks_net, use.accesses)) or not all(step.name in FETCHING for step in steps):
+        return ()
+    asked = [_find_local_ports(step) for step in steps]
+    return tuple(dict.fromkeys(port for ports in asked for port in ports)) if all(asked) else ()
+
+
+def _find_local_ports(step: Step) -> list[int]:
+    """The ports of this machine that a program asks for; none if it asks others, too."""
+    words = [word.text for word in step.argv[1:]]
+    local = [found for word in words if (found := LOCAL_URL.fullmatch(word))]
+    others = any("://" in word and not LOCAL_URL.fullmatch(word) for word in words)
+    default = {"https": 443}
+    return [] if others else [int(one["port"] or default.get(one["scheme"], 80)) for one in local]
 
 
 def _git(step: Step) -> str:

@@ -45,5 +45,8 @@ class Cage(msgspec.Struct, frozen=True):
     network: Literal["off", "listed", "on"] = "off"
     barred: tuple[str, ...] = ()
     """Who may not be reached although the list has them, with all hosts below them."""
+    local_ports: tuple[int, ...] = ()
+    """Ports of this machine, if they are all that the command is known to reach: where a server of
+    the session listens at one, the command needs only the session's network."""
     hosts: tuple[str, ...] = ()
     """Who may be reached where the network is `listed`: `example.org`, `*.example.org`."""

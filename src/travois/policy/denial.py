@@ -7,7 +7,7 @@ is compared with what the sandbox granted, and with what the user could do witho
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from posixpath import isabs, join
 from typing import Literal, Protocol
 
@@ -208,6 +208,15 @@ def _not_executable(said: str, path: str, full: str, *, disk: Disk, line: str) -
     shell = re.match(r"(?:/\S*/)?(?:ba|da|z|k)?sh: ", said)
     redirected = re.search(rf">[>|&]?\s*['\"]?{re.escape(path)}", line)
     return bool(shell) and not redirected and not disk.is_program(full)
+
+
+def find_port(text: str, ports: Collection[int]) -> int:
+    """Return which of these ports of this machine a program could not connect to; 0 if none."""
+    for said in (line[:WIDE] for line in text.lower().splitlines()):
+        local = LOOPBACK.search(said) if NO_NETWORK.search(said) else None
+        if local and int(local[1]) in ports:
+            return int(local[1])
+    return 0
 
 
 def _unreachable(text: str, cage: Cage, *, disk: Disk) -> Denial | None:

@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from travois.engine.disk_facts import LocalDisk
 from travois.engine.ports import Completed
 from travois.policy.cage import PRIVATE_TMP, TMP, Cage
-from travois.policy.denial import Denial, find_denial
+from travois.policy.denial import Denial, find_denial, find_port
 from travois.policy.paths import inside
 from travois.tools.place import plain
 
 MORE = "If it must, call again with sandbox:"
+WITHIN = (
+    "only commands in the sandbox that do not use the machine's network reach it. "
+    "Call without sandbox: network or off, or start the server with the same."
+)
 SHOWN = 3
 """How many new entries of /tmp are named."""
 MISSING = re.compile(r"no such file|enoent|does not exist|not found|cannot find", re.IGNORECASE)
@@ -48,6 +52,8 @@ def tell_denial(
     done: Completed, text: str, cage: Cage | None, *, cwd: str, line: str
 ) -> Iterator[str]:
     """Say what the sandbox kept a command from; nothing if it failed for another reason."""
+    if port := find_port(text, done.session_ports):
+        yield f"The server at port {port} runs in the sandbox's own network: {WITHIN}"
     if cage is None:
         return
     yield from _tell_missing(done, text, cage, line=line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hmac import compare_digest
 from typing import Literal
 
 import msgspec
@@ -18,6 +19,13 @@ PLACE = re.compile(rb"(.*?)(?::(\d{1,5}))?", re.DOTALL)
 OURS = (b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade")
 """Headers that are about one connection; those that begin with `proxy-` are too."""
 DONE = {"denied": (b"\2", b"403 Forbidden"), "failed": (b"\4", b"502 Bad Gateway")}
+USER = "travois"
+"""Whom the password of a proxy belongs to; programs want a name with it."""
+UNKNOWN = (
+    b"HTTP/1.1 407 Proxy Authentication Required\r\n"
+    b'Proxy-Authenticate: Basic realm="travois"\r\n'
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
 SOCKS_END = b"\0\1\0\0\0\0\0\0"
 
 
@@ -58,13 +66,19 @@ def plain(host: bytes) -> str:
     return name if HOST.fullmatch(name) else ""
 
 
-async def heard(inlet: BufferedByteReceiveStream, client: Tcp) -> Asked:
-    """What the client asks for; raises ValueError if that is nothing that we do."""
+async def heard(inlet: BufferedByteReceiveStream, client: Tcp, *, password: str = "") -> Asked:
+    """What the client asks for; raises ValueError if that is nothing that we do.
+
+    With a password given, only who knows it is heard.
+    """
     first = await inlet.receive_exactly(1)
     if first == b"\5":
-        return await _socks(inlet, client)
+        return await _socks(inlet, client, password)
     head = first + await inlet.receive_until(b"\r\n\r\n", HEAD)
     line, *headers = head.split(b"\r\n")
+    if password and not any(_proves(header, password) for header in headers):
+        await client.send(UNKNOWN)
+        raise ValueError("not by who may use this proxy")
     method, _, rest = line.partition(b" ")
     target, _, version = rest.rpartition(b" ")
     if method == b"CONNECT":
@@ -80,6 +94,16 @@ async def heard(inlet: BufferedByteReceiveStream, client: Tcp) -> Asked:
     return Asked("http", host, port, b"\r\n".join([*lines, b"Connection: close", b"", b""]))
 
 
+def _proves(header: bytes, password: str) -> bool:
+    """Whether a header tells the password, in the one way that all programs know."""
+    from base64 import b64encode
+
+    name, _, value = header.partition(b":")
+    told = value.strip().removeprefix(b"Basic ").strip()
+    right = b64encode(f"{USER}:{password}".encode())
+    return name.strip().lower() == b"proxy-authorization" and compare_digest(told, right)
+
+
 def _hop(line: bytes) -> bool:
     name = line.partition(b":")[0].strip().lower()
     return name in OURS or name.startswith(b"proxy-")
@@ -91,13 +115,16 @@ def _place(text: bytes, port: int) -> tuple[bytes, int]:
     return found[1], int(found[2] or port)
 
 
-async def _socks(inlet: BufferedByteReceiveStream, client: Tcp) -> Asked:
-    """SOCKS5 without a password: who may enter the door needs none."""
+async def _socks(inlet: BufferedByteReceiveStream, client: Tcp, password: str) -> Asked:
+    """SOCKS5: with a name and a password, or without where the proxy has none."""
     count = await inlet.receive_exactly(1)
-    if b"\0" not in await inlet.receive_exactly(count[0]):
+    way = b"\2" if password else b"\0"
+    if way not in await inlet.receive_exactly(count[0]):
         await client.send(b"\5\xff")
         raise ValueError("no method in common")
-    await client.send(b"\5\0")
+    await client.send(b"\5" + way)
+    if password:
+        await _check_socks_password(inlet, client, password)
     _, command, _, kind = await inlet.receive_exactly(4)
     size = {1: 4, 4: 16}.get(kind) or (await inlet.receive_exactly(1))[0]
     host, port = await inlet.receive_exactly(size), await inlet.receive_exactly(2)
@@ -107,6 +134,18 @@ async def _socks(inlet: BufferedByteReceiveStream, client: Tcp) -> Asked:
     name = host if kind == 3 else _literal(host)
     number = int.from_bytes(port, "big")
     return Asked("socks", name, number, granted=b"\5\0" + SOCKS_END)
+
+
+async def _check_socks_password(
+    inlet: BufferedByteReceiveStream, client: Tcp, password: str
+) -> None:
+    _, size = await inlet.receive_exactly(2)
+    user = await inlet.receive_exactly(size)
+    told = await inlet.receive_exactly((await inlet.receive_exactly(1))[0])
+    right = compare_digest(user + b":" + told, f"{USER}:{password}".encode())
+    await client.send(b"\1\0" if right else b"\1\1")
+    if not right:
+        raise ValueError("not by who may use this proxy")
 
 
 def _literal(address: bytes) -> bytes:

@@ -1,5 +1,8 @@
 """Runs inside a cage: hands a door of its network to the proxy outside, then becomes the command.
 
+The command learns of the door by variables, in which this fills in the port: the network may be
+shared with other commands, so no number is free for certain.
+
 A listening socket belongs to the network that it was made in, whoever holds it: the proxy accepts
 outside what knocks inside. So nothing of ours stays inside, and the command's end is its own.
 Only the standard library is to be had here, and only its quickest parts.
@@ -10,8 +13,8 @@ from __future__ import annotations
 import os
 import sys
 
-PORT = 3128
-"""Free for certain: nobody else lives in that network yet."""
+VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+"""How programs learn of a proxy: its address, whose port is 0 until this knows it."""
 
 
 def main() -> None:
@@ -21,8 +24,10 @@ def main() -> None:
 
     fd, *argv = sys.argv[1:]
     outside, listener = _socket.socket(fileno=int(fd)), _socket.socket()
-    listener.bind(("127.0.0.1", PORT))
+    listener.bind(("127.0.0.1", 0))
     listener.listen(128)
+    port = listener.getsockname()[1]
+    os.environ.update({name: f"{os.environ[name][:-1]}{port}" for name in VARIABLES})
     rights = listener.fileno().to_bytes(4, sys.byteorder)
     outside.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     outside.close()

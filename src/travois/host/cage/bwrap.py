@@ -37,15 +37,23 @@ what could be seen, so below a covered place there is nothing to do."""
 COVERS = ("temp", "empty", "hide")
 
 
-def arguments(cage: Cage, *, cwd: str, known: Iterable[str] = OPTIONAL) -> list[str]:
+def arguments(
+    cage: Cage,
+    *,
+    cwd: str,
+    known: Iterable[str] = OPTIONAL,
+    net: Literal["own", "session"] = "own",
+) -> list[str]:
     """What to tell bwrap, but for the filter and the program.
 
     What is pinned should be what `settle` gave; what of it is not there is not held. `known` are
-    those of the optional words that this bwrap knows.
+    those of the optional words that this bwrap knows. A program without the machine's network gets
+    one of its own, unless bwrap is started in that of the session.
     """
-    net = [] if cage.network == "on" else ["--unshare-net"]
+    alone = cage.network != "on" and net == "own"
     temp = ["--setenv", "TMPDIR", "/tmp"]  # noqa: S108 - a private folder stands there
-    return [*NAMESPACES, *known, *net, *DISK, *mounts(cage), *temp, "--chdir", cwd]
+    unshared = ["--unshare-net"] if alone else []
+    return [*NAMESPACES, *known, *unshared, *DISK, *mounts(cage), *temp, "--chdir", cwd]
 
 
 def mounts(cage: Cage) -> list[str]:

@@ -16,6 +16,7 @@ from travois.policy.cage import Cage
 
 if TYPE_CHECKING:
     from travois.host.cage.guard import Guard, Journal
+    from travois.host.cage.loopback import Loopback, Namespace
     from travois.host.cage.network import Door, Network
 
 NONE = "there is no sandbox here; `travois doctor` says why"
@@ -42,6 +43,8 @@ class Fence(msgspec.Struct, frozen=True):
     """The program's way out to the hosts on its list."""
     guard: Guard | None = None
     """What checks the protected files that the program can write, once it is over."""
+    network: Namespace | None = None
+    """The network of the session, if the program is to be started in it."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -70,6 +73,8 @@ class Ground(msgspec.Struct, frozen=True):
     """Where guards keep what protected files were."""
     mark: str = ""
     """What the program and all that it starts are known by."""
+    loopback: Loopback | None = None
+    """The network that programs without the machine's share; None if each has its own."""
 
 
 def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
@@ -131,17 +136,27 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
     ground.theirs.callback(os.close, told)
     os.set_blocking(report, False)
     filtered = _file(seccomp.program(seccomp.families(cage.network, own_net=True)), ground)
-    words = bwrap.arguments(cage, cwd=cwd, known=ground.walls.options)
+    shared = _shared(cage, ground)
+    net = "session" if shared else "own"
+    words = bwrap.arguments(cage, cwd=cwd, known=ground.walls.options, net=net)
     words += ("--json-status-fd", str(told))
     listed = _file(b"\0".join(map(os.fsencode, [*words, "--seccomp", str(filtered)])), ground)
     start = (ground.walls.bwrap, "--args", str(listed), "--")
     fds = (told, filtered, listed)
     guard = _guard(cage, ground, held=True)
+    fence = Fence((*start, *argv), "/", {}, fds, report=report, guard=guard, network=shared)
     if door is None:
-        return Fence((*start, *argv), "/", {}, fds, report=report, guard=guard)
-    argv = (*start, *door.argv(argv))
-    fds = (*fds, door.fd)
-    return Fence(argv, "/", _proxies(), fds, report=report, door=door, guard=guard)
+        return fence
+    argv, fds = (*start, *door.argv(argv)), (*fds, door.fd)
+    return replace(fence, argv=argv, fds=fds, env=door.environ, door=door)
+
+
+def _shared(cage: Cage, ground: Ground) -> Namespace | None:
+    """The network of the session, for a program that may not use the machine's."""
+    assert ground.walls is not None
+    if cage.network == "on" or ground.loopback is None or not ground.walls.shares_loopback:
+        return None
+    return ground.loopback.open(ground.walls.bwrap)
 
 
 def _door(cage: Cage, ground: Ground) -> Door | None:
@@ -152,12 +167,6 @@ def _door(cage: Cage, ground: Ground) -> Door | None:
     ground.theirs.callback(door.passed)
     ground.after.callback(door.close)
     return door
-
-
-def _proxies() -> Mapping[str, str]:
-    from travois.host.cage.network import ENVIRON
-
-    return ENVIRON
 
 
 def refuse_own(program: str, folders: tuple[str, ...]) -> None:

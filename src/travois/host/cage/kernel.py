@@ -15,6 +15,12 @@ NO_ROOT = 0b11
 """Securebits: being user 0 gives no capabilities, and that cannot be undone."""
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_VERSION, LANDLOCK_BENEATH = 1, 1
+CLONE_NEWNET = 0x40000000
+
+
+def leave_network() -> None:
+    """Move the calling thread, and all that it starts, into a new and empty network."""
+    _checked(_libc().unshare(CLONE_NEWNET))
 
 
 def landlock_version() -> int:

@@ -2,7 +2,8 @@
 
 A name is looked up once, its addresses are judged, and the connection goes to an address that was
 judged: a second lookup could answer differently. Each command has a door of its own, so that its
-list holds for it alone and a refusal is known to be its.
+list holds for it alone and a refusal is known to be its. Other commands of the session share the
+network that the door is in, so only who has the door's password gets through.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from anyio.abc import ByteReceiveStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from travois.host.cage import bridge
-from travois.host.cage.asking import Asked, canonical, heard, plain
+from travois.host.cage.asking import USER, Asked, canonical, heard, plain
 from travois.host.tcp import Tcp, dial
 from travois.host.web import Lookup, lookup, public
 from travois.policy.sites import allows, mentions
@@ -35,14 +36,11 @@ PATIENCE = 20.0
 ROOM = 64
 """How many connections one command may have at a time; the others wait."""
 REMEMBERED = 50
-PROXY = f"http://127.0.0.1:{bridge.PORT}"
-ENVIRON = {
-    **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), PROXY),
-    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), PROXY),
+DIRECT = {
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"),
     "NODE_USE_ENV_PROXY": "1",
 }
-"""How programs learn of the proxy. What they start themselves inside, they reach without it."""
+"""Servers of the session are reached without the proxy."""
 METADATA = ("168.63.129.16",)
 """Public by its number, yet it answers only the machines of one cloud, about themselves."""
 
@@ -58,6 +56,7 @@ class Door:
     def __init__(self, hosts: tuple[str, ...], barred: tuple[str, ...] = ()) -> None:
         self.hosts = tuple(f"domain:{canonical(host)}" for host in hosts)
         self.barred = tuple(f"domain:{canonical(host)}" for host in barred)
+        self.password = os.urandom(16).hex()
         self.outside, self._inside = socket.socketpair()
         self.outside.setblocking(False)
         self.refused: tuple[str, ...] = ()
@@ -68,6 +67,12 @@ class Door:
     def fd(self) -> int:
         """What the bridge inside needs."""
         return self._inside.fileno()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """How the command learns of the door; the bridge fills in the port."""
+        address = f"http://{USER}:{self.password}@127.0.0.1:0"
+        return {**dict.fromkeys(bridge.VARIABLES, address), **DIRECT}
 
     def argv(self, command: tuple[str, ...]) -> tuple[str, ...]:
         """The command with the bridge before it."""
@@ -129,7 +134,8 @@ class Network:
         if not fds:
             return
         with socket.socket(fileno=fds[0]) as listener:
-            await attend(listener, partial(self._reach, door), refuse=door.refuse)
+            reach = partial(self._reach, door)
+            await attend(listener, reach, refuse=door.refuse, password=door.password)
 
     async def _reach(self, door: Door, asked: Asked) -> Tcp:
         """A connection to the host; raises PermissionError if it may not be reached."""
@@ -159,33 +165,38 @@ Reach = Callable[[Asked], Awaitable[Tcp]]
 """A connection to a host; raises PermissionError if it may not be reached, else OSError."""
 
 
-async def attend(listener: socket.socket, reach: Reach, *, refuse: Callable[[str], None]) -> None:
+async def attend(
+    listener: socket.socket, reach: Reach, *, refuse: Callable[[str], None], password: str = ""
+) -> None:
     """Let in who knocks, and lead each to the host that it asks for."""
     room = anyio.Semaphore(ROOM)
     listener.setblocking(False)
+    serve = partial(_serve, reach=reach, refuse=refuse, password=password)
     async with anyio.create_task_group() as group:
         while True:
             await room.acquire()
-            group.start_soon(_meet, await _knocked(listener), reach, refuse, room)
+            group.start_soon(_meet, await _knocked(listener), serve, room)
 
 
 async def _meet(
-    client: Tcp, reach: Reach, refuse: Callable[[str], None], room: anyio.Semaphore
+    client: Tcp, serve: Callable[[Tcp], Awaitable[None]], room: anyio.Semaphore
 ) -> None:
     lost = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead)
     odd = (anyio.DelimiterNotFound, ValueError, TimeoutError)
     try:
         async with client:
             with suppress(*lost, *odd):
-                await _serve(client, reach, refuse)
+                await serve(client)
     finally:
         room.release()
 
 
-async def _serve(client: Tcp, reach: Reach, refuse: Callable[[str], None]) -> None:
+async def _serve(
+    client: Tcp, *, reach: Reach, refuse: Callable[[str], None], password: str
+) -> None:
     inlet = BufferedByteReceiveStream(client)
     with anyio.fail_after(PATIENCE):
-        asked = await heard(inlet, client)
+        asked = await heard(inlet, client, password=password)
     try:
         server = await reach(asked)
     except PermissionError as error:

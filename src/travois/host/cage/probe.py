@@ -31,6 +31,7 @@ CONTAINER = (
     "in a container: start it with --security-opt seccomp=unconfined "
     "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 )
+LOOPBACK = "loopback"
 BUNDLED = "the copy that comes with Travois"
 
 
@@ -57,6 +58,11 @@ class Walls(msgspec.Struct, frozen=True):
     """Which of its optional words this bwrap knows."""
     limits: tuple[str, ...] = ()
     """What is not protected here, in sentences for the user."""
+
+    @property
+    def shares_loopback(self) -> bool:
+        """Whether the commands of a session can share a network."""
+        return any(check.name == LOOPBACK and check.works for check in self.checks)
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -130,8 +136,9 @@ def attempt(*programs: str) -> Walls:
     # One that knows all optional words is better than an older one that merely works.
     program, namespaces, options = max(tried, key=lambda one: (one[1].works, len(one[2])))
     rules = _landlock()
-    overlay = _overlay(program if namespaces.works else "", options)
-    checks = (_program(program), namespaces, rules, overlay, _terminal())
+    usable = program if namespaces.works else ""
+    overlay, loopback = _overlay(usable, options), _loopback(usable, options)
+    checks = (_program(program), namespaces, rules, loopback, overlay, _terminal())
     if namespaces.works:
         return Walls("full", "Sandbox: full", checks, program, options)
     why = f"no namespaces: {namespaces.why}; fix: {namespaces.fix}"
@@ -150,7 +157,8 @@ def _identity(programs: tuple[str, ...]) -> list[str]:
         rooms = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "mnt")]
         filters = [line for line in _status() if line.startswith("Seccomp")]
         changed = [f"{program} {os.stat(program).st_mtime_ns}" for program in programs]
-        return [boot, *rooms, *filters, *changed, os.uname().release, str(os.geteuid())]
+        user = str(os.geteuid())
+        return [boot, *rooms, *filters, *changed, os.uname().release, user, LOOPBACK]
     return [sys.platform, os.uname().release]
 
 
@@ -276,6 +284,26 @@ def _overlay(program: str, options: tuple[str, ...]) -> Check:
     if not why and leaked:
         why = "a change in the copy reached the folder itself"
     return Check("overlay", works=not why, why=why or "`travois try` runs commands in a copy")
+
+
+def _loopback(program: str, options: tuple[str, ...]) -> Check:
+    """Whether the commands of a session can share a network: tried the way they do it."""
+    if not program:
+        why = "needs namespaces; a command cannot reach a server that an earlier one started"
+        return Check(LOOPBACK, works=False, why=why)
+    from travois.host.cage import bwrap
+    from travois.host.cage.loopback import hold
+
+    cage = Cage("look", (), temp="/tmp", sockets=())  # noqa: S108
+    words = bwrap.arguments(cage, cwd="/", known=options, net="session")
+    try:
+        held = hold(program)
+        why = held.start(lambda: _failure(*held.prefix, program, *words, "--", *TRUE))
+        held.close()
+    except OSError as error:
+        why = str(error)
+    shared = "the commands of a session reach the servers that it started"
+    return Check(LOOPBACK, works=not why, why=why or shared)
 
 
 def _terminal() -> Check:

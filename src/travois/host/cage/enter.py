@@ -1,0 +1,33 @@
+"""Runs around a sandbox: enters a user namespace and a network, then becomes the program.
+
+For machines without `nsenter`. Only the standard library is to be had here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """`enter.py USER NETWORK PROGRAM WORD...`: the first two are files of namespaces."""
+    user, network, *argv = sys.argv[1:]
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        # Both are opened first: from inside the user namespace our parent's files are not ours.
+        for fd in [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in (user, network)]:
+            if libc.setns(fd, 0):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+        # Python ignores these; what comes after it should not.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.execv(argv[0], argv)  # noqa: S606 - to become it is the point
+    except OSError as error:
+        sys.exit(f"cannot enter the session's network: {error.strerror}")
+
+
+if __name__ == "__main__":
+    main()

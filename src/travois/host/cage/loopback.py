@@ -1,0 +1,246 @@
+"""One network for the commands of a session that may not use the machine's.
+
+It is a network namespace with nothing in it but a loopback interface: a server that one command
+starts answers the next one, and nobody outside. No process of its own keeps it: it exists while we
+hold it or a command runs in it, so nothing is left of it when we are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from travois.host.cage import kernel
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+T = TypeVar("T")
+SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
+"""Where `nsenter` is looked for: nothing there comes from a workspace."""
+SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
+LISTENING = "0A"
+
+
+class Namespace(Protocol):
+    """A network namespace that is held, and the way into it."""
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """What goes before a command for it to enter the namespace."""
+        ...
+
+    def start(self, begin: Callable[[], T]) -> T:
+        """Start a program, which has the prefix, in the namespace."""
+        ...
+
+    def socket(self, family: int) -> socket.socket:
+        """A TCP socket of the namespace, not yet connected."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the namespace."""
+        ...
+
+
+class Loopback:
+    """The network of one session; there is none until a command needs it."""
+
+    def __init__(self) -> None:
+        self._held: Namespace | None = None
+        self._lock = Lock()
+
+    def open(self, bwrap: str) -> Namespace:
+        """The namespace, made by this bwrap if it must be. Raises OSError if there can be none."""
+        with self._lock:
+            self._held = self._held or hold(bwrap)
+            return self._held
+
+    def socket(self, family: int) -> socket.socket | None:
+        """A TCP socket of the namespace, not yet connected; none while no command has used it."""
+        with self._lock:
+            return self._held.socket(family) if self._held else None
+
+    def close(self) -> None:
+        """Let go of the namespace; it ends with the last command in it."""
+        with self._lock:
+            if self._held is not None:
+                self._held.close()
+            self._held = None
+
+
+def hold(bwrap: str) -> Namespace:
+    """Make a namespace and hold it. Raises OSError if there can be none."""
+    try:
+        return HeldByThread()
+    except PermissionError:
+        return HeldByFiles(bwrap)
+
+
+class HeldByThread:
+    """A namespace that a thread of ours is in, where we have the right to change namespaces.
+
+    What that thread starts is in it, too, for the price of a plain start. The thread stays: bwrap
+    ends its command when the thread ends that started it.
+    """
+
+    prefix = ()
+
+    def __init__(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._thread = ThreadPoolExecutor(1, "travois-loopback")
+        try:
+            self._thread.submit(_enter_new_network).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
+
+    def start(self, begin: Callable[[], T]) -> T:
+        """Start a program from the thread."""
+        return self._thread.submit(begin).result()
+
+    def socket(self, family: int) -> socket.socket:
+        """A TCP socket made by the thread."""
+        return self._thread.submit(socket.socket, family, socket.SOCK_STREAM).result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+
+class HeldByFiles:
+    """A namespace held by open files, for users who may change namespaces only as bwrap does.
+
+    It belongs to a user namespace, which a process with threads cannot enter; so another program
+    enters both and becomes the command.
+    """
+
+    def __init__(self, bwrap: str) -> None:
+        from shutil import which
+
+        self._nsenter = which("nsenter", path=SYSTEM_PATH)
+        self._user, self._network = _make_by(bwrap)
+        self._helper: Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """A program that enters the namespaces by our open files, which no command inherits."""
+        user, network = (f"/proc/{os.getpid()}/fd/{fd}" for fd in (self._user, self._network))
+        if self._nsenter is not None:
+            keep = "--preserve-credentials"
+            return (self._nsenter, f"--user={user}", f"--net={network}", keep, "--")
+        return (*_isolated("enter.py"), user, network)
+
+    def start(self, begin: Callable[[], T]) -> T:
+        """Start a program; its prefix does the rest."""
+        return begin()
+
+    def socket(self, family: int) -> socket.socket:
+        """A TCP socket made by a helper in the namespace."""
+        line = self._line = self._line or self._call_helper()
+        line.send(bytes((family,)))
+        said, fds, _, _ = socket.recv_fds(line, 1, 1)
+        if not said or not fds:
+            raise OSError("the helper in the session's network is gone")
+        return socket.socket(fileno=fds[0])
+
+    def _call_helper(self) -> socket.socket:
+        """Start the helper; it ends when we close our end of the line, or die."""
+        from subprocess import DEVNULL, Popen
+
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._helper = Popen(
+                (*self.prefix, *_isolated("dialer.py")),
+                stdin=theirs.fileno(),
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+        return ours
+
+    def close(self) -> None:
+        """Close the files, and end the helper."""
+        os.close(self._user)
+        os.close(self._network)
+        if self._line is not None:
+            self._line.close()
+        if self._helper is not None:
+            self._helper.wait()
+
+
+def find_ports(pid: int) -> tuple[int, ...]:
+    """The ports at which programs listen in the network that a process is in, if it is not ours."""
+    found: set[int] = set()
+    with suppress(OSError):
+        if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
+            return ()  # it is only about to enter that of the session
+        for table in (f"/proc/{pid}/net/tcp", f"/proc/{pid}/net/tcp6"):
+            with open(table) as file:
+                rows = [line.split() for line in file][1:]
+            found |= {int(row[1][-4:], 16) for row in rows if row[3] == LISTENING}
+    return tuple(sorted(found))
+
+
+def _enter_new_network() -> None:
+    """Move the calling thread into a new network, and bring its loopback up."""
+    from fcntl import ioctl
+    from struct import pack
+
+    kernel.leave_network()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        ioctl(any_socket, SIOCSIFFLAGS, pack("16sH22x", b"lo", IFF_UP))
+
+
+def _make_by(bwrap: str) -> tuple[int, int]:
+    """Descriptors of a user namespace of ours and of a network that belongs to it.
+
+    bwrap brings the loopback up. Where only bwrap may make namespaces, this works as well.
+    """
+    from subprocess import DEVNULL, PIPE, Popen
+
+    with ExitStack() as stack:
+        info, told = os.pipe()
+        stack.callback(os.close, info)
+        words = ("--unshare-user", "--unshare-net", "--die-with-parent", "--ro-bind", "/", "/")
+        with os.fdopen(told, "wb") as theirs:
+            maker = Popen(
+                (bwrap, *words, "--info-fd", str(told), "--", "/bin/cat"),
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        stack.enter_context(maker)  # closes its standard input, by which it ends
+        place = f"/proc/{_read_child(info)}/ns"
+        if os.stat(f"{place}/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
+            raise OSError("bwrap made no network namespace")
+        user = os.open(f"{place}/user", os.O_RDONLY | os.O_CLOEXEC)
+        return user, os.open(f"{place}/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _read_child(info: int) -> int:
+    import msgspec
+
+    said = b""
+    while chunk := os.read(info, 4096):
+        said += chunk
+    try:
+        return msgspec.json.decode(said, type=dict[str, int])["child-pid"]
+    except (msgspec.DecodeError, KeyError):
+        raise OSError("bwrap made no namespaces") from None
+
+
+def _isolated(script: str) -> tuple[str, ...]:
+    """A script beside this one, with nothing but the standard library."""
+    path = os.path.join(os.path.dirname(__file__), script)
+    return (os.path.realpath(sys.executable), "-I", "-S", path)
