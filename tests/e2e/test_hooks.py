@@ -336,3 +336,50 @@ def test_a_hook_of_a_workspace_gets_no_variables_even_if_it_is_trusted(house: Ho
     assert done.code == 0
     assert (folder / "print.sh.out").read_text() == "||"
     assert "`env` of its hooks is ignored" in done.err
+
+
+# --- hooks in the sandbox -------------------------------------------------------------------------
+
+TRYING = """
+touch "$CLAUDE_PROJECT_DIR/inside" 2>/dev/null && echo wrote-inside
+touch "$HOME/outside" 2>/dev/null && echo wrote-outside
+exit 0
+"""
+
+
+def settings_with(house: House, **hook: object) -> str:
+    script = house.program.home.parent / "own" / "try.sh"
+    script.parent.mkdir()
+    script.write_text(TRYING)
+    written = {"type": "command", "command": f"sh {script}", **hook}
+    return json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [written]}]}})
+
+
+@pytest.mark.parametrize(
+    ("hook", "everywhere", "expected"),
+    [
+        ({}, False, (True, True)),
+        ({"sandbox": True}, False, (True, False)),
+        ({}, True, (True, False)),
+        ({"sandbox": False}, True, (True, True)),
+    ],
+)
+def test_a_hook_runs_in_the_sandbox_where_it_or_the_settings_say_so(
+    house: House, hook: dict[str, bool], everywhere: bool, expected: tuple[bool, bool]
+) -> None:
+    program = house.program
+    settings = json.loads(settings_with(house, **hook)) | {"sandbox": {"hooks": everywhere}}
+    with program.served(["ok"]):
+        done = program.ask("go", "--settings", json.dumps(settings))
+    assert done.code == 0, done.err
+    outside = program.home.parent / "outside"
+    assert ((program.folder / "inside").exists(), outside.exists()) == expected
+
+
+def test_a_hook_that_wants_the_sandbox_does_not_run_where_there_is_none(house: House) -> None:
+    program = house.program
+    settings = json.loads(settings_with(house, sandbox=True)) | {"sandbox": {"enabled": False}}
+    with program.served(["ok"]):
+        done = program.ask("go", "--settings", json.dumps(settings))
+    assert "it is to run in the sandbox, and there is none here" in done.err
+    assert not (program.folder / "inside").exists()

@@ -183,7 +183,9 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         own = leading.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan = await lending.opened(place, loaded, options, world=world, session=session, card=card)
+        loan = await lending.opened(
+            place, loaded, options, world=world, session=session, card=card, bounds=fence.bounds
+        )
         tools |= loan.tools(loaded, tools.values())
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)

@@ -62,17 +62,31 @@ def equip(
 
     def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
         from travois.host import hooks as running
+        from travois.host.cage.probe import look
         from travois.host.process import LocalProcesses
+        from travois.policy.program_cage import cage_for_program
 
         settings, folder = loaded.settings, found.log.folder
-        processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env)
+        walls = look(place.home.path / "walls.json", workspace=place.cwd) if agent.bounds else None
+        processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
         stack.push_async_callback(processes.aclose)
         ours, callbacks = called(hook for hook in hooks if isinstance(hook, Listener))
         urls, variables = settings.allowed_http_hook_urls, settings.http_hook_allowed_env_vars
         return running.LocalHooks(
             (*(hook for hook in hooks if isinstance(hook, Hook)), *ours),
             processes,
-            place=running.Place(found.id, str(folder / "log.jsonl"), place.cwd, folder),
+            place=running.Place(
+                found.id,
+                str(folder / "log.jsonl"),
+                place.cwd,
+                folder,
+                cage=lambda shown: (
+                    cage_for_program(agent.bounds, agent.guard, shown=shown)
+                    if agent.bounds
+                    else None
+                ),
+                sandboxed=settings.sandbox.hooks,
+            ),
             reach=running.Reach(urls, variables),
             callbacks=callbacks,
         )

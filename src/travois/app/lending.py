@@ -24,6 +24,8 @@ from travois.kernel.facts import Changed, User
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.kernel.view import waiting
+from travois.policy.bounds import Bounds
+from travois.policy.program_cage import cage_for_program
 from travois.policy.rules import Rule, withheld
 from travois.store import mcp
 from travois.store.admission import admission
@@ -75,7 +77,14 @@ def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
 
 
 async def opened(
-    place: Place, loaded: Loaded, options: Options, *, world: World, session: Session, card: Card
+    place: Place,
+    loaded: Loaded,
+    options: Options,
+    *,
+    world: World,
+    session: Session,
+    card: Card,
+    bounds: Bounds | None = None,
 ) -> Loan:
     """The servers of a session; none of them is started yet."""
     listed = found(place, loaded, options)
@@ -87,25 +96,30 @@ async def opened(
     from travois.host.mcp.standing import stand
     from travois.store.mcp_words import share
 
-    around = surroundings(place, loaded, world, session)
+    around = surroundings(place, loaded, world, session, bounds=bounds)
     made = links(listed.servers, around)
     heard = await stand(made, around, room=int(card.window * share(os.environ)))
     return Loan(_lending(made, loaded), made, left, (*listed.notices, *heard), around)
 
 
-def surroundings(place: Place, loaded: Loaded, world: World, session: Session) -> Surroundings:
+def surroundings(
+    place: Place, loaded: Loaded, world: World, session: Session, *, bounds: Bounds | None = None
+) -> Surroundings:
     """What all servers of a session have in common."""
     from travois.host.mcp.link import Surroundings
     from travois.host.process import LocalProcesses
 
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"
+    rights = guard(loaded, place.cwd, own=str(place.home.path))
     return Surroundings(
         world.processes,
-        guard(loaded, place.cwd, own=str(place.home.path)).folders,
+        rights.folders,
         logs=folder / "logs",
         tokens=folder / "tokens",
         environ=os.environ,
+        cage=lambda shown: cage_for_program(bounds, rights, shown=shown) if bounds else None,
+        sandboxed=loaded.settings.sandbox.mcp_servers,
         complain=lambda text: session.emit(Warned(text)),
     )
 
@@ -118,7 +132,7 @@ def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
 
 def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
     """Let a session have servers that began without any: its head is another one from here on."""
-    around = surroundings(place, loaded, agent.world, agent.session)
+    around = surroundings(place, loaded, agent.world, agent.session, bounds=agent.bounds)
     loan = Loan(_lending((), loaded), around=around)
     head, tools = agent.session.view.epoch, loan.tools(loaded, agent.tools.values())
     assert head is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from errno import ENOTSUP
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ from travois.engine.hooked import Callback, Hook, listening
 from travois.engine.occasions import AnyOccasion
 from travois.engine.ports import Captured, Command, Job, Processes
 from travois.host.environment import clean
+from travois.host.own_files import find_folders
 from travois.kernel.facts import Hooked
+from travois.policy.cage import Cage
 
 if TYPE_CHECKING:
     from travois.host.http import Transport
@@ -43,6 +46,10 @@ class Place(msgspec.Struct, frozen=True):
     root: str
     folder: Path
     """Where files can be put that only this session sees."""
+    cage: Callable[[tuple[str, ...]], Cage | None] = lambda shown: None
+    """The sandbox for those that run in one, which shows these folders; none if there is none."""
+    sandboxed: bool = False
+    """Whether hooks run in it that do not say otherwise."""
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -198,7 +205,7 @@ class LocalHooks:
         self, hook: Hook, around: Around, *, stdin: bytes
     ) -> tuple[Said, tuple[tuple[str, str], ...]]:
         command = self._command(hook, around, stdin)
-        if hook.event not in SETTING:
+        if hook.event not in SETTING or command.cage is not None:
             return await self._done(hook, command), ()
         self._count += 1
         file = self._place.folder / f"hook-env-{self._count}"
@@ -225,7 +232,21 @@ class LocalHooks:
             stdin=stdin,
             keep=KEEP,
             stderr="merge" if hook.rewake else "apart",
+            cage=self._sandbox(hook),
         )
+
+    def _sandbox(self, hook: Hook) -> Cage | None:
+        """The sandbox of a hook that wants one; raises OSError where it cannot have it.
+
+        A hook can leave the sandbox that the settings want for all only if it is the user's own.
+        """
+        wanted = self._place.sandboxed
+        if hook.sandbox is not None and (hook.sandbox or hook.own):
+            wanted = hook.sandbox
+        cage = self._place.cage(find_folders(hook.name)) if wanted else None
+        if wanted and cage is None:
+            raise OSError(ENOTSUP, "it is to run in the sandbox, and there is none here")
+        return cage
 
     def _variables(self, hook: Hook, around: Around) -> dict[str, str]:
         """What programs for hooks expect in their environment."""

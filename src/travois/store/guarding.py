@@ -80,5 +80,9 @@ class Sandbox(Part, frozen=True):
     auto_allow_bash_if_sandboxed: bool = False
     """Whether commands run in it without a question, as in mode auto."""
     excluded_commands: tuple[str, ...] = ()
+    hooks: bool = False
+    """Whether hooks run in it that do not say otherwise."""
+    mcp_servers: bool = False
+    """Whether MCP servers that are programs run in it, where their entry does not say otherwise."""
     network: Network = Network()
     filesystem: Filesystem = Filesystem()

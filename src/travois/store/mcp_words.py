@@ -82,9 +82,16 @@ def server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list
         start=_seconds(tree, "startup_timeout_sec", start),
         limit=_seconds(tree, "tool_timeout_sec", limit),
         free=tuple(_free(tree)) if entry.level in ("user", "local", "run") else (),
+        sandbox=_sandboxed(tree, entry.level),
         only=_names(tree, "enabled_tools", "includeTools"),
         without=_names(tree, "disabled_tools", "excludeTools"),
     )
+
+
+def _sandboxed(tree: Json, level: Level) -> bool | None:
+    """Whether it says that it runs in the sandbox; a workspace's may not say that it does not."""
+    said = tree.get("sandbox")
+    return said if isinstance(said, bool) and (said or level != "project") else None
 
 
 def _standing(environ: Mapping[str, str]) -> Standing:

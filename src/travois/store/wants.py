@@ -38,6 +38,8 @@ SAFE: Json = {
     "permissions.denyInsteadOfPrompting": True,
     "sandbox.enabled": True,
     "sandbox.required": True,
+    "sandbox.hooks": True,
+    "sandbox.mcpServers": True,
     "sandbox.lookFirst": False,
     "sandbox.allowUnsandboxedCommands": False,
     "sandbox.network.mode": "off",

@@ -49,6 +49,8 @@ class Server(msgspec.Struct, frozen=True):
     only: tuple[str, ...] = ()
     """The tools that are wanted; all if none is named."""
     without: tuple[str, ...] = ()
+    sandbox: bool | None = None
+    """Whether it runs in the sandbox; none for what the settings say of all servers."""
     free: tuple[str, ...] = ()
     """The tools that the user's own files let run unasked; a star for all."""
 

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
@@ -100,13 +101,29 @@ def run_test(args: Namespace) -> int:
 
 
 async def _tested(server: Server) -> int:
+    from travois.app import fencing
+    from travois.app.rights import guard
     from travois.host.mcp.link import Link, Surroundings
     from travois.host.process import LocalProcesses
+    from travois.policy.program_cage import cage_for_program
 
-    place, _, _ = _here()
-    folder, processes = place.home.path / "mcp", LocalProcesses()
+    place, loaded, _ = _here()
+    stack = AsyncExitStack()
+    fence, folder = fencing.build(loaded, place, stack, attended=True), place.home.path / "mcp"
+    processes, rights = (
+        LocalProcesses(walls=fence.walls),
+        guard(loaded, place.cwd, own=str(place.home.path)),
+    )
     around = Surroundings(
-        processes, (place.cwd,), folder / "logs", folder / "tokens", dict(os.environ)
+        processes,
+        (place.cwd,),
+        folder / "logs",
+        folder / "tokens",
+        dict(os.environ),
+        cage=lambda shown: (
+            cage_for_program(fence.bounds, rights, shown=shown) if fence.bounds else None
+        ),
+        sandboxed=loaded.settings.sandbox.mcp_servers,
     )
     link = Link(server, around)
     async with anyio.create_task_group() as group:
@@ -114,6 +131,7 @@ async def _tested(server: Server) -> int:
         await link.settled()
         group.cancel_scope.cancel()
     await processes.aclose()
+    await stack.aclose()
     if link.why:
         say(f"{server.name} cannot be used: {link.why}")
         return 1

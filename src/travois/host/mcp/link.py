@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
+from errno import ENOTSUP
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,7 +31,9 @@ from travois.host.mcp.speech import (
     worded,
 )
 from travois.host.mcp.tokens import Tokens
+from travois.host.own_files import find_folders
 from travois.host.process import LocalProcesses
+from travois.policy.cage import Cage
 from travois.policy.glyphs import visible
 from travois.policy.secrets import secrets
 from travois.tools.foreign import Answered, Item, Offer, Resource
@@ -58,6 +61,10 @@ class Surroundings(msgspec.Struct, frozen=True):
     logs: Path
     tokens: Path
     environ: Mapping[str, str]
+    cage: Callable[[tuple[str, ...]], Cage | None] = lambda shown: None
+    """The sandbox for servers that run in one, which shows these folders; none if there is none."""
+    sandboxed: bool = False
+    """Whether servers run in it that do not say otherwise."""
     complain: Callable[[str], None] = lambda text: None
     """Tells the person of a server that cannot be used."""
 
@@ -310,7 +317,8 @@ class Link(Life):
         server, around = self.server, self._around
         if server.kind == "stdio":
             log = Journal(around.logs / f"{server.key}.log", secrets(around.environ.items()))
-            command = Command(server.argv, server.cwd or around.folders[0], server.env)
+            folder = server.cwd or around.folders[0]
+            command = Command(server.argv, folder, server.env, cage=self._sandbox())
             return streams(lambda: around.processes.talk(command, log=log.add), ended=self._ended)
         from travois.host.mcp.granted import Granted
         from travois.host.mcp.remote import asked, remote
@@ -320,6 +328,15 @@ class Link(Life):
         return remote(
             server, auth=auth, headers=headers, forgotten=self._forget, ended=self._ended.set
         )
+
+    def _sandbox(self) -> Cage | None:
+        """The sandbox of a server that wants one; raises OSError where it cannot have it."""
+        said, around = self.server.sandbox, self._around
+        wanted = around.sandboxed if said is None else said
+        cage = around.cage(find_folders(*self.server.argv)) if wanted else None
+        if wanted and cage is None:
+            raise OSError(ENOTSUP, "it is to run in the sandbox, and there is none here")
+        return cage
 
     def _forget(self) -> None:
         """It knows nothing of us any more, so it did nothing of what was asked last."""

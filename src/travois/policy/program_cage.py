@@ -1,0 +1,29 @@
+"""The sandbox of programs that the user configured: hooks and MCP servers."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from travois.policy.bounds import Bounds, cage
+from travois.policy.cage import Cage
+from travois.policy.judge import Guard
+from travois.policy.rules import Use
+
+
+def cage_for_program(bounds: Bounds, guard: Guard, *, shown: tuple[str, ...] = ()) -> Cage:
+    """Return the sandbox of a hook or an MCP server.
+
+    It may write in the workspace but for protected paths, and reach what the settings say. `shown`
+    are the folders of its own files, which may lie in a home that the sandbox hides.
+    """
+    walls = cage(bounds, guard, Use("", (), guard.folders[0]), profile="work")
+    assert walls is not None, "a given profile always has a sandbox"
+    network = bounds.network or ("listed" if bounds.hosts else "off")
+    sifted = network == "on" and bool(bounds.barred)
+    return replace(
+        walls,
+        network="listed" if sifted else network,
+        hosts=("*",) if sifted else bounds.hosts,
+        writable=bounds.writable,
+        shown=(*walls.shown, *shown),
+    )
