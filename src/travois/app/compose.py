@@ -169,6 +169,21 @@ def _secrets(loaded: Loaded) -> Secrets:
     return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
 
+async def _lent(
+    place: Place,
+    loaded: Loaded,
+    options: Options,
+    fence: fencing.Fence,
+    *,
+    world: World,
+    session: Session,
+    card: Card,
+) -> lending.Loan:
+    """The MCP servers of a session, with the sandbox that they may run in."""
+    opened = partial(lending.opened, place, loaded, options, bounds=fence.bounds)
+    return await opened(world=world, session=session, card=card)
+
+
 async def gather(options: Options, *, model: Model | None = None, guests: Guests = ALONE) -> Crew:
     """Everything that a session needs, open and ready for its first turn."""
     place, loaded = prepare(options)
@@ -183,9 +198,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         own = leading.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
         tools, asked = crew.described(own, kinds), loaded.settings
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan = await lending.opened(
-            place, loaded, options, world=world, session=session, card=card, bounds=fence.bounds
-        )
+        loan = await _lent(place, loaded, options, fence, world=world, session=session, card=card)
         tools |= loan.tools(loaded, tools.values())
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)
