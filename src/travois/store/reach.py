@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from travois.policy.paths import inside
-from travois.store.wants import PLACE
+from travois.store.reading import PROJECT_DIR
 
 FILES, BYTES, LONGEST = 400, 8 << 20, 1 << 20
 """How many files are followed for one command, how many bytes of them, and of one of them."""
@@ -123,7 +123,7 @@ def _named(
     """The programs, modules and recipes that a text names, as far as they are in the workspace."""
     for module in MODULE.findall(text):
         yield from _modules(module, (*bases, *(os.path.join(place, "src") for place in places)))
-    named = dict.fromkeys(WORD.findall(PLACE.sub("./", text[:SCANNED])))
+    named = dict.fromkeys(WORD.findall(PROJECT_DIR.sub("./", text[:SCANNED])))
     chosen = [word for word in named if words == "all" or "/" in word][:WORDS]
     for base in dict.fromkeys(bases):
         for word in chosen:

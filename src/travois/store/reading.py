@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal, TypeGuard
 
@@ -26,6 +27,8 @@ HOLDING = ("permissions", "sandbox", "available", "allowed", "denied", "disable"
 """How keys begin that hold something back: one of them that is wrong stops the start."""
 UNLIKE = frozenset("*?[")
 """What makes a path a pattern, which walls cannot be built around."""
+PROJECT_DIR = re.compile(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
+"""How the commands of hooks name the top of the workspace."""
 WALLS = tuple(
     f"sandbox.filesystem.{name}" for name in ("allowWrite", "allowRead", "denyWrite", "denyRead")
 )

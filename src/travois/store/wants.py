@@ -10,7 +10,7 @@ import msgspec
 
 from travois.policy.paths import inside
 from travois.store.guarding import Permissions
-from travois.store.reading import UNITED, Layer, is_list, words
+from travois.store.reading import PROJECT_DIR, UNITED, Layer, is_list, words
 from travois.store.settings import Json
 from travois.store.trust import digest
 
@@ -69,7 +69,6 @@ STEERING = (
     r"|apiKeyHelper|(modelOverrides|modelPricing)(\..*)?"
 )
 """What says where requests go, with whose key, or what we ourselves do."""
-PLACE = re.compile(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
 SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
 RUN = "statusLine.command"
 COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
@@ -118,7 +117,7 @@ def tightens(key: str, value: object, held: object) -> bool:
 
 def scripts(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
     """The programs of a workspace that hooks name: to change one is to change the hook."""
-    text = PLACE.sub("./", msgspec.json.encode(hooks).decode())
+    text = PROJECT_DIR.sub("./", msgspec.json.encode(hooks).decode())
     for word in COMMANDS.findall(text):
         for place in places:
             path = os.path.realpath(os.path.join(place, word))
