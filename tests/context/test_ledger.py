@@ -450,3 +450,63 @@ def test_the_list_that_the_log_holds_counts_before_the_calls() -> None:
     assert ledger.render(Ledger(tasks=found.tasks), budget=1_000).text == (
         "## Tasks still open\n- [in_progress] #1 build (a1)\n- [pending] #3 test [blocked by #1]"
     )
+
+
+# --- word for word, without a cliff ---------------------------------------------------------------
+
+
+def chatty(number: int) -> str:
+    """A message of about 120 words in whole sentences."""
+    rest = " ".join(f"Sentence {n} of it speaks of module {number * 31 + n}." for n in range(15))
+    return f"Message {number} begins here. {rest}"
+
+
+@pytest.mark.parametrize("count", [20, 100, 400])
+@pytest.mark.parametrize("budget", [1_000, 4_000, 12_000])
+def test_the_room_for_messages_is_filled_with_whole_messages_and_whole_sentences(
+    count: int, budget: int
+) -> None:
+    told = tuple(Said(number, chatty(number)) for number in range(count))
+    text = ledger.render(Ledger(said=told), budget=budget).text
+    everything = estimate("\n".join(one.text for one in told))
+    assert min(0.9 * budget, everything) <= estimate(text) <= budget + everything // 20
+    whole = [one.seq for one in told if one.text in text]
+    assert whole[-1] == count - 1, "the newest is whole"
+    fits = budget * count // everything
+    assert len(whole) >= min(count, fits // 2)
+    shown = [line[4:] for line in text.splitlines() if line.startswith("- > ")]
+    assert all(line.endswith((".", ". […]")) for line in shown), "no stump"
+    assert all(line.startswith("Message ") for line in shown)
+
+
+def test_a_message_that_is_one_long_sentence_is_shown_whole_or_not_at_all() -> None:
+    long = "goes on and on " * 20
+    told = tuple(Said(n, f"message {n} {long}to its end") for n in range(30))
+    text = ledger.render(Ledger(said=told), budget=600).text
+    shown = [one for one in told if one.text in text]
+    assert 0 < len(shown) < 30 and text.count("goes on and on") == 20 * len(shown)
+    assert f"(and {30 - len(shown)} more)" in text
+
+
+def test_what_the_model_answered_and_found_is_kept() -> None:
+    found = folded(
+        user("why?"),
+        Assistant((Text("The cause is the lock in store.py: it is taken twice."),), stop="end"),
+        Assistant((Text("Let me look."), Call("c1", "Read", "{}")), stop="calls"),
+        Result("c1", (Text("x"),)),
+        Assistant(
+            (Text("Found: " + "the retry loop never ends. " * 8), Call("c2", "Read", "{}")),
+            stop="calls",
+        ),
+        Result("c2", (Text("x"),)),
+    )
+    assert [one.text[:9] for one in found.answers] == ["The cause", "Found: th"]
+    text = ledger.render(found, budget=2_000).text
+    assert "> The cause is the lock in store.py: it is taken twice." in text
+    assert "Let me look." not in text
+
+
+def test_what_a_forks_original_answered_is_not_its_own() -> None:
+    said = Assistant((Text("I rewrote it."),), stop="end")
+    found = folded(user("go"), said, Changed("fork", "yes"), user("Test it.", origin="task"))
+    assert found.answers == ()

@@ -177,3 +177,34 @@ def test_an_agent_can_be_told_something_and_ended_from_another_terminal(program:
         assert (child.returncode, out) == (0, b"It ended.\n"), err
         assert "Heard blue." in api.ledger[-1].body.decode()
         api.no_invalid()
+
+
+@pytest.mark.parametrize("kind", ["general", "fork"])
+def test_an_agent_that_is_compacted_still_knows_its_task(program: Program, kind: str) -> None:
+    task = "Count the herrings in sea.txt.\n\n  Report one number, and nothing else."
+    steps = 0
+
+    def model(prompt: Prompt, state: object) -> list[Json]:
+        nonlocal steps
+        if prompt.n == 1:
+            return [call("Agent", description="count", prompt=task, subagent_type=kind)]
+        if "[agent a1: done]" in str(prompt.messages[-1]):
+            return [text("ok")]
+        if "This is the harness" in prompt.last_text:
+            return [text("I count herrings.")]
+        steps += 1
+        if steps > 40:
+            return [text("seven")]
+        return [call("Read", file_path="sea.txt", offset=steps, limit=60)]
+
+    (program.folder / "sea.txt").write_text("herring and cod and eel and ray\n" * 400)
+    window = ("--settings", '{"context": {"window": 24000}}')
+    with lab.server(model) as api:
+        program.url = api.url
+        done = program.ask("Cook all the fish.", *FREE, *window)
+        assert (done.code, done.out) == (0, "ok\n"), done.err
+        asked = [str(exchange.json["messages"]) for exchange in api.ledger[1:-1]]
+        assert len(asked) >= 41
+        assert [n for n, said in enumerate(asked) if repr(task)[1:-1] not in said] == []
+        assert sum("You are a sub-agent. Your task stands below" in said for said in asked) >= 3
+        api.no_invalid()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from travois.context.compact import CHILD_OPENING, FORK_OPENING, OPENING, Cut, is_summary
 from travois.context.layers import Layers
 from travois.context.offload import preview
@@ -25,6 +27,9 @@ LONG_TASK = (
 )
 CUT_TASK = 0.4
 """The part of its room that a task takes which is cut anyway: the rest is for the work."""
+OWN_WORDS = "## Your own summary, written before this was set aside"
+NAMES = "## Names that occurred in what was set aside"
+WHERE = "## Where what was set aside can be read, oldest first"
 YOUR_TASKS = "## The tasks that you were given, word for word, the newest last"
 
 
@@ -46,10 +51,10 @@ def summarise(
         agent.world.spill(f"span-{parted.last}-{number}", span.text.encode(errors="replace"))
         for number, span in enumerate(pieces, 1)
     )
-    record = ledger.fold(entries)
+    record = _gone(ledger.fold(entries), parted.kept)
     task = given_task(agent, record, parted.kept, budget=layers.task)
     layers = layers.fitted(beside_head(agent) - estimate(task)) if task else layers
-    told = ledger.render(record, budget=layers.ledger).text
+    told = _from_record(agent, record, parted, budget=layers.ledger)
     others = _from_others(agent, record, parted, budget=layers.received)
     kept = "\n".join(str(item.fact.content) for item in parted.kept)
     found = names.index(_until(ever, parted.last), budget=layers.names, skip=told + kept)
@@ -60,7 +65,8 @@ def summarise(
         [*(path for fact in past for path in fact.files), *files],
         budget=layers.contents,
     )
-    parts = (_opening(record), task, told, others, prose, found, listing)
+    headed = (_headed(OWN_WORDS, prose), _headed(NAMES, found), _headed(WHERE, listing))
+    parts = (_opening(record), task, told, others, *headed)
     text = "\n\n".join(part for part in parts if part)
     blocks = (*agent.baseline(), Text(text), *restored)
     return Compacted(
@@ -72,6 +78,16 @@ def summarise(
         files=files,
         titles=titles,
     )
+
+
+def _gone(record: Ledger, kept: Sequence[Item]) -> Ledger:
+    """The record without what the model said itself and can still see."""
+    stays = {item.seq for item in kept if not is_summary(item)}
+    return replace(record, answers=tuple(one for one in record.answers if one.seq not in stays))
+
+
+def _headed(title: str, text: str) -> str:
+    return f"{title}\n{text}" if text else ""
 
 
 def given_task(agent: Agent, record: Ledger, kept: Sequence[Item], *, budget: int) -> str:
@@ -104,6 +120,18 @@ def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) 
             text = preview(text, path=path, tokens=room, nonce=nonce)
         shown.append(fenced("task", text))
     return "\n".join((LONG_TASK, *shown))
+
+
+def _from_record(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:
+    """What rules gather from the record, and the file that has whole what is shortened."""
+    from travois.context.ledger import render
+
+    shown = render(record, budget=budget)
+    if not shown.overflow:
+        return shown.text
+    data = shown.overflow.encode(errors="replace")
+    path = agent.world.spill(f"record-{parted.last}", data)
+    return f"{shown.text}\n\nAll of this record, with nothing shortened or left out, is in {path}."
 
 
 def _from_others(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:

@@ -14,7 +14,7 @@ from travois.context.ledger.files import File, files
 from travois.context.ledger.jobs import Job, jobs
 from travois.context.ledger.made import Git, Made, git, made
 from travois.context.ledger.received import Received, forked_at, received
-from travois.context.ledger.said import Said, rules, said
+from travois.context.ledger.said import Said, answers, rules, said
 from travois.context.ledger.tasks import Task, listed, tasks
 from travois.kernel.facts import Changed, Entry, Opened
 from travois.kernel.view import living
@@ -24,6 +24,8 @@ class Ledger(msgspec.Struct, frozen=True):
     """What a session established; later things first, but words and decisions in their order."""
 
     said: tuple[Said, ...] = ()
+    answers: tuple[Said, ...] = ()
+    """What the model answered last, and what it found out."""
     rules: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
     tasks: tuple[Task, ...] = ()
@@ -50,6 +52,7 @@ def fold(entries: Iterable[Entry]) -> Ledger:
     others = received(alive, done, fork=fork)
     return Ledger(
         said=told,
+        answers=answers(alive, since=fork),
         rules=rules(told),
         decisions=decisions(done),
         tasks=listed(alive) or tasks(done),

@@ -7,7 +7,6 @@ printed can pass for a heading.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal
 
 import msgspec
 
@@ -15,7 +14,7 @@ from travois.context.ledger.checks import Check
 from travois.context.ledger.decided import Decision
 from travois.context.ledger.files import File
 from travois.context.ledger.fold import Ledger
-from travois.context.ledger.said import Said, shortened
+from travois.context.ledger.said import Said, beginning, shortened
 from travois.context.ledger.tasks import Task
 from travois.kernel.tokens import estimate
 
@@ -26,11 +25,20 @@ FAVOURED = 4
 """The first message and this many of the last may be longer than the others."""
 TIGHT = 8
 """Tokens of a section's room for each character of a message where not even those fit."""
+WHOLE_SHARE = 0.7
+"""The part of a section's room for messages that are shown whole; the rest is for sentences."""
+FIRST_SHARE = 0.3
+"""The same for the first message, which the newest must not miss their room for."""
+SENTENCE = 40
+"""Tokens for a message of which only sentences are shown, if that leaves others with none."""
+CHARACTERS = 3
+"""Of a token, at the least."""
 LINE = 200
 FLOOR = 16
 """Tokens for a heading and the number of what is missing under it."""
 SAID = "What the human said, in order"
 SAID_BEFORE = "What the human said to the agent that you are a copy of, in order (not your task)"
+ANSWERED = "What you answered and found so far, the newest last"
 SHARED = "Tasks still open on the list that you share (yours are only those that your task names)"
 
 Units = Callable[[int], tuple[str, ...]]
@@ -52,7 +60,10 @@ class Section(msgspec.Struct, frozen=True):
     """Of the budget: what it gets even when everything else wants more."""
     rank: int
     """Who is first served with what others leave."""
-    keep: Literal["first", "ends"] = "first"
+    said: tuple[Said, ...] = ()
+    """The messages that its units are, where it is made of messages in order."""
+    opens: bool = True
+    """Whether the first of them counts as much as the newest."""
 
 
 def render(ledger: Ledger, *, budget: int) -> Rendered:
@@ -71,14 +82,16 @@ def _sections(ledger: Ledger) -> Iterator[Section]:
     yield Section("Rules that the human gave", lambda n: _quotes(ledger.rules[::-1]), 0.10, 0)
     before = tuple(message for message in ledger.said if message.seq < ledger.fork)
     own = ledger.said[len(before) :]
-    share = 0.15 if own and before else 0.30
-    yield Section(SAID, lambda n: _told(own, n), share, 1, keep="ends")
-    yield Section(SAID_BEFORE, lambda n: _told(before, n), share, 1, keep="ends")
-    yield Section("Decided by the human", lambda n: _decided(ledger.decisions[::-1], n), 0.14, 3)
+    share = 0.13 if own and before else 0.26
+    yield Section(SAID, lambda n: _told(own, n), share, 1, said=own)
+    yield Section(SAID_BEFORE, lambda n: _told(before, n), share, 1, said=before)
+    yield Section("Decided by the human", lambda n: _decided(ledger.decisions[::-1], n), 0.12, 3)
     tasks = tuple(map(_task, open_))
     yield Section(SHARED if ledger.task else "Tasks still open", lambda n: tasks, 0.09, 2)
     finished = tuple(map(_task, done))
-    yield Section("Tasks closed", lambda n: finished[::-1], 0.05, 8)
+    yield Section("Tasks closed", lambda n: finished[::-1], 0.03, 8)
+    answers = ledger.answers
+    yield Section(ANSWERED, lambda n: _told(answers, n), 0.08, 4, said=answers, opens=False)
     title = f"Files changed (in {_line(ledger.cwd)})" if ledger.cwd else "Files changed"
     yield Section(title, lambda n: _files(changed, ledger.cwd), 0.10, 4)
     checks = tuple(f"- {_line(c.command, 300)}: {_ended(c)}" for c in ledger.checks)
@@ -116,6 +129,8 @@ def _rooms(sections: list[Section], budget: int) -> dict[str, int]:
 
 
 def _fitted(section: Section, room: int) -> str:
+    if section.said:
+        return _filled(section, room)
     for limit in LIMITS:
         text = _whole(section, limit)
         if estimate(text) + 2 <= room:
@@ -125,17 +140,50 @@ def _fitted(section: Section, room: int) -> str:
 
 def _trimmed(section: Section, room: int) -> str:
     units = section.units(min(LIMITS[-1], room // TIGHT))
-    first, rest = (units[:1], units[:0:-1]) if section.keep == "ends" else ((), units)
     kept: list[str] = []
-    used = estimate(f"## {section.title}\n- (and 0000 more)\n" + "".join(first))
-    for unit in rest:
+    used = estimate(f"## {section.title}\n- (and 0000 more)\n")
+    for unit in units:
         used += estimate(f"{unit}\n") + 1
         if used > room:
             break
         kept.append(unit)
-    more = f"- (and {len(rest) - len(kept)} more)"
-    body = (*first, more, *kept[::-1]) if section.keep == "ends" else (*kept, more)
-    return "\n".join((f"## {section.title}", *body))
+    more = f"- (and {len(units) - len(kept)} more)"
+    return "\n".join((f"## {section.title}", *kept, more))
+
+
+def _filled(section: Section, room: int) -> str:
+    """Fill the room with messages: the first and the newest whole, of others whole sentences."""
+    whole = section.units(LIMITS[0])
+    text = "\n".join((f"## {section.title}", *whole))
+    if estimate(text) + 2 <= room:
+        return text
+    order = list(range(len(whole) - 1, -1, -1))
+    order = [*order[:1], 0, *order[1:-1]] if section.opens and order[1:] else order
+    used = estimate(f"## {section.title}\n- (and 0000 more)\n")
+    shown: dict[int, str] = {}
+    for place, index in enumerate(order):
+        cost = estimate(whole[index]) + 2
+        if used + cost <= room * _most(section, place):
+            shown[index], used = whole[index], used + cost
+    rest = [index for index in order if index not in shown]
+    for count, index in enumerate(rest):
+        each = max(SENTENCE, (room - used) // (len(rest) - count))
+        message = section.said[index]
+        brief = beginning(message.text, each * CHARACTERS)
+        unit = _quoted(_about(message) + brief) if brief else ""
+        if unit and used + (cost := estimate(unit) + 2) <= room:
+            shown[index], used = unit, used + cost
+    more = (f"- (and {len(whole) - len(shown)} more)",) if len(shown) < len(whole) else ()
+    lines = [shown[index] for index in sorted(shown)]
+    head = lines[:1] if section.opens and 0 in shown else []
+    return "\n".join((f"## {section.title}", *head, *more, *lines[len(head) :]))
+
+
+def _most(section: Section, place: int) -> float:
+    """The part of the room up to which a message may be whole: the newest, the first, others."""
+    if place == 0:
+        return 1.0
+    return FIRST_SHARE if section.opens and place == 1 else WHOLE_SHARE
 
 
 def _told(said: tuple[Said, ...], limit: int) -> tuple[str, ...]:
@@ -150,8 +198,11 @@ def _favoured(index: int, count: int) -> bool:
 
 
 def _message(message: Said, limit: int) -> str:
-    about = f"(refused: {_line(message.about, 80)})\n" if message.about else ""
-    return _quoted(about + shortened(message.text, limit))
+    return _quoted(_about(message) + shortened(message.text, limit))
+
+
+def _about(message: Said) -> str:
+    return f"(refused: {_line(message.about, 80)})\n" if message.about else ""
 
 
 def _decided(decisions: tuple[Decision, ...], limit: int) -> tuple[str, ...]:

@@ -8,12 +8,16 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from travois.context.ledger.acts import Act
-from travois.kernel.blocks import Media, words
-from travois.kernel.facts import Entry, User
+from travois.kernel.blocks import Media, calls, words
+from travois.kernel.facts import Assistant, Entry, User
 
 PIECES = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
 LONGEST_PIECE = 400
 LOG_LINES = 6
+ANSWERS = 12
+"""How many of the model's last answers and findings are kept."""
+FINDING = 160
+"""So many characters beside a call are more than an announcement of it."""
 RULE = re.compile(
     r"(?i)\b(?:never|always|must(?:n't)?|(?:do not|don't|dont)|from now on|make sure|be sure to|"
     r"only (?:use|edit|change|touch|run)|no longer|under no circumstances|at all times|"
@@ -43,6 +47,21 @@ def said(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Said, ...]:
     refusals = (Said(act.seq, act.refused, _about(act)) for act in acts if act.refused is not None)
     told = [*(message for message in typed if message.text), *refusals]
     return tuple(sorted(told, key=lambda message: message.seq))
+
+
+def answers(entries: Iterable[Entry], *, since: int = 0) -> tuple[Said, ...]:
+    """The model's last answers, and what it found out on the way, in order.
+
+    A remark beside a call counts if it is long enough to state something.
+    """
+    found = [
+        Said(entry.seq, text)
+        for entry in entries
+        if isinstance(entry.fact, Assistant) and entry.seq >= since
+        if (text := words(entry.fact.content).strip())
+        and (not calls(entry.fact.content) or len(text) >= FINDING)
+    ]
+    return tuple(found[-ANSWERS:])
 
 
 def rules(told: Iterable[Said]) -> tuple[str, ...]:
@@ -83,6 +102,14 @@ def shortened(text: str, limit: int) -> str:
         return "".join(pieces)
     end = "".join(pieces[len(pieces) - tail :]).lstrip("\n")
     return f"{''.join(pieces[:head]).rstrip()}\n[… {left} more …]\n{end}".rstrip()
+
+
+def beginning(text: str, limit: int) -> str:
+    """The first sentences of a text, whole, in at most `limit` characters; empty if none fits."""
+    pieces = [piece for piece in PIECES.split(without_logs(text)) if piece.strip()]
+    count = _fitting(pieces, limit)
+    more = " […]" if count < len(pieces) else ""
+    return f"{''.join(pieces[:count]).rstrip()}{more}" if count else ""
 
 
 def without_logs(text: str) -> str:
