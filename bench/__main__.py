@@ -1,6 +1,7 @@
 """`python -m bench [NAME …]`: run benchmarks and print what they found.
 
 `python -m bench tokens|fidelity|memory|calls FOLDER [OPTION …]` runs one over what was recorded.
+`python -m bench permissions --fuzz COUNT` compares verdicts on random lines with a real bash.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ RECORDED = ("tokens", "fidelity", "memory", "calls")
 def main() -> int:
     if sys.argv[1:2] and sys.argv[1] in RECORDED:
         import_module(f"bench.{sys.argv[1]}").main(sys.argv[2:])
+        return 0
+    if sys.argv[1:2] == ["permissions"]:
+        import_module("bench.permissions").main(sys.argv[2:])
         return 0
     names = [word for word in sys.argv[1:] if not word.startswith("-")] or list(NAMES)
     for name in names:

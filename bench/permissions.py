@@ -1,26 +1,32 @@
-"""How long a decision on a command takes: the corpus, and made-up lines of up to 4 kB."""
+"""How long a decision on a command takes: the corpus, and made-up lines of up to 4 kB.
+
+`python -m bench permissions --fuzz 100000 [--seed N]` judges random lines, runs them with a real
+bash whose programs only write down how they were called, and prints how many did more than their
+plan says, the worst processor time for one line, and the time for texts of growing length.
+`python -m bench permissions --recorded SESSIONS_DIR` prints how many recorded commands would be
+asked about in mode default, and how many reach a limit of judging, by agent.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
-from travois.policy import shell
+from travois.policy import loose, paths, ruin, shell
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
-from travois.policy.rules import Use, parse
+from travois.policy.rules import Effect, Use, parse
 
 CORPUS = Path(__file__).parents[2] / "shared" / "lab" / "security" / "commands.jsonl"
-RULES = tuple(
-    parse(text, effect)
-    for effect, texts in {
-        "allow": ("Bash(npm test:*)", "Bash(git commit:*)", "Bash(make:*)", "Edit(src/**)"),
-        "ask": ("Bash(git push:*)",),
-        "deny": ("Bash(curl:*)", "Read(.env)", "Read(~/.ssh/**)"),
-    }.items()
-    for text in texts
-)
+TEXTS: dict[Effect, tuple[str, ...]] = {
+    "allow": ("Bash(npm test:*)", "Bash(git commit:*)", "Bash(make:*)", "Edit(src/**)"),
+    "ask": ("Bash(git push:*)",),
+    "deny": ("Bash(curl:*)", "Read(.env)", "Read(~/.ssh/**)"),
+}
+RULES = tuple(parse(text, effect) for effect, texts in TEXTS.items() for text in texts)
 LONG = {
     "words": "echo " + "word " * 790,
     "parts": "ls src && " * 380 + "pwd",
@@ -31,7 +37,81 @@ LONG = {
 }
 
 
-def main() -> None:
+GROWING: dict[str, Callable[[int], str]] = {
+    "words": lambda n: "echo " + "ab " * (n // 3),
+    "statements": lambda n: "ls; " * (n // 4),
+    "quotes": lambda n: 'echo "' + 'a b\\" ' * (n // 6) + '"',
+    "substitutions": lambda n: "echo " + "$(" * (n // 3) + ")" * (n // 3),
+    "paths": lambda n: "cat " + "a/b.c " * (n // 6),
+    "other scripts": lambda n: "cat " + "\u6f22\u5b57 " * (n // 7),
+}
+SIZES = (1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000)
+SHELL_TOOLS = ("bash", "shell", "exec_command", "shell_command", "local_shell")
+LIMITS = ("too complex", "too long")
+
+
+def main(args: list[str] | None = None) -> None:
+    args = args or []
+    if "--fuzz" in args:
+        fuzz(int(_value(args, "--fuzz", "10000")), int(_value(args, "--seed", "1")))
+    elif "--recorded" in args:
+        print_recorded(Path(_value(args, "--recorded", "")))
+    else:
+        print_times()
+
+
+def _value(args: list[str], name: str, default: str) -> str:
+    at = args.index(name) + 1 if name in args else len(args)
+    return args[at] if at < len(args) else default
+
+
+def fuzz(count: int, seed: int) -> None:
+    """Compare random lines with what bash does, then show how time grows with the text."""
+    from tests.policy.fuzz import main as compare
+
+    compare(count, seed)
+    print("CPU ms for texts of", ", ".join(f"{size:,}" for size in SIZES), "bytes:")
+    for name, make in GROWING.items():
+        times = (1000 * min(cpu(make(size)) for _ in range(3)) for size in SIZES)
+        print(f"  {name:14}", "  ".join(f"{value:7.2f}" for value in times))
+
+
+def cpu(command: str) -> float:
+    """Processor time for one verdict, with nothing remembered from before."""
+    for function in (shell.plan, loose.flat, loose.vocabulary, paths._folded_words, ruin._text):
+        function.cache_clear()
+    use = Use("Bash", (Access("exec", command),), "/w/proj", "/home/u")
+    begun = process_time()
+    judge(Guard("default", RULES, ("/w/proj",)), use)
+    return process_time() - begun
+
+
+def print_recorded(folder: Path) -> None:
+    """How many recorded commands ask in mode default, and how many reach a limit."""
+    made, asked, limited = Counter[str](), Counter[str](), Counter[str]()
+    for agent, command, cwd in recorded_commands(folder):
+        use = Use("Bash", (Access("exec", command),), cwd, "/home/u")
+        made[agent] += 1
+        asked[agent] += judge(Guard(folders=(cwd,)), use).effect != "allow"
+        why = shell.plan(command, cwd=cwd, home="/home/u").unclear
+        limited[agent] += any(limit in why for limit in LIMITS)
+    for agent, count in made.most_common():
+        share = asked[agent] / count
+        print(f"{agent:14} {count:6} commands  {share:6.1%} asked  {limited[agent]:3} at a limit")
+
+
+def recorded_commands(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """The agent, command line and folder of each recorded shell call."""
+    from bench.calls import recorded_calls
+
+    for call in recorded_calls(folder):
+        line = call.input.get("command") or call.input.get("cmd")
+        words = line[-1:] if isinstance(line, list) else [line]
+        if words and isinstance(words[0], str) and call.name.casefold() in SHELL_TOOLS:
+            yield call.agent, words[0], call.cwd or "/w"
+
+
+def print_times() -> None:
     commands = (
         [json.loads(line)["command"] for line in CORPUS.read_text().splitlines()]
         if CORPUS.exists()

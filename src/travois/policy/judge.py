@@ -21,11 +21,12 @@ from travois.policy.rules import (
     Rule,
     Use,
     anchor,
+    covering,
     covers,
-    covers_tool,
     excepted,
     matches,
     permits,
+    permitting,
 )
 
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
@@ -227,8 +228,7 @@ def _needed_rule(guard: Guard, use: Use, step: Step) -> Rule | None:
 
 
 def _covering(guard: Guard, use: Use, step: Step) -> Rule | None:
-    rules = (rule for rule in guard.rules if covers_tool(rule, use))
-    return next((rule for rule in rules if covers(rule, step)), None)
+    return next((rule for rule in covering(guard.rules, use) if covers(rule, step)), None)
 
 
 def _step(guard: Guard, use: Use, step: Step, *, trusted: bool) -> list[Verdict]:
@@ -243,7 +243,7 @@ def _touch(guard: Guard, use: Use, access: Access) -> Verdict:
     if verdict.effect == "allow" or access.kind not in ("read", "write"):
         return verdict
     names = _guarded(guard, access) if access.kind == "write" else frozenset[str]()
-    for rule in guard.rules:
+    for rule in permitting(guard.rules, use):
         if use.plans and permits(rule, access, use) and names <= protected(rule.what):
             return Verdict("allow", f"rule: {rule}", "rule")
     return verdict

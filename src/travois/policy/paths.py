@@ -18,6 +18,7 @@ CHOICES = 200
 LONG_NAME = 1_000
 """Longer texts are folded character by character: normalising takes microseconds for some."""
 LONGEST_LIGATURE = 6
+MAX_REPLACED = 30
 LONGEST_PATH = 4_096
 """No system opens a longer path."""
 MAX_CANDIDATES = 4_000
@@ -49,9 +50,16 @@ def folded(name: str) -> str:
     """A name as a forgiving disk compares it: case, width and invisible characters are nothing."""
     if name.isascii():
         return name.casefold()
-    if len(name) > LONG_NAME:
-        return name.translate({ord(char): _folded_char(char) for char in set(name)})
-    return _folded(name)
+    return _folded(name) if len(name) <= LONG_NAME else _folded_text(name)
+
+
+def _folded_text(text: str) -> str:
+    changed = {char: new for char in set(text) if (new := _folded_char(char)) != char}
+    if len(changed) > MAX_REPLACED:
+        return text.translate(str.maketrans(changed))
+    for char, new in changed.items():
+        text = text.replace(char, new)
+    return text
 
 
 def _folded(name: str) -> str:
@@ -107,7 +115,12 @@ def named_in(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool
     return False
 
 
-@lru_cache(maxsize=512)
+def literal(pattern: str) -> str:
+    """A run of characters that every path has which the pattern means; empty if none is known."""
+    return "" if "{" in pattern or ".." in pattern else _literal(pattern, "")
+
+
+@lru_cache(maxsize=2048)
 def _literal(pattern: str, cwd: str) -> str:
     """A run of characters that every path has which the pattern means, and the folder has not."""
     runs = re.split(r"[*?/\\{}~]|\[.*", folded(pattern))
@@ -136,7 +149,7 @@ def _folded_words(text: str) -> str:
     return words if words.isascii() else folded(words)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _choices(pattern: str) -> tuple[str, ...]:
     """A pattern, and what its braces would stand for in a shell."""
     done, waiting = [pattern], [pattern]
@@ -148,7 +161,7 @@ def _choices(pattern: str) -> tuple[str, ...]:
     return tuple(done)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _meant(pattern: str, root: str, home: str) -> re.Pattern[str]:
     base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
     wanted = wanted.removesuffix("/**")

@@ -31,7 +31,7 @@ DESTROYING = frozenset(
 )
 NEEDLES = (*(f"{name} " for name in sorted(DESTROYING)), "mkfs.", "newfs", "xargs ", "parallel ")
 """How such programs stand in a text that is too long to take apart."""
-BLANKS = str.maketrans("\n\t\r;&|()", "        ")
+BLANKS = bytes.maketrans(b"\n\t\r;&|()", b"        ")
 MAX_CHECKED_CHARS = 32_000
 FOLLOWING = 4_000
 """How many characters after such a word are looked at."""
@@ -59,7 +59,7 @@ def _text(text: str, *, folders: tuple[str, ...], home: str) -> str:
     if _bomb(text):
         return "it multiplies without end"
     if len(text) > MAX_CHECKED_CHARS:
-        text = _relevant(text.translate(loose.QUOTES))
+        text = _relevant(loose.without_quotes(text))
     if len(text) > MAX_CHECKED_CHARS:
         return "it is too long to check, and names programs that destroy"
     found = (_segment(words, folders=folders, home=home) for words in loose.segments(text))
@@ -71,7 +71,7 @@ def _text(text: str, *, folders: tuple[str, ...], home: str) -> str:
 
 def _relevant(text: str) -> str:
     """The parts of a long text that follow the name of a program that may destroy."""
-    words, known = text.lower().translate(BLANKS), loose.vocabulary(text)
+    words, known = loose.without_quotes(text.lower(), BLANKS), loose.vocabulary(text)
     names = (name for name in NEEDLES if name[-1] != " " or name[:-1] in known)
     starts = sorted(start for name in names for start in _find(name, words))
     parts: list[str] = []

@@ -11,6 +11,7 @@ import msgspec
 
 from travois.policy import loose, paths, sites
 from travois.policy.access import Access
+from travois.policy.destinations import adds_destination
 from travois.policy.plan import Plan, Step
 
 Effect = Literal["allow", "ask", "deny"]
@@ -75,7 +76,7 @@ def split(text: str) -> list[str]:
     return [rule for rule in rules if rule]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def idle(rule: Rule) -> str:
     """Why a rule will never match anything; empty if it may."""
     if rule.effect == "allow" and "*" in rule.tool and not _one_server(rule.tool):
@@ -116,6 +117,8 @@ def matches(rule: Rule, use: Use) -> bool:
     if not rule.what or rule.tool not in TOUCHING:
         return False
     kinds = TOUCHING[rule.tool]
+    if paths.literal(rule.what) not in _candidates((), use).paths:
+        return "read" in kinds and _named_in_text(rule, use)
     touched = (access for access in use.touched if access.kind in kinds)
     return any(_path(rule, access, use) for access in touched) or (
         "read" in kinds and _named_in_text(rule, use)
@@ -174,6 +177,53 @@ def permits(rule: Rule, access: Access, use: Use) -> bool:
     return _covers(rule, access, use)
 
 
+class Candidates(msgspec.Struct, frozen=True):
+    """The rules that may concern a use, found once for all that it touches and runs."""
+
+    rules: tuple[Rule, ...]
+    use: Use
+    paths: str
+    """All paths that are touched, one on a line, as forgiving disks compare them."""
+    permitting: tuple[Rule, ...]
+    """Allow rules about paths, of which something stands in one of these."""
+    covering: tuple[Rule, ...]
+    """Allow rules about the tool, of which something stands in what it runs."""
+
+
+LAST: list[Candidates] = []
+"""What was found for the last use: the same one is asked about many times in a row."""
+
+
+def permitting(rules: tuple[Rule, ...], use: Use) -> tuple[Rule, ...]:
+    """The rules that may permit a path of this use."""
+    return _candidates(rules, use).permitting
+
+
+def covering(rules: tuple[Rule, ...], use: Use) -> tuple[Rule, ...]:
+    """The rules that may cover a step of this use."""
+    return _candidates(rules, use).covering
+
+
+def _candidates(rules: tuple[Rule, ...], use: Use) -> Candidates:
+    last = LAST[0] if LAST else None
+    if last is not None and last.use is use and (not rules or last.rules is rules):
+        return last
+    spelt = {path for access in use.touched for path in (access.target, access.spelt)}
+    touched = "\n".join(paths.folded(paths.plain(path)) for path in spelt if path)
+    words = " ".join(plan.search_text for plan in use.plans)
+    allowing = [rule for rule in rules if rule.effect == "allow"]
+    about_paths = (rule for rule in allowing if rule.tool in TOUCHING and rule.what)
+    found = Candidates(
+        rules,
+        use,
+        touched,
+        tuple(rule for rule in about_paths if paths.literal(rule.what) in touched),
+        tuple(r for r in allowing if _literal(r.what) in words and covers_tool(r, use)),
+    )
+    LAST[:] = [found]
+    return found
+
+
 def anchor(rule: Rule, use: Use) -> str:
     """The folder that the path of a rule counts from, unless it says so itself."""
     return rule.base if rule.base and rule.what.startswith("/") else use.root
@@ -187,6 +237,8 @@ def covers(rule: Rule, step: Step) -> bool:
         return any(what in step.texts for what in wordings(rule.what))
     if step.needs != "rule" and not step.edits and not _names_all(rule.what, step.named):
         return False
+    if adds_destination(rule.what, step):
+        return False
     fitting = ((what, t) for what in wordings(rule.what) for t in step.texts if fits(what, t))
     return any(_names_program(what, text, step) for what, text in fitting)
 
@@ -198,7 +250,7 @@ def _names_all(what: str, wanted: tuple[str, ...]) -> bool:
     return bool(wanted) and not any("*" in w for w in words) and {*words, *options} >= {*wanted}
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def wordings(what: str) -> tuple[str, ...]:
     """A rule's words as they are, and without the backslashes that Claude Code stores in them."""
     plain = what.replace("\\(", "(").replace("\\)", ")").replace("\\\\", "\\")
@@ -279,7 +331,7 @@ def _runs(what: str, plan: Plan) -> bool:
     return any(_does(what, step) for step in plan.steps)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _literal(what: str) -> str:
     """The longest run of a rule's words without a star: whatever it means holds that."""
     runs = (loose.flat(run) for run in what.removesuffix(":*").split("*"))

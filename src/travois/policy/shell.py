@@ -7,9 +7,10 @@ from functools import lru_cache
 from travois.policy.glyphs import deceptive
 from travois.policy.loose import flat
 from travois.policy.plan import Plan, Step
-from travois.policy.work import MAX_PARSED_CHARS, TooComplex, Work
+from travois.policy.work import MAX_HEREDOCS, MAX_PARSED_CHARS, TooComplex, Work
 
 TOO_LONG = f"it is too long to judge (more than {MAX_PARSED_CHARS:,} characters)"
+TOO_COMPLEX = "it is too complex to judge"
 NOT_A_HEREDOC = "the text of a here-document could not be told from commands"
 
 
@@ -27,15 +28,18 @@ def plan(command: str, *, cwd: str, home: str = "", foreign: bool = False) -> Pl
         return Plan(command, unclear=why)
     # Whatever is left out here must turn out to be the body of a here-document once the rest is
     # parsed: whether it is one depends only on the text before it.
-    brief = shortened(command) if len(command) > MAX_PARSED_CHARS else None
+    long = len(command) > MAX_PARSED_CHARS or command.count("<<") > MAX_HEREDOCS
+    brief = shortened(command) if long else None
     text = brief.text if brief is not None else command
     if len(text) > MAX_PARSED_CHARS:
         return Plan(command, unclear=TOO_LONG)
+    if text.count("<<") > MAX_HEREDOCS:
+        return Plan(command, unclear=TOO_COMPLEX)
     walker = Walker(text, Start(cwd, home, foreign), Work())
     try:
         walker.run()
     except (TooComplex, RecursionError):
-        walker.refuse("it is too complex to judge")
+        walker.refuse(TOO_COMPLEX)
     if brief is not None and not walker.heredocs.issuperset(brief.operators):
         walker.refuse(NOT_A_HEREDOC)
     steps = tuple(dict.fromkeys(walker.steps))

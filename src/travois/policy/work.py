@@ -13,6 +13,9 @@ MAX_DEPTH = 60
 MAX_PARSED_CHARS = 16_000
 """Longer texts are not parsed; the bodies of here-documents do not count."""
 
+MAX_HEREDOCS = 60
+"""The parser takes quadratic time for here-documents: texts with more of them are not parsed."""
+
 
 class TooComplex(Exception):
     """Judging the text would take more work than is allowed. Whoever runs it is asked."""
