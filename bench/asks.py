@@ -53,6 +53,19 @@ HOME = re.compile(r"/(?:c/)?(?:Users|home)/[^/]+|/root")
 WINDOWS = re.compile(r"\b([A-Za-z]):[\\/]+(?=\w)")
 """`D:\\x` and `D:/x`, which Git Bash also writes `/d/x`."""
 SHOWN = 20
+REASONS = (
+    ("needs the network", "needs the network"),
+    ("uses the network", "needs the network"),
+    ("reads outside", "reads outside the workspace"),
+    ("writes outside", "writes outside the workspace"),
+    ("writes a protected", "writes a protected path"),
+    ("destroys", "destroys what a rewind cannot restore"),
+    ("it ", "would destroy the machine, the home or the workspace"),
+    ("writes", "writes in the workspace"),
+    ("runs", "not all that it does is known"),
+    ("sets", "not all that it does is known"),
+)
+"""How the reasons of questions begin, and what they are called here."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -67,8 +80,7 @@ class Judged(msgspec.Struct, frozen=True):
     @property
     def reason(self) -> str:
         """The kind of reason, without the command's own words."""
-        head, colon, _ = self.because.partition(":")
-        return re.sub(r"^(runs) .*", r"\1 a program that is not proven", head) if colon else head
+        return next((why for sign, why in REASONS if self.because.startswith(sign)), "other")
 
 
 class MemoryLog:
