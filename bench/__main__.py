@@ -1,6 +1,6 @@
 """`python -m bench [NAME …]`: run benchmarks and print what they found.
 
-`python -m bench tokens|fidelity|memory|calls FOLDER [OPTION …]` runs one over what was recorded.
+`python -m bench tokens|fidelity|memory|calls|asks FOLDER [OPTION …]` runs one over recorded data.
 `python -m bench permissions --fuzz COUNT` compares verdicts on random lines with a real bash.
 """
 
@@ -15,7 +15,7 @@ NAMES = (
     "search",
 )
 
-RECORDED = ("tokens", "fidelity", "memory", "calls")
+RECORDED = ("tokens", "fidelity", "memory", "calls", "asks")
 
 
 def main() -> int:

@@ -5,7 +5,8 @@
 Each recorded command goes through the functions of a session (`dispatch.understand`,
 `consent.decide`) with the full sandbox; nothing is executed. The workspace of a session is the
 folder where it was recorded, made anew below a scratch home so that paths and links resolve. A
-command that is denied counts as asked.
+command that is denied counts as asked. `fails` is an estimate of what the sandbox would break among
+what runs in it unasked: commands whose recorded output shows that they fetched something.
 """
 
 from __future__ import annotations
@@ -53,6 +54,13 @@ HOME = re.compile(r"/(?:c/)?(?:Users|home)/[^/]+|/root")
 WINDOWS = re.compile(r"\b([A-Za-z]):[\\/]+(?=\w)")
 """`D:\\x` and `D:/x`, which Git Bash also writes `/d/x`."""
 SHOWN = 20
+SHARES = ("asked", "tried", "allowed", "fails")
+FETCHED = re.compile(
+    r"^(?:go: downloading|Downloading |Downloaded |Fetching |Cloning into|Collecting \S+$|npm warn exec"
+    r"|Installing dependencies|added \d+ packages|Saved lockfile|.*Compiling .*registry|Get:\d+ http)",
+    re.MULTILINE,
+)
+"""How tools say that they fetch what is not there yet."""
 REASONS = (
     ("needs the network", "needs the network"),
     ("uses the network", "needs the network"),
@@ -76,6 +84,8 @@ class Judged(msgspec.Struct, frozen=True):
     fate: str
     """`allowed`, `tried`, `asked` or `unfit`."""
     because: str = ""
+    fetched: bool = False
+    """Whether its recorded output shows that it reached the network."""
 
     @property
     def reason(self) -> str:
@@ -203,7 +213,8 @@ async def _judge(agent: Agent, person: Recorder, call: Recorded, made: Call) -> 
     if ruling.decided.verdict == "deny":
         return Judged(call.agent, command, "asked", ruling.decided.because)
     fate = "tried" if ruling.trial else "allowed"
-    return Judged(call.agent, command, fate, ruling.decided.because)
+    fetched = bool(FETCHED.search(call.result))
+    return Judged(call.agent, command, fate, ruling.decided.because, fetched=fetched)
 
 
 def _follow(agent: Agent, ready: Ready) -> None:
@@ -251,6 +262,7 @@ def _shares(found: list[Judged]) -> dict[str, Any]:
     return {
         "commands": count,
         **{fate: round(fates[fate] / max(1, count), 4) for fate in ("asked", "tried", "allowed")},
+        "fails": round(sum(o.fetched for o in found if o.fate == "allowed") / max(1, count), 4),
         "reasons": {why: round(n / max(1, count), 4) for why, n in reasons.most_common(SHOWN)},
     }
 
@@ -280,7 +292,7 @@ def main(args: list[str]) -> None:
 
 def print_report(found: dict[str, Any]) -> None:
     for source, shares in found.items():
-        told = "  ".join(f"{name} {shares[name]:.1%}" for name in ("asked", "tried", "allowed"))
+        told = "  ".join(f"{name} {shares[name]:.1%}" for name in SHARES)
         print(f"{source:12} {shares['commands']:5} commands  {told}")
         for why, share in shares["reasons"].items():
             print(f"    {share:6.2%}  {why}")

@@ -126,7 +126,7 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
     agent.tools = {name: parent.tools[name] for name in TOOLS if name in parent.tools}
     prompt, tools = PROMPT.read_text("utf-8").strip(), agent.tools.values()
     session.append(first_head(head.model, prompt, tools, wanted=parent.toolset))
-    agent.guard = replace(agent.guard, mode="plan")
+    agent.guard = replace(agent.guard, mode="plan", silent=True)
     agent.purse = parent.purse.child(LIMITS, whose="the night")
     agent.around = agent.library = agent.memories = agent.keeper = agent.courier = None
     agent.baseline = tuple

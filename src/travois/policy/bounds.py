@@ -102,16 +102,17 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
     """
     if profile is None and runs_outside(bounds, use):
         return None
-    planning = guard.mode == "plan"
-    looks = planning or all(plan.looks for plan in use.plans)
-    chosen: Profile = profile or ("look" if looks else "work")
+    proven = all(plan.looks for plan in use.plans)
+    chosen: Profile = profile or ("look" if proven or guard.mode == "plan" else "work")
     looking, allowed = chosen == "look", profile is None
     beyond = _beyond(bounds, guard, use) if allowed else ()
-    network = _network(bounds, guard, use) if allowed and (planning or not looking) else "off"
+    network = _network(bounds, guard, use) if allowed and not proven else "off"
     if profile == "work":
         network = bounds.network or ("listed" if bounds.hosts else "off")
     sifted = network == "on" and bool(bounds.barred)
     pins = Pins() if looking else _pins(bounds, guard, use)
+    if profile == "work":
+        pins = Pins((*pins.kept, *pins.lifted), pins.git_written)
     own = (*guard.folders, *bounds.writable)
     programs = (path for path in bounds.programs if not any(inside(path, f) for f in own))
     return Cage(
@@ -150,7 +151,8 @@ def contained(guard: Guard, use: Use) -> bool:
 
     steps = (step for plan in use.plans for step in plan.steps)
     reaches = any(map(_asks_net, use.accesses)) or any(map(needs_network, steps))
-    return bool(use.plans) and not reaches and all(_is_free(guard, a) for a in use.touched)
+    outside = reaches or bool(_configured(use))
+    return bool(use.plans) and not outside and all(_is_free(guard, a) for a in use.touched)
 
 
 def _is_free(guard: Guard, access: Access) -> bool:
