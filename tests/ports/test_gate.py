@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 
 import anyio
@@ -45,5 +46,28 @@ def test_connections_to_this_machine_end_when_a_stranger_comes() -> None:
                 with pytest.raises(anyio.EndOfStream):
                     await kept.receive()
             assert server.deserted()
+
+    anyio.run(main)
+
+
+def test_a_server_of_the_session_is_met_before_one_of_the_machine() -> None:
+
+    async def main() -> None:
+        asked: list[int] = []
+
+        def session(family: int) -> socket.socket | None:
+            asked.append(family)
+            return socket.socket(family, socket.SOCK_STREAM)
+
+        with serve(lambda peer: None) as server:
+            gate = Gate(lambda: True, session=session)
+            async with await gate._reach(Asked("socks", b"localhost", server.port)):
+                assert asked == [socket.AF_INET]
+            closed = Gate(lambda: False, session=session)
+            with pytest.raises(PermissionError):
+                await closed._reach(Asked("socks", b"localhost", server.port))
+            assert asked == [socket.AF_INET]
+        with pytest.raises(OSError, match="does not answer"):
+            await gate._reach(Asked("socks", b"localhost", server.port))
 
     anyio.run(main)

@@ -6,6 +6,7 @@ import os
 from contextlib import AsyncExitStack
 
 from travois.app.options import Options
+from travois.engine.agent import World
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
 from travois.kernel.faults import Fault
@@ -13,7 +14,7 @@ from travois.store.settings import Loaded
 
 
 def opened(
-    loaded: Loaded, options: Options, stack: AsyncExitStack, *, session: Session
+    loaded: Loaded, options: Options, stack: AsyncExitStack, *, session: Session, world: World
 ) -> tuple[tuple[AnyTool, ...], tuple[str, ...]]:
     """The tool for it, and what the user should know; it starts when a page is wanted."""
     asked = loaded.settings.browser
@@ -23,7 +24,8 @@ def opened(
     from travois.tools.browser import browser
 
     try:
-        window = Chromium(program(asked.path), visible=asked.visible)
+        path = program(asked.path)
+        window = Chromium(path, visible=asked.visible, session=world.processes.session_socket)
     except Fault as fault:
         return (), (f"{fault.what}. {fault.fix}",)
     stack.push_async_callback(window.aclose)

@@ -194,10 +194,10 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         lead, loaded = leading.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=guests.attended, session=opened)
-        window, remarks = browsing.opened(loaded, options, stack, session=session)
+        world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
+        window, remarks = browsing.opened(loaded, options, stack, session=session, world=world)
         own = leading.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
         tools, asked = crew.described(own, kinds), loaded.settings
-        world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
         loan = await _lent(place, loaded, options, fence, world=world, session=session, card=card)
         tools |= loan.tools(loaded, tools.values())
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -40,6 +40,9 @@ from travois.policy.access import Access
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
+
+if TYPE_CHECKING:
+    from socket import socket
 
 # --- the model ------------------------------------------------------------------------------------
 
@@ -286,6 +289,10 @@ class Processes(Protocol):
 
     def accept(self, path: str, data: bytes | None = None) -> None:
         """Take a change that we made to a protected file ourselves for how it is to be."""
+        ...
+
+    def session_socket(self, family: int) -> socket | None:
+        """A TCP socket in the network that sandboxed commands share; none if they share none."""
         ...
 
     def notices(self) -> tuple[str, ...]:

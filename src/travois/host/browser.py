@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import anyio.to_thread
 
-from travois.host.gate import Gate
+from travois.host.gate import Gate, SessionSocket
 from travois.host.web import Lookup, lookup
 from travois.host.window import GONE, Window, first_line
 from travois.kernel.faults import Fault
@@ -71,11 +71,13 @@ class Chromium:
         visible: bool = False,
         env: Mapping[str, str] | None = None,
         addresses: Lookup = lookup,
+        session: SessionSocket = lambda family: None,
     ) -> None:
         self._path = path
         self._visible = visible
         self._env = os.environ if env is None else env
         self._addresses = addresses
+        self._session = session
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
         self._gate: Gate | None = None
@@ -125,7 +127,9 @@ class Chromium:
 
         portal = self._stack.enter_context(start_blocking_portal(name="travois-browser"))
         self._gate = Gate(
-            lambda: bool(self._window and self._window.local()), addresses=self._addresses
+            lambda: bool(self._window and self._window.local()),
+            addresses=self._addresses,
+            session=self._session,
         )
         portal.call(_hush)
         self._serving = portal.start_task_soon(self._gate.serve)

@@ -7,6 +7,7 @@ judged. Whoever else on this machine finds the port gets no further than without
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 from collections.abc import Callable
@@ -14,21 +15,33 @@ from contextlib import suppress
 from ipaddress import ip_address
 from weakref import WeakSet
 
+import anyio
+import anyio.to_thread
+
 from travois.host.cage.asking import Asked, plain
-from travois.host.cage.network import attend, dialled, reachable
+from travois.host.cage.network import PATIENCE, attend, dialled, reachable
 from travois.host.tcp import Tcp
 from travois.host.web import Lookup, lookup
 
 LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
 """How this machine is called by those who mean it."""
 REMEMBERED = 20
+SessionSocket = Callable[[int], socket.socket | None]
+"""A TCP socket in the network of the session's commands; none if they share none."""
 
 
 class Gate:
     """Lets the browser reach the open internet, and this machine while `local` says so."""
 
-    def __init__(self, local: Callable[[], bool], *, addresses: Lookup = lookup) -> None:
+    def __init__(
+        self,
+        local: Callable[[], bool],
+        *,
+        addresses: Lookup = lookup,
+        session: SessionSocket = lambda family: None,
+    ) -> None:
         self._local = local
+        self._session = session
         self._addresses = addresses
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.url = f"socks5://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -55,13 +68,25 @@ class Gate:
         if LOOPBACK.fullmatch(name):
             if not self._local():
                 raise PermissionError(f"{name} is this machine, which other pages may not reach")
-            inward = await dialled(name, ("127.0.0.1", "::1"), asked.port)
+            inward = await self._served_by_session(asked.port)
+            inward = inward or await dialled(name, ("127.0.0.1", "::1"), asked.port)
             self._inward.add(inward)
             return inward
         found = [address for address in await self._found(name, asked) if reachable(address)]
         if not found:
             raise PermissionError(f"{name} is in a private network, which may not be reached")
         return await dialled(name, found, asked.port)
+
+    async def _served_by_session(self, port: int) -> Tcp | None:
+        """A connection to a server that a command of the session started, if there is one."""
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            try:
+                found = await anyio.to_thread.run_sync(self._session, family)
+            except OSError:  # the machine may have no IPv6, or the session may just be over
+                continue
+            if found is not None and await _connects(found, (address, port)):
+                return Tcp(found)
+        return None
 
     async def _found(self, name: str, asked: Asked) -> tuple[str, ...]:
         with suppress(ValueError):
@@ -73,3 +98,16 @@ class Gate:
             return tuple(await self._addresses(host, asked.port))
         except (OSError, UnicodeError):
             raise OSError(f"there is no host {host}") from None
+
+
+async def _connects(made: socket.socket, place: tuple[str, int]) -> bool:
+    """Whether a socket could be connected; it is closed if not."""
+    made.setblocking(False)
+    code = made.connect_ex(place)
+    if code == errno.EINPROGRESS:
+        with anyio.move_on_after(PATIENCE):
+            await anyio.wait_writable(made)
+            code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        made.close()
+    return not code
