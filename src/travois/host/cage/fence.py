@@ -125,7 +125,7 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
-    from travois.host.cage import bwrap, seccomp
+    from travois.host.cage import bwrap
 
     assert ground.walls is not None
     refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
@@ -135,7 +135,7 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
     ground.after.callback(os.close, report)
     ground.theirs.callback(os.close, told)
     os.set_blocking(report, False)
-    filtered = _file(seccomp.program(seccomp.families(cage.network, own_net=True)), ground)
+    filtered = _file(_filter(cage), ground)
     shared = _shared(cage, ground)
     net = "session" if shared else "own"
     words = bwrap.arguments(cage, cwd=cwd, known=ground.walls.options, net=net)
@@ -149,6 +149,15 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
         return fence
     argv, fds = (*start, *door.argv(argv)), (*fds, door.fd)
     return replace(fence, argv=argv, fds=fds, env=door.environ, door=door)
+
+
+def _filter(cage: Cage) -> bytes:
+    """The filter on system calls; what only looks is refused a socket as it is refused a write."""
+    from travois.host.cage import seccomp
+
+    kinds = seccomp.families(cage.network, own_net=True, profile=cage.profile)
+    refusal = errno.EROFS if cage.profile == "look" else errno.EPERM
+    return seccomp.program(kinds, refusal=refusal)
 
 
 def _shared(cage: Cage, ground: Ground) -> Namespace | None:

@@ -45,31 +45,41 @@ mknodat 259 33 2 {SETUID}, creat 85 - 1 {SETUID}
 """Refused if an argument has one of these bits: name, numbers, which argument, bits."""
 OPENS = "open 2 - 1 2, openat 257 56 2 3"
 """Make files: name, numbers, which argument has the flags, which the mode."""
-IOCTL, SOCKET = "ioctl 16 29", "socket 41 198"
+IOCTL, SOCKET, PAIR = "ioctl 16 29", "socket 41 198", "socketpair 53 199"
+SOCK_STREAM, SOCK_SEQPACKET = 1, 5
+SOCK_FLAGS = (0, 0x800, 0x80000, 0x80800)
+"""SOCK_NONBLOCK and SOCK_CLOEXEC, which come with a kind of socket."""
 
 Step = tuple[int, int, int, int]
 
 
-def families(network: str, *, own_net: bool) -> tuple[int, ...]:
+def families(network: str, *, own_net: bool, profile: str = "work") -> tuple[int, ...]:
     """The kinds of sockets that a program may open.
 
-    A net of its own has nobody to talk to but the program itself, so it may; path names lead to
-    sockets of others unless mounts hide them, so without mounts those are closed.
+    A net of its own has nobody to talk to but the commands of its session, so it may; path names
+    lead to sockets of others unless mounts hide them, so without mounts those are closed. Mounts
+    leave those in the workspace open, where who only looks could have others change things.
     """
+    if own_net and profile == "look":
+        return (AF_INET, AF_INET6)
     if own_net:
         return (AF_UNIX, AF_INET, AF_INET6)
     return (AF_INET, AF_INET6) if network == "on" else ()
 
 
-def program(sockets: Iterable[int]) -> bytes:
-    """The filter for this machine; raises OSError on one that we know no numbers of."""
+def program(sockets: Iterable[int], *, refusal: int = errno.EPERM) -> bytes:
+    """The filter for this machine; raises OSError on one that we know no numbers of.
+
+    `refusal` is the error by which other sockets than these fail.
+    """
     machine = os.uname().machine
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
-    return b"".join(struct.pack("<HBBI", *step) for step in _steps(machine, tuple(sockets)))
+    steps = _steps(machine, tuple(sockets), _refuse(refusal))
+    return b"".join(struct.pack("<HBBI", *step) for step in steps)
 
 
-def _steps(machine: str, sockets: tuple[int, ...]) -> Iterator[Step]:
+def _steps(machine: str, sockets: tuple[int, ...], refused: list[Step]) -> Iterator[Step]:
     yield (LOAD, 0, 0, MACHINE)
     yield from _unless(SAME, MACHINES[machine], _refuse(errno.ENOSYS))
     yield (LOAD, 0, 0, NUMBER)
@@ -88,8 +98,19 @@ def _steps(machine: str, sockets: tuple[int, ...]) -> Iterator[Step]:
         tricks = [step for trick in TERMINAL_TRICKS for step in _when(SAME, trick, _refuse())]
         yield from _when(SAME, number, [_argument(1), *tricks, _end()])
     for number, *_ in _table(SOCKET, machine):
-        yield from _when(SAME, number, [*_sockets(sockets), *_refuse()])
+        yield from _when(SAME, number, [*_sockets(sockets), *refused])
+    if AF_UNIX not in sockets:
+        for number, *_ in _table(PAIR, machine):
+            yield from _when(SAME, number, [*_pairs(), *refused])
     yield _end()
+
+
+def _pairs() -> Iterator[Step]:
+    """Let pairs be made that only lead to each other: datagrams could go to any path."""
+    yield _argument(1)
+    for kind in (SOCK_STREAM, SOCK_SEQPACKET):
+        for flags in SOCK_FLAGS:
+            yield from _when(SAME, kind | flags, [_end()])
 
 
 def _sockets(kinds: tuple[int, ...]) -> Iterator[Step]:
