@@ -41,7 +41,7 @@ async def compact(
         by = agent.layers.off_by or "context.compact"
         agent.session.append(Failed("compaction", f"compaction is switched off ({by})"))
         return None
-    began = agent.clock()
+    began, omitted = agent.clock(), agent.session.view.omitted
     why = "manual" if trigger == "manual" else "auto"
     heard = await fire(agent, PreCompact(why, focus))
     if heard.block and trigger != "overflow":
@@ -64,6 +64,9 @@ async def compact(
     fact = await record(agent, fact)
     if trigger != "manual":  # whoever asked for it is given the fact
         agent.session.emit(Warned(receipt(fact)))
+    if omitted:
+        kept = f"{omitted:,} older messages of this very long session are kept in its log only"
+        agent.session.emit(Warned(kept))
     await reloaded(agent)
     await fire(agent, PostCompact(why, words(fact.summary)))
     await fire(agent, SessionStart("compact"))

@@ -11,7 +11,7 @@ from travois.kernel.blocks import Text, words
 from travois.kernel.facts import Entry, Finished, Spawned, User
 from travois.kernel.legal import unsendable
 from travois.kernel.models import Usage, cost
-from travois.kernel.view import View, project
+from travois.kernel.view import View
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
 from travois.wire.replies import Problem, Reply
@@ -27,10 +27,10 @@ async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
     """
     if model(agent).frail:
         return ""
-    entries = agent.session.history()
-    last = entries[-1]
-    asked = Entry(last.seq + 1, last.at, User((Text(instruction),), origin="note"))
-    reply = await aside(agent, project([*entries, asked]), what=what)
+    view = agent.session.view.copy()
+    asked = User((Text(instruction),), origin="note")
+    view.add(Entry(agent.session.seq + 1, agent.clock(), asked))
+    reply = await aside(agent, view, what=what)
     return words(reply.content).strip() if reply else ""
 
 
@@ -54,7 +54,7 @@ async def beside(
 ) -> Reply:
     """The same, for whoever wants to know why there is no reply; its cost is on record."""
     session = agent.session
-    id = f"fork-{session.history()[-1].seq}"
+    id = f"fork-{session.seq}"
     session.append(Spawned(id, "fork", what))
     usage, outcome = Usage(), "stopped"
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -73,6 +73,35 @@ class Log(Protocol):
 
     def read(self) -> Iterable[Entry]:
         """All entries, those of the session that this one was forked from first."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Log, Protocol):
+    """A log beside which lies what was derived from its beginning."""
+
+    @property
+    def grown(self) -> int:
+        """How many bytes were added since `keep`; 0 where that is not known."""
+        ...
+
+    def resume(self) -> tuple[bytes, Iterable[Entry]]:
+        """What was kept of the session as it stood at some entry, and all entries after that."""
+        ...
+
+    def keep(self, state: bytes) -> None:
+        """Keep what was derived from all entries so far; it can always be derived again."""
+        ...
+
+    def discard(self) -> None:
+        """Forget what was kept."""
+        ...
+
+    def recent(self) -> Iterable[Entry] | None:
+        """What matters of a very long log: its last entries and older turns of events.
+
+        None if the log is not that long: all of it can be read.
+        """
         ...
 
 

@@ -66,7 +66,8 @@ def summarise(
         budget=layers.contents,
     )
     headed = (_headed(OWN_WORDS, prose), _headed(NAMES, found), _headed(WHERE, listing))
-    parts = (_opening(record), task, told, others, *headed)
+    unlisted = _unlisted(agent.session.view.omitted)
+    parts = (_opening(record), task, told, others, *headed, unlisted)
     text = "\n\n".join(part for part in parts if part)
     blocks = (*agent.baseline(), Text(text), *restored)
     return Compacted(
@@ -152,6 +153,13 @@ def _opening(record: Ledger) -> str:
     if not record.task:
         return OPENING
     return FORK_OPENING if record.fork else CHILD_OPENING
+
+
+def _unlisted(omitted: int) -> str:
+    """What to say of a conversation that was too long to be set aside as files."""
+    if not omitted:
+        return ""
+    return f"{omitted:,} still older messages are kept in the session's log only, in no file above."
 
 
 def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[Item]) -> int:

@@ -11,7 +11,6 @@ from travois.engine.briefing import again
 from travois.engine.heads import suited
 from travois.engine.ports import Warned
 from travois.engine.room import limit
-from travois.engine.session import Session
 from travois.kernel.facts import AnyFact, Compacted, Entry, Epoch
 from travois.kernel.faults import Fault
 from travois.kernel.tokens import context_tokens, family, head_tokens, stop_at
@@ -41,7 +40,7 @@ def switch(agent: Agent, epoch: Epoch) -> None:
     """Make this the head of every request; raises `Fault`, and changes nothing, if it cannot be."""
     epoch = suited(epoch, agent.tools, wanted=agent.toolset)
     model, session = epoch.model, agent.session
-    trial = replace(agent, session=Session(Rehearsal(session.history())))
+    trial = replace(agent, session=session.twin(Rehearsal(session.history())))
     trial.baseline = lambda: again(trial)
     trial.session.append(epoch)
     size, most = context_tokens(trial.session.view), stop_at(model)

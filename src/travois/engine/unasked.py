@@ -19,7 +19,7 @@ async def unasked(agent: Agent, name: str, args: dict[str, str], *, by: Word = "
 
     It is on record, and no part of the conversation. `by` is whose word lets it run.
     """
-    call = Call(f"unasked-{len(agent.session.record())}", name, msgspec.json.encode(args).decode())
+    call = Call(f"unasked-{agent.session.seq}", name, msgspec.json.encode(args).decode())
     ready = understand(agent, call)
     if isinstance(ready, Unfit):
         raise Refusal(ready.why)

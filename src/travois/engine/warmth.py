@@ -46,6 +46,10 @@ def _last(agent: Agent) -> View | None:
     session = agent.session
     if session.view.sent_moves != session.view.moves or not session.cache.left(agent.clock()):
         return None
+    if session.is_long:  # not all that was sent can be looked up, but it still stands
+        view = session.view.copy()
+        view.items, view.open, view.queued = view.items[: view.seen], {}, []
+        return view
     entries = session.history()
     sent = [index for index, entry in enumerate(entries) if isinstance(entry.fact, Sent)]
     return project(entries[: sent[-1]]) if sent else None

@@ -106,6 +106,11 @@ class Spent(msgspec.Struct, frozen=True):
     def after(self, entry: Entry) -> Spent:
         """The sum after one more entry."""
         match entry.fact:
+            case Assistant() | Finished() as fact:
+                more = cost(fact.usage, self.price)
+                if isinstance(fact, Finished) and fact.dollars is not None:
+                    more = fact.dollars
+                return Spent(self.usage + fact.usage, self.dollars + more, self.prices)
             case Opened():
                 return Spent(prices=self.prices)
             case Epoch() as fact:
@@ -113,11 +118,6 @@ class Spent(msgspec.Struct, frozen=True):
             case Rewound(to=to):
                 old = next(price for seq, price in reversed(self.prices) if seq <= to)
                 return replace(self, prices=(*self.prices, (entry.seq, old)))
-            case Assistant() | Finished() as fact:
-                more = cost(fact.usage, self.price)
-                if isinstance(fact, Finished) and fact.dollars is not None:
-                    more = fact.dollars
-                return replace(self, usage=self.usage + fact.usage, dollars=self.dollars + more)
             case _:
                 return self
 
@@ -167,13 +167,13 @@ class Cache(msgspec.Struct, frozen=True):
     def after(self, entry: Entry) -> Cache:
         """What is known after one more entry."""
         match entry.fact:
-            case Sent() | Spawned(kind="fork"):
-                pause = max(self.pause, entry.at - self.used if self.used else 0.0)
-                return replace(self, used=entry.at, pause=pause)
             case Assistant() as fact if fact.detail == IMPORTED:
                 return replace(self, used=entry.at)
             case Assistant() as fact:
                 return self._replied(fact, entry.seq)
+            case Sent() | Spawned(kind="fork"):
+                pause = max(self.pause, entry.at - self.used if self.used else 0.0)
+                return replace(self, used=entry.at, pause=pause)
             case Opened():
                 return replace(self, misses=())
             case Epoch() as fact:
@@ -185,13 +185,13 @@ class Cache(msgspec.Struct, frozen=True):
                 return self
 
     def _replied(self, reply: Assistant, seq: int) -> Cache:
-        usage = reply.usage
-        if not usage.prompt or usage.estimated:
+        usage, prompt = reply.usage, reply.usage.prompt
+        if not prompt or usage.estimated:
             return self
         held = usage.read + usage.write + usage.write_1h
-        lost = min(self.held, usage.prompt) - usage.read
+        lost = min(self.held, prompt) - usage.read
         fresh = replace(self, held=held, pause=0.0, moved=())
-        if lost <= FALLEN or lost <= FALL * min(self.held, usage.prompt):
+        if lost <= FALLEN or lost <= FALL * min(self.held, prompt):
             return fresh
         cause, detail = self._cause()
         price = rates(usage, self.epoch.model.price if self.epoch else Price())

@@ -48,6 +48,8 @@ def unsendable(view: View) -> str:
     """Why no request may leave now; empty if one may."""
     if view.epoch is None:
         return "no epoch"
+    if view.omitted:
+        return "the conversation is larger than any window"
     if view.open:
         return f"calls without a result: {list(view.open)}"
     if not waiting(view):

@@ -189,6 +189,8 @@ def head_tokens(epoch: Epoch) -> int:
 
 def context_tokens(view: View) -> int:
     """The window in use: the last reply's own usage, and an estimate for what was added since."""
+    if view.omitted:
+        return round(view.omitted_chars / BYTES_PER_TOKEN)
     last = view.items[view.counted].fact if view.counted >= 0 else None
     if isinstance(last, Assistant) and last.usage.context:
         return last.usage.context + _scaled(view, _sum(view.items[view.counted + 1 :]))

@@ -33,7 +33,15 @@ THINKING = ("thinking", "redacted_thinking")
 """Blocks that a provider binds to everything before them."""
 SEALED = (*THINKING, "sealed")
 """All blocks that only their maker can read, and may refuse to hear again."""
+WHOLE_WINDOWS = 8
+"""Characters for each token of a window: no vocabulary needs so many on the average."""
+LEAST_HELD = 2_000_000
+"""How many characters are held at least, whatever the window."""
 LOST_START = "(The beginning of this conversation was lost when the session log was damaged.)"
+
+
+class OmittedSpan(Exception):
+    """A compaction begins or ends among items that a view has left out."""
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -77,6 +85,12 @@ class View(msgspec.Struct):
     """Calls whose results the provider clears for us."""
     summaries: dict[int, int] = {}
     """The compactions whose summary is shown, by entry; and under which number it is."""
+    omitted: int = 0
+    """How many items after the first were left out, because no window could take what is there.
+
+    Nothing can be sent before a compaction covers them.
+    """
+    omitted_chars: int = 0
 
     def add(self, entry: Entry) -> None:
         """Take one more entry into account.
@@ -87,6 +101,17 @@ class View(msgspec.Struct):
         self._take(entry)
         if self.moves != moves:
             self.moved = entry.seq
+
+    def copy(self) -> View:
+        """Another view of the same, which grows by itself."""
+        return msgspec.structs.replace(
+            self,
+            items=list(self.items),
+            open=dict(self.open),
+            queued=list(self.queued),
+            ids=set(self.ids),
+            summaries=dict(self.summaries),
+        )
 
     def _take(self, entry: Entry) -> None:
         match entry.fact:
@@ -199,9 +224,14 @@ class View(msgspec.Struct):
     def _compact(self, fact: Compacted, seq: int) -> None:
         where = {item.seq: index for index, item in enumerate(self.items)}
         if fact.first not in where or fact.last not in where:
+            if any(self._is_omitted(seq) for seq in (fact.first, fact.last)):
+                raise OmittedSpan
             return
         first, last = where[fact.first], where[fact.last]
         gone = {item.seq for item in self.items[first : last + 1]}
+        if self.omitted and first == 0 < last:
+            gone |= {at for at in self.summaries.values() if fact.first <= at <= fact.last}
+            self.omitted = self.omitted_chars = 0
         self.summaries = {n: at for n, at in self.summaries.items() if at not in gone}
         self.summaries[seq] = fact.last
         self.items[first : last + 1] = [_summary(fact)]
@@ -214,6 +244,46 @@ class View(msgspec.Struct):
         self.replied = max(
             (i for i, item in enumerate(self.items) if isinstance(item.fact, Assistant)), default=-1
         )
+
+    def _is_omitted(self, seq: int) -> bool:
+        return bool(self.omitted) and self.items[0].seq < seq < self.items[1].seq
+
+    def trim(self, *, slack: int = 1) -> None:
+        """Leave out the older items of a conversation that is larger than any window.
+
+        The first item stays, and as many of the last as the largest window could hold, or `slack`
+        times as many: what is left is the same however often this is done on the way.
+        """
+        window = self.epoch.model.window if self.epoch else 0
+        most = max(LEAST_HELD, WHOLE_WINDOWS * window)
+        size, cut = 0, len(self.items)
+        while cut > 1 and size <= slack * most:
+            cut -= 1
+            size += _chars(self.items[cut])
+        if size <= slack * most or (self.open and self.replied <= cut):
+            return
+        while cut + 1 < len(self.items) and isinstance(self.items[cut + 1].fact, Result):
+            cut += 1  # no result stays without its call
+        gone = self.items[1 : cut + 1]
+        del self.items[1 : cut + 1]
+        self.omitted += cut
+        self.omitted_chars += sum(map(_chars, gone))
+        self.replied = self.replied - cut if self.replied > cut else -1
+        self.counted = self.counted - cut if self.counted > cut else -1
+        self.seen = max(1, self.seen - cut)
+
+
+def _chars(item: Item) -> int:
+    """About how many characters an item has."""
+    size = 50
+    for block in item.fact.content:
+        if isinstance(block, Text):
+            size += len(block.text)
+        elif isinstance(block, Call):
+            size += len(block.args)
+        elif isinstance(block, Opaque):
+            size += len(block.raw)
+    return size
 
 
 def project(entries: Iterable[Entry]) -> View:
@@ -228,20 +298,46 @@ def project(entries: Iterable[Entry]) -> View:
     return view
 
 
-def living(entries: list[Entry]) -> list[Entry]:
-    """The entries that no later `Rewound` or `Restored` has taken out of the conversation."""
-    kept: list[Entry] = []
-    limit = None
-    for entry in reversed(entries):
-        if limit is not None and entry.seq > limit:
+class TakenOut(msgspec.Struct, frozen=True):
+    """What rewinds and undone compactions took out of a conversation."""
+
+    spans: tuple[tuple[int, int], ...] = ()
+    """After which entry and up to which nothing counts, the last first."""
+    compactions: frozenset[int] = frozenset()
+
+    def has(self, seq: int) -> bool:
+        """Whether the entry of this number does not count."""
+        return seq in self.compactions or any(to < seq <= last for to, last in self.spans)
+
+    @property
+    def first(self) -> int:
+        """The first entry that may not count."""
+        return min((*self.compactions, *(to + 1 for to, _ in self.spans)), default=1 << 62)
+
+
+def taken_out(entries: Iterable[Entry]) -> TakenOut:
+    """What the `Rewound` and `Restored` among these entries took out."""
+    edits = [entry for entry in entries if isinstance(entry.fact, Rewound | Restored)]
+    spans: list[tuple[int, int]] = []
+    undone: set[int] = set()
+    limit = 1 << 62
+    for entry in reversed(edits):
+        if entry.seq > limit:
             continue
         if isinstance(entry.fact, Rewound):
             limit = entry.fact.to
-            continue
-        kept.append(entry)
-    kept.reverse()
-    undone = {entry.fact.compaction for entry in kept if isinstance(entry.fact, Restored)}
-    return [entry for entry in kept if entry.seq not in undone] if undone else kept
+            spans.append((min(limit, entry.seq - 1), entry.seq))
+        elif isinstance(entry.fact, Restored):
+            undone.add(entry.fact.compaction)
+    return TakenOut(tuple(spans), frozenset(undone))
+
+
+def living(entries: list[Entry]) -> list[Entry]:
+    """The entries that no later `Rewound` or `Restored` has taken out of the conversation."""
+    gone = taken_out(entries)
+    if not gone.spans and not gone.compactions:
+        return entries
+    return [entry for entry in entries if not gone.has(entry.seq)]
 
 
 def waiting(view: View) -> bool:

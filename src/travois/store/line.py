@@ -64,6 +64,24 @@ def decode(record: bytes) -> Entry:
         return _unknown(record, error)
 
 
+def decode_all(block: bytes) -> list[Entry]:
+    """The entries of many whole lines. Raises `Foreign` if one of them is not known."""
+    try:
+        return _decoder.decode_lines(block)
+    except (ValueError, RecursionError) as error:
+        raise Foreign("?", str(error)) from None
+
+
+def all_whole(block: bytes) -> bool:
+    """Whether a block is whole lines and nothing else."""
+    *lines, rest = block.split(b"\n")
+    for text in lines:  # spelt out: a call for each line would take half as long again
+        body, _, end = text.rpartition(CRC)
+        if end != b"%d}" % crc32(body) or not body:
+            return False
+    return not rest
+
+
 def number(record: bytes) -> int:
     """The number of a whole record, read from its first bytes; 0 if none stands there."""
     digits = record[len(START) : record.find(b",")]
@@ -85,8 +103,8 @@ def records(line: bytes) -> tuple[list[bytes], str]:
 
 
 def _whole(record: bytes) -> bool:
-    cut = record.rfind(CRC)
-    return cut > 0 and record[cut + len(CRC) :] == b"%d}" % crc32(record[:cut])
+    body, _, end = record.rpartition(CRC)
+    return end == b"%d}" % crc32(body) and body != b""
 
 
 def _trimmed(part: bytes) -> bytes:

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
-
-import msgspec
+from zlib import crc32
 
 from travois.kernel.facts import AnyFact, Entry, Opened
 from travois.kernel.faults import Fault
-from travois.store import disk, line, lock
+from travois.store import checkpoint, disk, line, lock
+from travois.store.checkpoint import Checkpoint
+from travois.store.excerpt import excerpt
+from travois.store.scan import NAME as NAME
+from travois.store.scan import Lineage, Mark
+from travois.store.scan import Skipped as Skipped
+from travois.store.scan import entries as entries
+from travois.store.scan import history as history
+from travois.store.scan import opened as opened
 
-NAME = "log.jsonl"
 BLOCK = 1 << 16
 Clock = Callable[[], float]
 Write = Callable[[int, bytes], int]
-
-
-class Skipped(msgspec.Struct, frozen=True):
-    """A damaged place in a log: which file, line (from 1) and byte, and what is wrong there."""
-
-    file: str
-    line: int
-    offset: int
-    reason: str
 
 
 class Log:
@@ -48,6 +45,10 @@ class Log:
         """The number of the last entry, and how many bytes of the file are whole."""
         self._synced = -1
         self._dirty = False
+        self._marks: dict[str, Mark] = {}
+        """How far the file, and those it was forked from, are known; empty before a whole pass."""
+        self._kept = 0
+        """How many bytes of the file the checkpoint is about."""
 
     @classmethod
     def create(
@@ -102,6 +103,7 @@ class Log:
                 self._cut(size)
             self._put(data)
             self._tail = (entry.seq, size + len(data))
+            self._advance(entry.seq, data)
         except OSError as error:
             raise disk.fault("The session could not be saved", error, path=self.folder) from error
         finally:
@@ -131,10 +133,51 @@ class Log:
         What could not be read stands in `skipped` when this has come to its end.
         """
         self._skipped = []
-        for entry in history(self.folder, self._skipped):
+        return self._follow(Lineage(self.folder, self._skipped))
+
+    def resume(self) -> tuple[bytes, Iterator[Entry]]:
+        """What was kept of the session as it stood at some entry, and all entries after that.
+
+        Nothing, and all entries, where nothing was kept that is still so.
+        """
+        kept = checkpoint.load(self.folder)
+        if kept is None:
+            return b"", self.read()
+        *_, mark = kept.marks.values()
+        self._skipped, self._marks, self._kept = list(kept.skipped), kept.marks, mark.size
+        pass_ = Lineage(self.folder, self._skipped, start=mark)
+        return kept.state, self._follow(pass_)
+
+    @property
+    def grown(self) -> int:
+        """How many bytes were added since `keep`; 0 where that is not known."""
+        return self._tail[1] - self._kept if self._marks else 0
+
+    def keep(self, state: bytes) -> None:
+        """Keep what was derived from all entries so far; it can always be derived again."""
+        marks = self._marks
+        if marks and list(marks.values())[-1].size == self._tail[1]:
+            checkpoint.save(self.folder, Checkpoint(marks, self.skipped, state))
+            self._kept = self._tail[1]
+
+    def discard(self) -> None:
+        """Forget what was kept."""
+        checkpoint.drop(self.folder)
+        self._kept = 0
+
+    def recent(self) -> Iterator[Entry] | None:
+        """What matters of a very long log: its last entries and older turns of events.
+
+        None if the log is not that long: all of it can be read.
+        """
+        return excerpt(self.folder)
+
+    def _follow(self, reading: Lineage) -> Iterator[Entry]:
+        for found in reading:
             seq, size = self._tail
-            self._tail = (max(seq, entry.seq), size)
-            yield entry
+            self._tail = (max(seq, found[-1].seq if found else 0), size)
+            yield from found
+        self._marks = {**self._marks, **reading.marks}
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
@@ -157,6 +200,12 @@ class Log:
     def _put(self, data: bytes) -> None:
         while data:
             data = data[self._write(self._fd, data) :]
+
+    def _advance(self, seq: int, data: bytes) -> None:
+        """Let the mark of this file follow what was appended to it."""
+        if (mark := self._marks.get(self.folder.name)) is not None:
+            size, crc = mark.size + len(data), crc32(data, mark.crc)
+            self._marks[self.folder.name] = Mark(size, mark.lines + 1, seq, crc)
 
     def _cut(self, size: int) -> None:
         os.ftruncate(self._fd, size)
@@ -184,99 +233,6 @@ class Log:
         except OSError as error:
             raise disk.fault("The log could not be mended", error, path=self.folder) from error
         self._tail = (seq, end)
-
-
-def history(folder: Path, skipped: list[Skipped]) -> Iterator[Entry]:
-    """All entries of a session without opening it for writing; damage is added to `skipped`."""
-    for ancestor, last in _lineage(folder):
-        for entry in entries(ancestor / NAME, skipped):
-            if entry.seq > last:
-                break
-            yield entry
-
-
-def entries(path: Path, skipped: list[Skipped]) -> Iterator[Entry]:
-    """The entries of one file, in rising order; what is damaged is skipped and reported."""
-    last, version = 0, "another version"
-    try:
-        for record, where in _records(path, skipped):
-            entry = _decode(record, path=path, version=version)
-            if entry.seq <= last:
-                reason = f"entry {entry.seq} after entry {last}"
-                skipped.append(msgspec.structs.replace(where, reason=reason))
-                continue
-            last = entry.seq
-            if isinstance(entry.fact, Opened):
-                version = f"version {entry.fact.version}"
-            yield entry
-    except OSError as error:
-        raise disk.fault("The session cannot be read", error, path=path) from error
-
-
-def _records(path: Path, skipped: list[Skipped]) -> Iterator[tuple[bytes, Skipped]]:
-    """The whole records of a file, each with the place where it stands."""
-    name, offset = str(path), 0
-    with path.open("rb", buffering=1 << 20) as file:
-        for number, text in enumerate(file, 1):
-            found, reason = line.records(text)
-            where = Skipped(name, number, offset, reason)
-            if reason:
-                skipped.append(where)
-            for record in found:
-                yield record, where
-            offset += len(text)
-
-
-def opened(folder: Path) -> Entry | None:
-    """How a session began; None if its first line is damaged."""
-    try:
-        with (folder / NAME).open("rb") as file:
-            found, _ = line.records(file.readline())
-    except OSError as error:
-        raise disk.fault("The session cannot be read", error, path=folder) from error
-    entry = _decode(found[0], path=folder / NAME, version="another version") if found else None
-    return entry if entry is not None and isinstance(entry.fact, Opened) else None
-
-
-def _lineage(folder: Path) -> list[tuple[Path, int]]:
-    """The sessions that this one stands on, oldest first, each with its last entry that counts."""
-    chain: list[tuple[Path, int]] = []
-    last = 1 << 62
-    while all(folder != known for known, _ in chain):
-        chain.append((folder, last))
-        first = opened(folder)
-        if first is None or not isinstance(first.fact, Opened) or not first.fact.parent:
-            break
-        last = min(last, first.fact.at)
-        folder = _elsewhere(folder, first.fact.parent)
-    chain.reverse()
-    return chain
-
-
-def _elsewhere(folder: Path, id: str) -> Path:
-    """The folder of another session: around this one, beside it, or in another project."""
-    around = [path for path in folder.parents if path.name == id]
-    beside = [folder.with_name(id)] if id == Path(id).name else []
-    others: Iterable[Path] = folder.parent.parent.glob(f"*/{id}") if beside else ()
-    for path in (*around, *beside, *others):
-        if (path / NAME).is_file():
-            return path
-    raise Fault(
-        f"Session {folder.name} cannot be read",
-        why=f"it is a fork of {id}, which is missing",
-        fix="Bring it back from the trash folder of your Travois home.",
-    )
-
-
-def _decode(record: bytes, *, path: Path, version: str) -> Entry:
-    try:
-        return line.decode(record)
-    except line.Foreign as error:
-        raise Fault(
-            f"Session {path.parent.name} was written by {version} of Travois, not this one",
-            why=f"it has a fact of type {error.kind!r} ({error.problem})",
-            fix="Update Travois to read it.",
-        ) from None
 
 
 def _last(file: BinaryIO, end: int) -> tuple[int, int]:

@@ -240,7 +240,7 @@ def _undo(home: Home, summary: Summary, number: int, *, json: bool) -> int:
     with Log.open(home.session(summary.project, summary.id)) as log:
         session = Session(log)
         one = _standing(receipts(list(log.read())), number)
-        trial = Session(Rehearsal(session.history()))
+        trial = Session(Rehearsal(log.read()))
         trial.append(Restored(one.entry))
         size, model = context_tokens(trial.view), _model(session)
         if size >= stop_at(model):

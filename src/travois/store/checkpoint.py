@@ -1,0 +1,88 @@
+"""Where a session stood at some entry of its log: a resume need not replay what came before it.
+
+A checkpoint is a cache: the log is the truth, and without the file only time is lost. It is used
+only if it is whole, of this version, and about exactly the bytes with which the log (and those
+that it was forked from) begins; else the log is read from its start.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+
+from travois.store import disk
+from travois.store.scan import NAME, READ, Mark, Skipped, lineage
+from travois.version import __version__
+
+FILE = "checkpoint"
+FORMAT = 1
+"""To be raised when what a session derives from its log changes."""
+LARGEST = 256 << 20
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """What was derived from the beginnings of these files, as whoever derived it wrote it."""
+
+    marks: dict[str, Mark]
+    """How far each file was read, by the id of its session; the session's own is the last."""
+    skipped: tuple[Skipped, ...]
+    state: bytes
+    format: int = FORMAT
+    program: str = __version__
+
+
+def save(folder: Path, found: Checkpoint) -> None:
+    """Keep a checkpoint; where that is not possible, the next resume takes longer."""
+    data = msgspec.msgpack.encode(found)
+    with suppress(OSError):
+        disk.replace(folder / FILE, data + crc32(data).to_bytes(4, "big"), sync="whenever")
+
+
+def load(folder: Path) -> Checkpoint | None:
+    """The checkpoint of a session; None unless it is about the log as it is."""
+    try:
+        path = folder / FILE
+        data = path.read_bytes() if path.stat().st_size <= LARGEST else b""
+        found = _decoded(data)
+        return found if found is not None and _is_current(folder, found) else None
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def drop(folder: Path) -> None:
+    """Forget a checkpoint that turned out to be of no use."""
+    with suppress(OSError):
+        (folder / FILE).unlink()
+
+
+def _decoded(data: bytes) -> Checkpoint | None:
+    body, end = memoryview(data)[:-4], data[-4:]
+    if len(end) < 4 or crc32(body).to_bytes(4, "big") != end:
+        return None
+    found = msgspec.msgpack.decode(body, type=Checkpoint)
+    same = (found.format, found.program) == (FORMAT, __version__)
+    return found if same and found.marks else None
+
+
+def _is_current(folder: Path, found: Checkpoint) -> bool:
+    """Whether the files begin with the bytes that the checkpoint is about."""
+    files = [path for path, _ in lineage(folder)]
+    if [path.name for path in files] != list(found.marks):
+        return False
+    pairs = zip(files, found.marks.values(), strict=True)
+    return all(_checksum(path / NAME, mark.size) == mark.crc for path, mark in pairs)
+
+
+def _checksum(path: Path, size: int) -> int:
+    """The checksum of the first bytes of a file; negative if it has fewer."""
+    crc = 0
+    with path.open("rb", buffering=0) as file:
+        while size > 0:
+            data = file.read(min(size, READ))
+            if not data:
+                return -1
+            crc, size = crc32(data, crc), size - len(data)
+    return crc

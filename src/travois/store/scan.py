@@ -1,0 +1,220 @@
+"""Reading the logs of sessions: many entries at once, from the start or from a mark on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from io import BytesIO, FileIO
+from itertools import chain
+from operator import lt
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+
+from travois.kernel.facts import Entry, Opened
+from travois.kernel.faults import Fault
+from travois.store import disk, line
+
+NAME = "log.jsonl"
+READ = 1 << 20
+"""How many bytes are read at once."""
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A damaged place in a log: which file, line (from 1) and byte, and what is wrong there."""
+
+    file: str
+    line: int
+    offset: int
+    reason: str
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """How far a file was read: bytes, lines, the last entry, and a checksum of those bytes."""
+
+    size: int = 0
+    lines: int = 0
+    seq: int = 0
+    crc: int = 0
+
+
+NOTHING = Mark()
+
+
+def history(folder: Path, skipped: list[Skipped]) -> Iterator[Entry]:
+    """All entries of a session without opening it for writing; damage is added to `skipped`."""
+    return chain.from_iterable(Lineage(folder, skipped))
+
+
+class Lineage:
+    """One pass over a session and those that it was forked from, the oldest first.
+
+    `marks` tells how far each of them was read, by the id of the session.
+    """
+
+    def __init__(self, folder: Path, skipped: list[Skipped], *, start: Mark = NOTHING) -> None:
+        """From a mark on, only what comes after it in the session's own file is read."""
+        files = lineage(folder)
+        self._files = files[-1:] if start.size else files
+        self._start = start
+        self._skipped = skipped
+        self.marks: dict[str, Mark] = {}
+
+    def __iter__(self) -> Iterator[list[Entry]]:
+        for folder, last in self._files:
+            reading = Reading(folder / NAME, self._skipped, start=self._start)
+            for found in reading:
+                self.marks[folder.name] = reading.mark
+                if found and found[-1].seq > last:
+                    yield [entry for entry in found if entry.seq <= last]
+                    break
+                yield found
+
+
+def entries(path: Path, skipped: list[Skipped]) -> Iterator[Entry]:
+    """The entries of one file, in rising order; what is damaged is skipped and reported."""
+    return chain.from_iterable(Reading(path, skipped))
+
+
+class Reading:
+    """One pass over the entries of a file, many at once, from a place where a line begins.
+
+    Blocks of lines that are all whole are decoded together; only a damaged block is read line by
+    line. `mark` tells at any time what was read: it is where another pass can begin.
+    """
+
+    def __init__(self, path: Path, skipped: list[Skipped], *, start: Mark = NOTHING) -> None:
+        self.mark = start
+        self._path = path
+        self._skipped = skipped
+        self._version = "another version"
+
+    def __iter__(self) -> Iterator[list[Entry]]:
+        try:
+            with self._path.open("rb", buffering=0) as file:
+                file.seek(self.mark.size)
+                for block in _blocks(file):
+                    yield self._decoded(block)
+        except OSError as error:
+            raise disk.fault("The session cannot be read", error, path=self._path) from error
+
+    def _decoded(self, block: bytes) -> list[Entry]:
+        whole = _all_whole(block, last=self.mark.seq)
+        lines = len(whole) if whole else block.count(b"\n")
+        found = self._one_by_one(block) if whole is None else whole
+        if found and isinstance(found[0].fact, Opened):
+            self._version = f"version {found[0].fact.version}"
+        mark = self.mark
+        self.mark = Mark(
+            mark.size + len(block),
+            mark.lines + lines,
+            found[-1].seq if found else mark.seq,
+            crc32(block, mark.crc),
+        )
+        return found
+
+    def _one_by_one(self, block: bytes) -> list[Entry]:
+        found: list[Entry] = []
+        last = self.mark.seq
+        for record, where in self._records(block):
+            entry = _decode(record, path=self._path, version=self._version)
+            if entry.seq <= last:
+                reason = f"entry {entry.seq} after entry {last}"
+                self._skipped.append(msgspec.structs.replace(where, reason=reason))
+                continue
+            last = entry.seq
+            if isinstance(entry.fact, Opened):
+                self._version = f"version {entry.fact.version}"
+            found.append(entry)
+        return found
+
+    def _records(self, block: bytes) -> Iterator[tuple[bytes, Skipped]]:
+        """The whole records of a block, each with the place where it stands."""
+        name, offset = str(self._path), self.mark.size
+        for number, text in enumerate(BytesIO(block), self.mark.lines + 1):
+            found, reason = line.records(text)
+            where = Skipped(name, number, offset, reason)
+            if reason:
+                self._skipped.append(where)
+            for record in found:
+                yield record, where
+            offset += len(text)
+
+
+def _blocks(file: FileIO) -> Iterator[bytes]:
+    """The rest of a file in blocks of whole lines; only the last may lack its line break."""
+    rest: list[bytes] = []
+    while block := file.read(READ):
+        cut = block.rfind(b"\n") + 1
+        if not cut:
+            rest.append(block)
+            continue
+        yield b"".join((*rest, block[:cut]))
+        rest = [block[cut:]] if cut < len(block) else []
+    if rest:
+        yield b"".join(rest)
+
+
+def _all_whole(block: bytes, *, last: int) -> list[Entry] | None:
+    """The entries of a block in which nothing is wrong; None if anything is."""
+    if not line.all_whole(block):
+        return None
+    try:
+        found = line.decode_all(block)
+    except line.Foreign:
+        return None
+    numbers = [entry.seq for entry in found]
+    rising = all(map(lt, (last, *numbers), numbers))
+    return found if rising else None
+
+
+def opened(folder: Path) -> Entry | None:
+    """How a session began; None if its first line is damaged."""
+    try:
+        with (folder / NAME).open("rb") as file:
+            found, _ = line.records(file.readline())
+    except OSError as error:
+        raise disk.fault("The session cannot be read", error, path=folder) from error
+    entry = _decode(found[0], path=folder / NAME, version="another version") if found else None
+    return entry if entry is not None and isinstance(entry.fact, Opened) else None
+
+
+def lineage(folder: Path) -> list[tuple[Path, int]]:
+    """The sessions that this one stands on, oldest first, each with its last entry that counts."""
+    chain: list[tuple[Path, int]] = []
+    last = 1 << 62
+    while all(folder != known for known, _ in chain):
+        chain.append((folder, last))
+        first = opened(folder)
+        if first is None or not isinstance(first.fact, Opened) or not first.fact.parent:
+            break
+        last = min(last, first.fact.at)
+        folder = _elsewhere(folder, first.fact.parent)
+    chain.reverse()
+    return chain
+
+
+def _elsewhere(folder: Path, id: str) -> Path:
+    """The folder of another session: around this one, beside it, or in another project."""
+    around = [path for path in folder.parents if path.name == id]
+    beside = [folder.with_name(id)] if id == Path(id).name else []
+    others: Iterable[Path] = folder.parent.parent.glob(f"*/{id}") if beside else ()
+    for path in (*around, *beside, *others):
+        if (path / NAME).is_file():
+            return path
+    raise Fault(
+        f"Session {folder.name} cannot be read",
+        why=f"it is a fork of {id}, which is missing",
+        fix="Bring it back from the trash folder of your Travois home.",
+    )
+
+
+def _decode(record: bytes, *, path: Path, version: str) -> Entry:
+    try:
+        return line.decode(record)
+    except line.Foreign as error:
+        raise Fault(
+            f"Session {path.parent.name} was written by {version} of Travois, not this one",
+            why=f"it has a fact of type {error.kind!r} ({error.problem})",
+            fix="Update Travois to read it.",
+        ) from None
