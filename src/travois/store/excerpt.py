@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 
 from travois.kernel.facts import Entry
@@ -23,6 +23,8 @@ TAIL = 8 << 20
 """How many bytes at the end of a longer one are."""
 TURNS = 4 << 20
 """How many bytes of turns of events are taken from what comes before, the last ones."""
+FIRST = 20
+"""How many of the first turns of events are taken in any case."""
 TURN = re.compile(rb'"fact":\{"type":"(?:opened|epoch|compacted|rewound|restored|user)"')
 """No string in a line can hold these bytes: its quotes would be escaped."""
 NOT_HUMAN = b'"origin":"'
@@ -71,21 +73,22 @@ def _turns(parts: Iterable[tuple[Path, int, int]]) -> Iterator[Entry]:
             continue
 
 
-FIRST = 20
-
-
 def _lines(path: Path, size: int, *, last: int) -> Iterator[bytes]:
+    found = chain.from_iterable(map(_in_block, _blocks(path, size)))
+    return takewhile(lambda text: line.number(text) <= last, found)
+
+
+def _blocks(path: Path, size: int) -> Iterator[bytes]:
+    """The first bytes of a file in blocks of whole lines."""
+    rest = b""
     with path.open("rb", buffering=0) as file:
-        rest = b""
         while size > 0 and (block := file.read(min(size, READ))):
             size -= len(block)
-            block = rest + block
             cut = block.rfind(b"\n") + 1
-            rest = block[cut:]
-            for text in _in_block(block[:cut]):
-                if line.number(text) > last:
-                    return
-                yield text
+            if cut:
+                yield rest + block[:cut]
+                rest = b""
+            rest += block[cut:]
 
 
 def _in_block(block: bytes) -> Iterator[bytes]:
