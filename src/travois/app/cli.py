@@ -10,6 +10,7 @@ from errno import EIO
 from importlib import import_module
 
 from travois.app.flags import COMMANDS, MODULES, parser, understood
+from travois.app.terminal_text import for_stream
 from travois.kernel.faults import Fault
 
 HUNG_UP = 129
@@ -73,7 +74,7 @@ def _explain(error: Exception, *, wants_json: bool) -> int:
 def _complain(text: str) -> None:
     """Write to standard error, where there still is one."""
     try:
-        sys.stderr.write(text)
+        sys.stderr.write(for_stream(text, sys.stderr))
         sys.stderr.flush()
     except OSError:
         _abandon_output()

@@ -361,6 +361,9 @@ def _existing_folder(path: str) -> str:
         except FileNotFoundError:
             fix = "Change to another one, or name one with cwd."
             raise Fault("The current folder no longer exists", fix=fix) from None
+    if "\0" in path:
+        shown = path.replace("\0", "\\0")
+        raise Fault(f"Cannot work in {shown}", why="no path can hold a NUL character")
     real = os.path.realpath(path)
     if not os.path.isdir(real):
         why = "it is not a folder" if os.path.exists(real) else "it does not exist"

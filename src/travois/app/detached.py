@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from uuid import uuid4
 
+from travois.app.terminal_text import complain
 from travois.kernel.faults import Fault
 from travois.store import home as homes
 
@@ -38,5 +39,5 @@ def detach(argv: list[str], args: Namespace) -> int:
         )
     sys.stdout.write(f"{id}\n")
     told = f"process {child.pid} works on it and says into {said.name} what comes of it"
-    sys.stderr.write(f"travois: {told}; then `travois -r {id}` goes on\n")
+    complain(f"travois: {told}; then `travois -r {id}` goes on\n")
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from argparse import (
     SUPPRESS,
     ArgumentParser,
@@ -16,6 +15,7 @@ from argparse import (
 from pathlib import Path
 
 from travois.app.options import PICK, Options
+from travois.app.terminal_text import complain
 from travois.kernel.faults import Fault
 from travois.policy.rules import split
 from travois.version import __version__
@@ -152,7 +152,7 @@ def understood(argv: list[str]) -> Namespace:
     named = (*IDLE, *IDLE_SWITCHES, "debug")
     given = [name for name in named if getattr(args, name.replace("-", "_"))]
     for name in (*(f"--{name}" for name in given), *strange):
-        sys.stderr.write(f"travois: {name} means nothing here and is ignored\n")
+        complain(f"travois: {name} means nothing here and is ignored\n")
     if strange and args.input_format == "stream-json":
         args.prompt = None  # it may be the value of a flag that is not known
     return args

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 
 import anyio
@@ -12,6 +11,7 @@ from travois.app import input as reading
 from travois.app.flags import chosen
 from travois.app.run import Run
 from travois.app.sdk import Session
+from travois.app.terminal_text import complain
 from travois.kernel.blocks import Shown
 
 
@@ -28,7 +28,7 @@ def set_up(args: Namespace) -> int:
         async with Session(chosen(args)) as session:
             notices = session.crew.notices
         for notice in (*notices, *session.parting):
-            sys.stderr.write(f"travois: {notice}\n")
+            complain(f"travois: {notice}\n")
 
     anyio.run(main)
     return 0
@@ -45,10 +45,10 @@ async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
         group.start_soon(run.watch_signals, group.cancel_scope)
         run.attend(session, group)
         for notice in session.crew.notices:
-            sys.stderr.write(f"travois: {notice}\n")
+            complain(f"travois: {notice}\n")
         await run.turn(session, await custom.said(session, run.commands, prompt))
         await run.settle(session)
         group.cancel_scope.cancel()
     for notice in session.parting:
-        sys.stderr.write(f"travois: {notice}\n")
+        complain(f"travois: {notice}\n")
     return run.code

@@ -25,6 +25,7 @@ from travois.app.slash.command import Prompt, obey
 from travois.app.slash.plain import Lines, browse
 from travois.app.slash.sessions import pick_up
 from travois.app.slash.talking import left
+from travois.app.terminal_text import harmless
 from travois.app.tui import shell
 from travois.engine.extract import settled, told
 from travois.engine.hooks import notify
@@ -39,12 +40,6 @@ from travois.wire.replies import Grew
 
 HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."
 PERMISSION = "Travois needs your permission to go on"
-TURNING = (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-"""Marks that change the direction or the lines of what follows them."""
-CONTROL = dict.fromkeys(
-    (*range(9), *range(11, 32), *range(127, 160), *TURNING), "\N{REPLACEMENT CHARACTER}"
-)
-"""What a tool or a model may not do to the terminal."""
 
 
 def talk(args: Namespace) -> int:
@@ -292,7 +287,7 @@ class Terminal:
 
     def _show(self, text: str) -> None:
         """Print without letting anything but words and lines reach the terminal."""
-        plain = text.translate(CONTROL)
+        plain = harmless(text)
         sys.stdout.write(plain)
         sys.stdout.flush()
         if plain:

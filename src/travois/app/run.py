@@ -26,6 +26,7 @@ from travois.app.shaped import Shape
 from travois.app.shapes import Object
 from travois.app.speak import Speaker, Telling
 from travois.app.tally import Tally
+from travois.app.terminal_text import complain, for_stream
 from travois.context.custom import TYPED
 from travois.engine.agent import Agent
 from travois.engine.briefing import skills
@@ -90,7 +91,7 @@ class Run:
         """What came of the agents that were started."""
         self.commands, notices = custom.known(chosen(args))
         for notice in notices:
-            sys.stderr.write(f"travois: {notice}\n")
+            complain(f"travois: {notice}\n")
 
     @cached_property
     def _codex(self) -> Teller:
@@ -136,7 +137,7 @@ class Run:
         """Let what was said be remembered; from here on nothing changes how the run ended."""
         self._over = True
         if told := await settled(session.crew.agent, patience=patience):
-            sys.stderr.write(f"travois: {told}\n")
+            complain(f"travois: {told}\n")
 
     def state(self, state: str) -> None:
         """Tell a host that wants to know whether there is work under way."""
@@ -241,7 +242,7 @@ class Run:
         async with aclosing(session.run(prompt)) as events:
             async for event in events:
                 if self._format in ("text", "json") and (notice := _notice(event)):
-                    sys.stderr.write(f"travois: {notice}\n")
+                    complain(f"travois: {notice}\n")
                 for line in self._told(event, speaker):
                     say(line)
         if self._alone and speaker.tally.ended.why == "end" and await heard(session):
@@ -291,10 +292,10 @@ class Run:
             say(speaker.result(seconds))
             return
         if text := self._words(tally):
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(for_stream(text + "\n", sys.stdout))
             sys.stdout.flush()
         if tally.failed and (tally.ended is not INTERRUPTED or self.code > 1):
-            sys.stderr.write(f"travois: {tally.trouble}\n")
+            complain(f"travois: {tally.trouble}\n")
 
     def _tell_denials(self, tally: Tally) -> None:
         """Say which calls were denied, of agents too; `--fail-on-denial` makes it an exit code."""
@@ -303,11 +304,11 @@ class Run:
             return
         if self._alone:
             many = f"{len(denied)} tool calls were" if len(denied) > 1 else "a tool call was"
-            sys.stderr.write(f"travois: {many} denied\n")
+            complain(f"travois: {many} denied\n")
             for tool, because in denied[:MAX_DENIALS]:
-                sys.stderr.write(f"  {tool}: {because}\n")
+                complain(f"  {tool}: {because}\n")
             if len(denied) > MAX_DENIALS:
-                sys.stderr.write(f"  and {len(denied) - MAX_DENIALS} more\n")
+                complain(f"  and {len(denied) - MAX_DENIALS} more\n")
         if self._fails_on_denial and not self.code:
             self.code = DENIED
 

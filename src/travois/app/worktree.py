@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import msgspec
 
+from travois.app.terminal_text import complain
 from travois.engine.agent import Agent
 from travois.engine.consent import wary
 from travois.engine.ports import Files, Processes
@@ -166,7 +166,7 @@ def within(name: str, work: Callable[[], int]) -> int:
     finally:
         os.chdir(before)
         if not anyio.run(tree.left):
-            sys.stderr.write(f"travois: {tree.note}\n")
+            complain(f"travois: {tree.note}\n")
 
 
 def _shared() -> tuple[str, ...]:

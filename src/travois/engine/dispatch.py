@@ -35,7 +35,7 @@ from travois.engine.skills import Practice
 from travois.engine.sought import Search
 from travois.engine.tasklist import AgentTasks
 from travois.engine.tmpdir import held_back, place_of, tmp_remarks
-from travois.engine.tool import Here, Outcome, Refusal
+from travois.engine.tool import Here, Outcome, Refusal, refuse_nul
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.kernel.blocks import Call, Text, words
 from travois.kernel.facts import Asked, Decided, Noted, Result
@@ -189,6 +189,7 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
         return Unfit(call, str(error))
     call, tool, args = meaning.call, meaning.tool, meaning.args
     try:
+        refuse_nul(args)
         if tool.stands is not None:
             return understand(agent, Call(call.id, *tool.stands(args)))
         here = _place_of_call(agent, meaning)

@@ -80,3 +80,15 @@ def said(
 ) -> Outcome:
     """An outcome that is plain text."""
     return Outcome((Text(text),), detail=detail, changes=changes, lines=lines)
+
+
+PATHS = frozenset(("path", "file_path", "notebook_path", "workdir"))
+"""How arguments that are paths are called, whatever the tool."""
+
+
+def refuse_nul(args: object) -> None:
+    """Refuse a path with a NUL character; raises `Refusal`. No program can be given one."""
+    for name in PATHS:
+        value = getattr(args, name, None)
+        if isinstance(value, str) and "\0" in value:
+            raise Refusal(f"{name} has a NUL character, which no path can hold. Leave it out.")

@@ -81,7 +81,17 @@ def parsed(
     if not is_tree(hooks):
         why, fix = "it is no object", 'It should look like {"PreToolUse": [...]}.'
         raise Fault(f"{layer.at('hooks')} is wrong", why=why, fix=fix)
+    if "\\u0000" in text:
+        _refuse_nul({**layer.values, "hooks": hooks}, layer)
     return replace(layer, hooks=hooks)
+
+
+def _refuse_nul(values: Json, layer: Layer) -> None:
+    """Refuse a NUL in any value: no path, variable or command can hold one."""
+    for key, value in values.items():
+        if "\\u0000" in msgspec.json.encode(value).decode().replace("\\\\", ""):
+            why = "it has a NUL character, which no path, variable or command can hold"
+            raise Fault(f"{layer.at(key)} is wrong", why=why)
 
 
 def checked(layer: Layer) -> Layer:

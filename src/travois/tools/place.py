@@ -17,8 +17,11 @@ def absolute(path: str, cwd: str) -> str:
 
     What is judged is what is opened: `link/..` means the folder that holds the link.
     """
+    if "\0" in path:
+        shown = plain(path)
+        raise Refusal(f"{shown} has a NUL character, which no path can hold. Leave it out.")
     full = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
-    return "/" + full.lstrip("/").replace("\0", "\\0")
+    return "/" + full.lstrip("/")
 
 
 def reads(path: str, here: Here) -> tuple[Access, ...]:

@@ -14,15 +14,16 @@ from unicodedata import combining, east_asian_width
 
 import msgspec
 
+from travois.app.terminal_text import CONTROL, for_stream, seen
 from travois.policy.masking import registered
 from travois.policy.secrets import Secrets, secrets
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 UNITS = ("B", "kB", "MB", "GB", "TB")
 SPANS = ((365 * 86400, "y"), (30 * 86400, "mo"), (86400, "d"), (3600, "h"), (60, "min"))
-HIDDEN = {
+HIDDEN: dict[int, str | int | None] = {
+    **CONTROL,
     **{code: 0x2400 + code for code in range(32)},
-    **dict.fromkeys((*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
 }
 """Characters that move the cursor, colour the screen or turn text around, made visible."""
 
@@ -92,7 +93,7 @@ def say(text: str = "") -> None:
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
         return
-    sys.stdout.write(text + "\n")
+    sys.stdout.write((seen(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def say_json(value: object) -> None:
@@ -111,7 +112,7 @@ def warn(text: str) -> None:
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
         return
-    sys.stderr.write(f"travois: {text}\n")
+    sys.stderr.write(for_stream(f"travois: {text}\n", sys.stderr))
 
 
 def styled(text: str, style: str) -> str:

@@ -32,6 +32,7 @@ from travois.app.options import Options
 from travois.app.run import Run, say
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
+from travois.app.terminal_text import complain
 from travois.engine.jobs import PATIENCE
 from travois.kernel.faults import Fault
 
@@ -86,7 +87,7 @@ class Driven:
                 await self._serve(group)
             group.cancel_scope.cancel()
         for notice in self.session.parting:
-            sys.stderr.write(f"travois: {notice}\n")
+            complain(f"travois: {notice}\n")
         self.run.code = self.run.code or (2 if self._garbled else 0)
 
     async def _entered(self, stack: AsyncExitStack) -> Session:
@@ -111,7 +112,7 @@ class Driven:
         ears = shape.listeners if shape else ()
         heard = (*ears, *listeners(self.desk, hooks))
         for notice in unheard(hooks):
-            sys.stderr.write(f"travois: {notice}\n")
+            complain(f"travois: {notice}\n")
         tools = (*own, *mcp.tools(self.servers.values()))
         return Session(options, person=self._person(), tools=tools, listeners=heard)
 
@@ -133,7 +134,7 @@ class Driven:
     async def _serve(self, group: TaskGroup) -> None:
         session = self.session
         for notice in session.crew.notices:
-            sys.stderr.write(f"travois: {notice}\n")
+            complain(f"travois: {notice}\n")
         group.start_soon(self._answer_all, group)
         while (line := await self._next()) is not None:
             await self._heed(line)
@@ -148,7 +149,7 @@ class Driven:
                 if isinstance(line, reading.Garbled):
                     self._garbled = True
                     say(_failure(line.request_id, line.why))
-                    sys.stderr.write(f"travois: {line.why}\n")
+                    complain(f"travois: {line.why}\n")
                 else:
                     self._route(line)
         self.desk.close()

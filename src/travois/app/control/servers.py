@@ -6,7 +6,6 @@ told at the tail. Only in a session that began without servers, the first one ch
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from travois.app.control.lines import Request
 from travois.app.control.mcp import Server
 from travois.app.control.port import Driven
 from travois.app.shapes import Json, Object
+from travois.app.terminal_text import complain
 from travois.kernel.faults import Fault
 from travois.tools.lenders import Server as Configured
 from travois.wire.loose import table
@@ -108,7 +108,7 @@ async def heard(driven: Driven, request: Request) -> Object:
     _server(driven, request.speaker)
     if table(request.message).get("method") == "notifications/tools/list_changed":
         told = f"the tools of {request.speaker} changed; the next session has them"
-        sys.stderr.write(f"travois: {told}\n")
+        complain(f"travois: {told}\n")
     return {}
 
 

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from travois.app.repl import CONTROL
+from travois.app.terminal_text import harmless
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -17,7 +17,7 @@ OURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 def clean(text: str) -> str:
     """Somebody's words, with nothing in them that a terminal would obey."""
-    plain = text.replace("\r\n", "\n").translate(CONTROL).expandtabs(4)
+    plain = harmless(text.replace("\r\n", "\n")).expandtabs(4)
     return plain.encode("utf-8", "replace").decode()
 
 

@@ -18,6 +18,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import Attrs, Style
 
+from travois.app.terminal_text import seen
 from travois.app.tui.themes import RESET
 
 if TYPE_CHECKING:
@@ -73,7 +74,11 @@ class Tube(Vt100_Output):
         if rows and not data.strip("\r\n"):
             super().write_raw(f"\r\x1b[{rows}B" if self.settled and rows > 1 else data)
         else:
-            super().write(data)
+            super().write(seen(data))
+
+    def write_raw(self, data: str) -> None:
+        """Send codes and words as they are, but nothing that cannot be seen."""
+        super().write_raw(seen(data))
 
     def flush(self) -> None:
         """Send what has gathered."""
