@@ -23,6 +23,8 @@ FILLED: dict[str, Any] = {
 }
 FILLED |= {"edits": [{"old_string": "a", "new_string": "b"}]}
 
+EDITS = [{"old_string": "a", "new_string": "b"}]
+
 
 def cases() -> list[tuple[AnyTool, str]]:
     return [(tool, name) for tool in TOOLS for name in tool.args.__struct_fields__ if name in PATHS]

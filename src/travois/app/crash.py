@@ -20,7 +20,7 @@ def report(error: BaseException, *, cause: BaseException) -> str:
     head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n"
     try:
         folder = locate(os.environ).path / "crashes"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(folder)
         path = folder / f"{os.getpid()}-{len(os.listdir(folder))}.txt"
         disk.replace(path, (head + trace).encode(errors="replace"))
     except (OSError, Fault):

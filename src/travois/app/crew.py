@@ -257,6 +257,7 @@ def keep(folder: Path, call: str, data: bytes) -> str:
     """Keep a large output in a session's folder; returns its path."""
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in call)}.txt"
+    path.touch(0o600)
     path.write_bytes(data)
     return str(path)
 

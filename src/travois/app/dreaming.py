@@ -27,7 +27,7 @@ from travois.engine.report import spent
 from travois.engine.session import Session
 from travois.kernel.facts import Changed, Ended, Entry, Finished, Noted, Opened, Spawned
 from travois.kernel.faults import Fault
-from travois.store import lock, sessions
+from travois.store import disk, lock, sessions
 from travois.store.log import NAME, Log, entries
 from travois.store.mail import Mailbox
 from travois.store.memory import night
@@ -325,6 +325,6 @@ def _tidy(logs: Path) -> None:
     """Make room for one more night."""
     from shutil import rmtree
 
-    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    disk.make_folders(logs)
     for old in nights(logs)[KEPT - 1 :]:
         rmtree(old, ignore_errors=True)

@@ -16,6 +16,7 @@ from travois.engine.agent import Agent
 from travois.engine.ports import Model
 from travois.engine.room import model
 from travois.kernel.models import Model as Card
+from travois.store import disk
 from travois.store.home import Home
 from travois.store.memory.place import key
 from travois.store.project import Project
@@ -67,7 +68,7 @@ def _index(home: Home) -> Index:
     from travois.store.search.index import Index
 
     root = home.path / "memory"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    disk.make_folders(root)
     embedder = find(root / "embedder.json")
     return Index(root / "index.db", None if isinstance(embedder, Absent) else embedder)
 

@@ -23,7 +23,7 @@ class Blobs:
         path = self._path(name)
         try:
             if not self._there(path, len(data)):
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                disk.make_folders(path.parent)
                 disk.replace(path, data)
         except OSError as error:
             raise disk.fault("Some bytes could not be kept", error, path=self._folder) from error

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from travois.engine.folders import make_folders as make_folders
 from travois.kernel.faults import Fault
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT))

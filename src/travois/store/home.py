@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISVTX
 
 import msgspec
 
@@ -58,8 +60,10 @@ class Home(msgspec.Struct, frozen=True):
     def prepare(self) -> Home:
         """Make the folder if it is missing, and see that it can be written to."""
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk.make_folders(self.path)
             self.sessions.mkdir(mode=0o700, exist_ok=True)
+            for folder in (self.path, self.sessions):
+                _close_to_others(folder)
         except OSError as error:
             raise disk.fault("Travois cannot keep its files", error, path=self.path) from error
         if not os.access(self.sessions, os.W_OK | os.X_OK):
@@ -69,6 +73,17 @@ class Home(msgspec.Struct, frozen=True):
                 fix="Make it writable, or set TRAVOIS_HOME to a folder that is.",
             )
         return self
+
+
+def _close_to_others(folder: Path) -> None:
+    """Take from a folder of ours what others may do there; all that lies in it is closed with it.
+
+    A folder that many share (as /tmp) is left as it is.
+    """
+    found = folder.stat()
+    if found.st_mode & 0o077 and found.st_uid == os.geteuid() and not found.st_mode & S_ISVTX:
+        with suppress(OSError):
+            folder.chmod(0o700)
 
 
 def locate(environ: Mapping[str, str]) -> Home:

@@ -82,7 +82,7 @@ class Log:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         with ExitStack() as undo:
             try:
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                disk.make_folders(folder)
                 held = lock.acquire(folder)
                 undo.callback(held.release)
                 fd = os.open(folder / NAME, flags, 0o600)

@@ -179,7 +179,7 @@ def _load(home: Home, name: str) -> Record | None:
 def _save(home: Home, name: str, record: Record) -> None:
     """Remember, if that is possible: a home that cannot be written to is reported elsewhere."""
     with suppress(OSError, UnicodeEncodeError):
-        home.projects.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(home.projects)
         disk.replace(home.projects / name, msgspec.json.encode(record))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from travois.kernel.faults import Fault
-from travois.store import lock
+from travois.store import disk, lock
 from travois.store.disk import size
 from travois.store.home import Home
 from travois.store.log import NAME
@@ -70,7 +70,7 @@ def discard(home: Home, summary: Summary) -> Path:
     held = lock.acquire(folder)
     try:
         goal = _free(home.trash / summary.project / summary.id)
-        goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(goal.parent)
         with suppress(FileNotFoundError):
             home.session_tmp(summary.id).rename(folder / TMP)
         return folder.rename(goal)

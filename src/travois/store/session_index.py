@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from travois.store import disk
 from travois.store.home import Home
 from travois.store.recorded import AGENTS, read
 from travois.store.recorded.passages import masked, passages
@@ -203,7 +204,7 @@ def _once(found: Iterable[Match]) -> Iterator[Match]:
 def _alone(folder: Path, *, turn: Literal["ask", "wait"]) -> Generator[bool]:
     """Whether nobody else is reading sessions into this index; nobody else will meanwhile."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(folder)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         yield True  # an index that cannot be kept is this process's own

@@ -256,7 +256,7 @@ def _changing(home: Home, root: str) -> Generator[tuple[Said, Callable[[Said], N
     folder = home.path / "trust"
     path = folder / f"{digest(root)}.json"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -85,6 +85,7 @@ def look(cache: Path | None, *, workspace: str = "") -> Walls:
     if cache is not None:
         with suppress(OSError):  # to try again next time is slower, not wrong
             aside = cache.with_name(f"{cache.name}.{os.getpid()}")
+            aside.touch(0o600)
             aside.write_bytes(msgspec.json.encode(Memory(of, walls)))
             aside.replace(cache)
     return walls

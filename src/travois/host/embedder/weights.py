@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.engine.folders import make_folders
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -93,7 +95,8 @@ def _identity(path: Path) -> str:
 def _keep(stamp: Path, seen: str) -> None:
     """Write the stamp where that is possible; elsewhere the files are read again next time."""
     try:
-        stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(stamp.parent)
+        stamp.touch(0o600)
         stamp.write_text(seen)
     except OSError:
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from travois.engine.folders import make_folders
 from travois.tools.foreign import Offer
 from travois.tools.lenders import Server
 
@@ -17,7 +18,8 @@ def keep(server: Server, folder: Path, offers: tuple[Offer, ...]) -> None:
     if server.standing == "some" and not any(offer.always for offer in offers):
         path.unlink(missing_ok=True)
         return
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(folder)
+    path.touch(0o600)
     path.write_bytes(msgspec.json.encode(offers))
 
 

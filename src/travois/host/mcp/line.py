@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from travois.engine.folders import make_folders
 from travois.host.talk import Talk
 from travois.policy.secrets import Secrets
 
@@ -115,7 +116,7 @@ class Journal:
         if not text:
             return
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folders(self._path.parent)
             if self._path.exists() and self._path.stat().st_size > LOGGED:
                 self._path.replace(self._path.with_suffix(".old.log"))
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

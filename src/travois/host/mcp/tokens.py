@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.engine.folders import make_folders
 from travois.tools.lenders import Server
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Tokens:
             return Pair()
 
     def _write(self, pair: Pair) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(self.path.parent)
         part = self.path.with_suffix(f".{os.getpid()}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(part, flags, 0o600), "wb") as file:

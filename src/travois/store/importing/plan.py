@@ -215,15 +215,15 @@ def carry_out(home: Home, luggage: Luggage, *, stamp: str) -> Path | None:
         for copy in luggage.copies.values():
             path = home.path / copy.where
             if path.exists():
-                (kept / copy.where).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                disk.make_folders((kept / copy.where).parent)
                 disk.replace(kept / copy.where, path.read_bytes())
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk.make_folders(path.parent)
             disk.replace(path, copy.data)
             path.chmod(copy.mode)
     except OSError as error:
         raise disk.fault("The import stopped", error, path=home.path) from error
     if luggage.copies:
-        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(kept)
         made = "".join(f"{where}\n" for where in luggage.copies)
         disk.replace(kept / "made.txt", made.encode())
     return kept if luggage.copies else None

@@ -76,7 +76,7 @@ def aside(home: Home) -> Generator[Path]:
     """The folder in which sessions are written, for one import at a time."""
     folder = home.path / ASIDE
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(folder)
         held = lock.acquire(folder)
     except OSError as error:
         raise disk.fault("Nothing can be imported", error, path=folder) from error
@@ -105,7 +105,7 @@ def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str])
         dated = min((turn.at for turn in told.turns if turn.at), default=found.at)
         opened = Opened(id, told.cwd, project, __version__)
         _write(home, draft, told, opened=opened, since=dated, environ=environ)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(place.parent)
         draft.rename(place)
         disk.sync_folder(place.parent)
     except OSError as error:

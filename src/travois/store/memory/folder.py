@@ -140,7 +140,7 @@ class Folder:
     def write(self, file: str, data: bytes | None) -> None:
         """Put a file there, or take it away; never through a link. Raises OSError."""
         path = self.path / file
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(self.path)
         if path.parent != self.path:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             if path.parent.is_symlink():

@@ -184,7 +184,7 @@ class History:
         return "" if data is None else digest(data)
 
     def _lock(self) -> int:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(self._path.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._path.with_name("lock"), flags, 0o600)
         until = time.monotonic() + PATIENCE

@@ -294,7 +294,7 @@ def share(home: Home, project: Project) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if os.path.realpath(folder) != str(folder):
             raise Fault(f"{folder} cannot be shared", why="a link leads out of the repository")
-        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(link.parent)
         if link.is_symlink():
             link.unlink()
         link.symlink_to(folder)

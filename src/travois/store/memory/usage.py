@@ -48,7 +48,7 @@ def count(path: Path, memories: Iterable[Memory], *, now: float) -> None:
     found = read(path)
     for memory in memories:
         found[key(memory)] = (found.get(key(memory), (0, 0.0))[0] + 1, now)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    disk.make_folders(path.parent)
     disk.replace(path, msgspec.json.encode(found), sync="whenever")
 
 

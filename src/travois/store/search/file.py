@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
+from travois.store import disk
 from travois.store.search import words
 
 PATIENCE = 30.0
@@ -79,7 +80,7 @@ class File:
             return self._base
         self.close()
         with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk.make_folders(self._path.parent)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         self._base = _connect(str(self._path))
         self._inode = _inode(self._path)

@@ -12,6 +12,7 @@ from threading import Lock
 import msgspec
 from msgspec.structs import replace
 
+from travois.store import disk
 from travois.store.snapshot.tree import Limits, Taken, Wanted
 from travois.store.snapshot.worker import Reply, Started
 
@@ -22,7 +23,7 @@ class Worker:
     """A process that looks at a tree, and keeps watching it. Raises OSError if none starts."""
 
     def __init__(self, path: Path, own: bytes, limits: Limits) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         self._busy = Lock()
         self._number = 0
         self._process = subprocess.Popen(

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from travois.store import disk
 from travois.store.snapshot.node import LOOSE, is_blob, is_loose
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -57,7 +58,7 @@ class Objects:
             pass
         except FileNotFoundError:
             self._prepare()
-            kept.parent.mkdir(exist_ok=True)
+            disk.make_folders(kept.parent)
             with suppress(FileExistsError):
                 os.link(path, kept, follow_symlinks=False)
         return LOOSE + bytes.fromhex((folder + name).decode())
@@ -179,9 +180,9 @@ class Objects:
         if (self._git / "HEAD").exists():
             return
         for folder in ("objects/pack", "refs"):
-            (self._git / folder).mkdir(parents=True, exist_ok=True)
-        (self._git / "config").write_text(CONFIG)
-        (self._git / "HEAD").write_text("ref: refs/heads/none\n")
+            disk.make_folders(self._git / folder)
+        disk.replace(self._git / "config", CONFIG.encode(), sync="whenever")
+        disk.replace(self._git / "HEAD", b"ref: refs/heads/none\n", sync="whenever")
 
     def _run(
         self, form: str, asked: IO[bytes] | int, told: IO[bytes] | int, *, within: str = ""

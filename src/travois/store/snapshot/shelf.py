@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from travois.store import disk
 from travois.store.snapshot.node import Node, Root, Snapshot, is_blob
 from travois.store.snapshot.objects import Objects
 
@@ -233,7 +234,7 @@ class Shelf:
 def opened(path: Path) -> Generator[Shelf]:
     """The file of snapshots. Raises OSError."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as base:
             _prepare(base, path)
             shelf = Shelf(base, path.with_suffix(".packs"))
