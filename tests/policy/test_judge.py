@@ -33,7 +33,7 @@ TABLE = {
     "accept-edits": "allow ask allow ask ask ask ask allow",
     "auto": "allow ask allow ask ask ask ask allow",
     "dont-ask": "allow deny deny deny deny deny deny allow",
-    "bypass": "allow allow allow allow allow allow allow allow",
+    "bypass": "allow allow allow ask allow allow allow allow",
 }
 
 

@@ -287,7 +287,10 @@ def _guard(
 ) -> Guard:
     guard = rights.guard(loaded, place.cwd, own=str(place.home.path), readable=(str(spill),))
     guard = replace(guard, blocked=("read", "write")) if options.restricted else guard
-    return replace(guard, scratch=fence.bounds.temp) if fence.bounds is not None else guard
+    if fence.bounds is None:
+        return guard
+    writable = (*guard.writable, *fence.bounds.git)
+    return replace(guard, scratch=fence.bounds.temp, writable=writable)
 
 
 def _equip(

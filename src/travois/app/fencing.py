@@ -28,6 +28,10 @@ from travois.store.project import repository
 from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.store.settings import Loaded
 
+OFF = (
+    "Sandbox: off, as the settings say; commands may touch all that you may: nothing protects "
+    "settings, hooks, keys and other folders from the programs that they run"
+)
 DEEP = 4
 WIDE = 5_000
 """How deep, and in how many folders, files that rules name anywhere are looked for."""
@@ -59,7 +63,7 @@ def build(
     """
     wanted = loaded.settings.sandbox
     if not wanted.enabled:
-        return Fence(line="Sandbox: off, as the settings say; commands may touch all that you may")
+        return Fence(line=OFF)
     walls = look(place.home.path / "walls.json", workspace=place.cwd)
     if walls.kind == "none" and wanted.required:
         raise Fault("There is no sandbox, and the settings require one", why=walls.line)

@@ -32,6 +32,12 @@ def guard(loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ())
         blocked=(*(("read",) if reads else ()), *(("write",) if writes else ())),
         silent=asked.deny_instead_of_prompting,
         barred=("auto",) if asked.disable_auto_mode else (),
+        pinned=loaded.scripts,
+        writable=tuple(
+            os.path.realpath(os.path.expanduser(path))
+            for path in loaded.settings.sandbox.filesystem.allow_write
+        ),
+        no_sandbox=not loaded.settings.sandbox.enabled,
         own=own,
     )
 

@@ -23,7 +23,7 @@ from travois.kernel.blocks import Call
 from travois.kernel.facts import Asked, Decided
 from travois.policy import narrow
 from travois.policy.access import Access
-from travois.policy.bounds import cage, harmless, leaves, runs_outside
+from travois.policy.bounds import cage, harmless, held_back, leaves, runs_outside
 from travois.policy.cage import TMP, Cage
 from travois.policy.judge import PLANNING, Verdict, judge
 from travois.policy.paths import inside
@@ -32,6 +32,10 @@ from travois.policy.rules import Use, parse
 from travois.policy.shell import plan
 
 INSIDE = "the settings let no command run outside the sandbox"
+APART = (
+    "{} is protected, and the line that writes it also runs code that could change more than it "
+    "shows; make the write a call of its own"
+)
 Word = Literal["rules", "person"]
 OWN_GIT = "git worktree add x"
 """What git does for us where it writes, for the sake of the settings that it may change then."""
@@ -85,6 +89,10 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
         return Ruling(Decided(ready.call.id, "deny", INSIDE, by="sandbox"))
     if ready.tool.judged_as and agent.guard.mode == "plan" and verdict.effect == "ask":
         return Ruling(Decided(ready.call.id, "deny", PLANNING))
+    if agent.bounds is not None and verdict.effect != "deny":
+        held = held_back(agent.bounds, agent.guard, wanted)
+        if held:
+            return Ruling(Decided(ready.call.id, "deny", APART.format(held), by="sandbox"))
     # What a call does to a program that runs already cannot be tried in another sandbox first.
     tries = not ready.tool.judged_as and _may_try(agent, wanted, verdict)
     if verdict.effect == "ask" and tries:

@@ -116,9 +116,29 @@ def _followed(access: Access, here: Here | None, *, by: By) -> tuple[Access, ...
     if access.scope == "many":
         return tuple(_matching(access, here, by=by))
     found = locate(access.target, here, by=by)
-    names = _names(found.path) if access.kind == "write" else 1
-    told = replace(access, spelt=access.target, names=names, tmp=found.tmp)
+    writes = access.kind == "write"
+    names, bare = (_names(found.path), _is_in_bare(found.path)) if writes else (1, False)
+    told = replace(access, spelt=access.target, names=names, tmp=found.tmp, bare=bare)
     return (replace(told, target=found.path),)
+
+
+def _is_in_bare(path: str) -> bool:
+    """Whether a file lies in a folder that git takes for a repository, or would make it one."""
+    folder, name = os.path.split(path)
+    while folder not in ("/", "") and os.path.basename(folder) != ".git":
+        if _is_repository(folder, name):
+            return True
+        folder, name = os.path.split(folder)
+    return False
+
+
+def _is_repository(folder: str, written: str) -> bool:
+    """Whether git takes a folder for a repository once it has something of this name."""
+
+    def has(name: str) -> bool:
+        return name == written or os.path.lexists(f"{folder}/{name}")
+
+    return has("HEAD") and ((has("objects") and has("refs")) or has("commondir"))
 
 
 def locate(path: str, here: Here | None, *, by: By) -> Located:

@@ -24,6 +24,8 @@ class Access(msgspec.Struct, frozen=True):
     """How many names the file has on its disk."""
     tmp: Literal["", "private", "machine"] = ""
     """Which /tmp a path below /tmp leads to; empty for other paths, or where there is but one."""
+    bare: bool = False
+    """Whether a path to be written lies in a folder that git takes for a repository."""
     asks: bool = False
     """Whether a person has to see it, whatever allows it."""
 

@@ -15,12 +15,16 @@ from travois.policy.glyphs import listed
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.plan import Step
+from travois.policy.protected import protected
 from travois.policy.rules import Use, fits
 
 PINNED = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky"),
     *(".travois", ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".mcp.json"),
     *(".vscode", ".idea", ".devcontainer", ".envrc", ".pre-commit-config.yaml", ".gitmodules"),
+    *(".git/commondir", ".hg/hgrc", ".lefthook", "lefthook.yml", ".agents", ".windsurf", ".roo"),
+    *(".continue", ".kiro", ".qwen", ".amazonq", ".aider.conf.yml", ".claude.json", "mcp.json"),
+    *("opencode.json", "opencode.jsonc", ".zed"),
 )
 """What decides what runs later outside the walls; kept as it is at the top of each folder."""
 SECRET = (
@@ -218,10 +222,16 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 def _pins(bounds: Bounds, guard: Guard, use: Use) -> Pins:
-    """The paths that stay as they are, that git may write, and that the call was allowed to."""
-    free = [access.target for access in use.touched if access.kind == "write"]
-    by_git, by_name = _written_by_git(use), _configured(use)
-    kept, git_written, lifted = list(bounds.pinned), list[str](), list[str]()
+    """The paths that stay as they are, that git may write, and that the call was allowed to.
+
+    One sandbox holds a whole line. So a path is lifted only for a line that consists of the write
+    that was allowed and of steps that are known to do nothing else.
+    """
+    alone = _writes_alone(use)
+    free = [access.target for access in use.touched if access.kind == "write" and alone]
+    by_git, by_name = _written_by_git(use), _configured(use) if alone else frozenset[str]()
+    kept, git_written = list(bounds.pinned), list[str]()
+    lifted = [target for target in free if protected(target)]
     for name, path in _protected(bounds, guard):
         if name in by_name or any(_meets(path, target) for target in free):
             lifted.append(path)
@@ -229,7 +239,30 @@ def _pins(bounds: Bounds, guard: Guard, use: Use) -> Pins:
             git_written.append(path)
         else:
             kept.append(path)
-    return Pins(tuple(kept), tuple(git_written), tuple(lifted))
+    return Pins(tuple(kept), tuple(git_written), tuple(dict.fromkeys(lifted)))
+
+
+def held_back(bounds: Bounds, guard: Guard, use: Use) -> str:
+    """The protected path that a line writes and that stays as it is, for what else the line runs.
+
+    Empty if there is none, or if the call runs outside the sandbox.
+    """
+    if not use.plans or _writes_alone(use) or runs_outside(bounds, use):
+        return ""
+    paths = [path for _, path in _protected(bounds, guard)]
+    written = (access.target for access in use.touched if access.kind == "write")
+    return next((one for one in written if any(_meets(path, one) for path in paths)), "")
+
+
+def _writes_alone(use: Use) -> bool:
+    """Whether the line runs nothing that could do more than it shows."""
+    steps = (step for plan in use.plans for step in plan.steps)
+    return not any(plan.unclear for plan in use.plans) and all(map(_is_plain, steps))
+
+
+def _is_plain(step: Step) -> bool:
+    config = step.name == "git" and _git(step) == "config"
+    return step.needs == "nothing" or config or (step.name == "chmod" and step.known)
 
 
 def _protected(bounds: Bounds, guard: Guard) -> Iterator[tuple[str, str]]:

@@ -7,11 +7,12 @@ those (`core.fsmonitor`, `filter.*.clean`, `alias.*`), and every version brings 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from travois.policy.glyphs import listed
+from travois.policy.plan import Step, Word
 
 HARMLESS: Mapping[str, frozenset[str]] = {
     "advice": frozenset("*"),
@@ -98,7 +99,16 @@ class Settled(msgspec.Struct, frozen=True):
     undone: tuple[str, ...] = ()
 
 
-def settle(before: bytes, after: bytes) -> Settled:
+Allowed = Callable[[str, tuple[str | None, ...]], bool]
+"""Whether a key may get these values, beyond those that are harmless everywhere."""
+
+
+def never(key: str, values: tuple[str | None, ...]) -> bool:
+    """Allow nothing more."""
+    return not (key or values)
+
+
+def settle(before: bytes, after: bytes, *, allowed: Allowed = never) -> Settled:
     """Keep the harmless changes of a configuration file, and undo all others.
 
     A file that cannot be read for certain is put back as a whole.
@@ -111,7 +121,9 @@ def settle(before: bytes, after: bytes) -> Settled:
         return Settled(before, ("a line that cannot be read",))
     old, new = _grouped(was), _grouped(now)
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    undone = tuple(sorted(key for key in changed if not _harmless(key, new.get(key, ()))))
+    may = (key for key in changed if allowed(key, new.get(key, ())))
+    kept = {key for key in changed if _harmless(key, new.get(key, ()))}.union(may)
+    undone = tuple(sorted(set(changed) - kept))
     if not undone:
         return Settled(after)
     if any(key.startswith("include") for key in undone):
@@ -120,6 +132,45 @@ def settle(before: bytes, after: bytes) -> Settled:
     wanted = {key: new[key] for key in new if key not in undone}
     wanted |= {key: old[key] for key in undone if key in old}
     return Settled(mended if _reads_as(mended, wanted) else before, undone)
+
+
+SETTING = listed("--add --replace-all --local --bool --int --bool-or-int --path --fixed-value")
+"""Options of `git config` that leave it to set the value of one key in the repository."""
+UNSETTING = listed("--unset --unset-all unset")
+
+
+def sets_program(step: Step) -> str:
+    """The key that a call of `git config` sets and that may start a program; empty for none.
+
+    A form of the command that is not known to set one harmless key counts as one that may.
+    """
+    words = _configured(step)
+    if step.needs == "nothing" or not words:
+        return ""
+    if any(word.value is None for word in words):
+        return "a key that only shows when it runs"
+    texts = [word.text for word in words[1:] if word.text not in SETTING]
+    if texts[:1] and texts[0] in UNSETTING | {"set"}:
+        texts = texts[1:] if texts[0] == "set" else [*texts[1:2]]
+    if not texts or texts[0].startswith("-") or "." not in texts[0]:
+        return " ".join(texts[:1]) or "a key"
+    key = _lowered(texts[0])
+    return "" if len(texts) <= 2 and _harmless(key, (*texts[1:2],)) else key
+
+
+def _configured(step: Step) -> tuple[Word, ...]:
+    """The words of a call of git from `config` on; none for other calls."""
+    words = step.argv[1:] if step.name == "git" else ()
+    while words and words[0].text.startswith("-"):
+        words = words[2 if words[0].text in ("-C", "-c", "--git-dir", "--work-tree") else 1 :]
+    return words if words and words[0].text == "config" else ()
+
+
+def _lowered(key: str) -> str:
+    """A key as git compares it: what is between the first and the last dot keeps its case."""
+    section, _, rest = key.partition(".")
+    name, dot, last = rest.rpartition(".")
+    return f"{section.lower()}.{name}{dot}{last.lower()}"
 
 
 def is_harmless_hook(name: str, data: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from posixpath import dirname
+from posixpath import basename, dirname
 from typing import Literal, get_args
 
 import msgspec
@@ -11,9 +11,12 @@ from msgspec.structs import replace
 
 from travois.policy import paths, shell
 from travois.policy.access import Access
+from travois.policy.cage import TMP
+from travois.policy.gitconfig import sets_program
+from travois.policy.glyphs import listed
 from travois.policy.paths import inside, plain
 from travois.policy.plan import Plan, Step
-from travois.policy.protected import makes_repository, protected, strange
+from travois.policy.protected import makes_repository, personal, protected, strange
 from travois.policy.ruin import device, ruinous
 from travois.policy.rules import (
     TWINS,
@@ -41,6 +44,10 @@ ALIASES: dict[str, Mode] = {
 LEAVING = "runs outside the sandbox, where it may touch anything that you may"
 MEETING = "is a tool that wants a person to see each use of it"
 EDITING: tuple[Mode, ...] = ("accept-edits", "auto")
+WRITERS = listed("ln link install rsync dd truncate patch ed ex shred split unlink scp")
+"""Programs whose operands are files that they make or change."""
+ALWAYS = "which takes a person's yes in every mode"
+ADDING = "--add-dir makes its folder part of the workspace"
 SCRATCH = "the session's own temporary files are free"
 PLANNING = "plan mode: nothing is changed until the user agrees to the plan"
 
@@ -71,6 +78,12 @@ class Guard(msgspec.Struct, frozen=True):
     """Whether what would be asked about is denied, as in mode dont-ask."""
     barred: tuple[Mode, ...] = ()
     """Modes that are switched off."""
+    pinned: tuple[str, ...] = ()
+    """Files that trusted hooks run: to change one is to change the hook."""
+    writable: tuple[str, ...] = ()
+    """Folders outside the workspace that the settings let mode bypass write to."""
+    no_sandbox: bool = False
+    """Whether the user switched the sandbox off, and with it the border of mode bypass."""
     own: str = ""
     """Where our own state is: nothing but its settings and memory is ever written by a tool."""
 
@@ -92,10 +105,10 @@ def judge(guard: Guard, use: Use) -> Verdict:
         return _settle(guard, Verdict("ask", LEAVING))
     if any(access.asks for access in use.accesses):
         return _settle(guard, Verdict("ask", MEETING))
-    if guard.mode == "bypass":
-        return Verdict("allow", "mode bypass runs everything that no rule denies")
     if rule := _allowing(guard, use):
         return Verdict("allow", f"rule: {rule}", "rule")
+    if guard.mode == "bypass":
+        return _settle(guard, _bypass(guard, use))
     return _settle(guard, _worst(guard, use))
 
 
@@ -165,6 +178,39 @@ def _changes(guard: Guard, use: Use) -> bool:
     return any(map(changes_repository, steps)) or bool(_ruin(guard, use))
 
 
+def _bypass(guard: Guard, use: Use) -> Verdict:
+    """What mode bypass leaves to a person: what decides over them, and what is outside."""
+    for access in use.touched:
+        if access.kind != "write" or _scratched(guard, access) or _permitted(guard, use, access):
+            continue
+        if _needs_person(guard, access):
+            return Verdict("ask", f"writes a protected path, {ALWAYS}: {access.target}")
+        free = (*guard.folders, *guard.writable, *TMP)
+        within = guard.no_sandbox or _inside(free, _bound(access))
+        if not within:
+            return Verdict("ask", f"writes outside the workspace: {access.target}; {ADDING}")
+    for step in (step for plan in use.plans for step in plan.steps):
+        if (path := _copied_to(guard, step)) and personal(path):
+            return Verdict("ask", f"may write a protected path, {ALWAYS}: {path}")
+        if (key := sets_program(step)) and not _names_config(_covering(guard, use, step)):
+            return Verdict("ask", f"sets {key} in git's configuration, {ALWAYS}")
+    return Verdict("allow", "mode bypass runs everything that no rule denies")
+
+
+def _needs_person(guard: Guard, access: Access) -> bool:
+    """Whether no mode lets this path be written without a person's yes."""
+    spellings = {access.target, access.spelt or access.target}
+    pinned = any(inside(access.target, path) for path in guard.pinned)
+    return pinned or access.bare or any(personal(_local(guard, path)[0]) for path in spellings)
+
+
+def _permitted(guard: Guard, use: Use, access: Access) -> bool:
+    """Whether a rule that names this path lets a command write it."""
+    names = _guarded(guard, access)
+    rules = (rule for rule in guard.rules if use.plans and permits(rule, access, use))
+    return any(names <= protected(rule.what) for rule in rules)
+
+
 def _settle(guard: Guard, verdict: Verdict) -> Verdict:
     if verdict.effect == "ask" and (guard.silent or guard.mode == "dont-ask"):
         why = "mode dont-ask" if guard.mode == "dont-ask" else "nothing is asked about here"
@@ -219,7 +265,27 @@ def _asks(guard: Guard, use: Use, plan: Plan, rules: list[Rule | None]) -> Itera
         if step.needs != "nothing" and rule is None:
             what = step.texts[0] if step.texts else step.name
             yield Verdict("ask", f"runs {what}: {step.why}", doubt=True)
+        if path := _copied_to(guard, step):
+            yield Verdict("ask", f"may write a protected path: {path}")
+        if (key := sets_program(step)) and not _names_config(rule):
+            yield Verdict("ask", f"sets {key} in git's configuration, which may run programs")
         yield from _step(guard, use, step, trusted=rule is not None and step.edits)
+
+
+def _copied_to(guard: Guard, step: Step) -> str:
+    """The protected path among the words of a program that writes files in ways of its own."""
+    if step.needs == "nothing" or step.name not in WRITERS:
+        return ""
+    for word in step.argv[1:]:
+        path = word.text.rpartition("=")[2] if word.text.startswith(("-", "of=")) else word.text
+        if path and protected(_local(guard, path)[0] if path.startswith("/") else path):
+            return path
+    return ""
+
+
+def _names_config(rule: Rule | None) -> bool:
+    """Whether a rule speaks of git's configuration, and not of git as a whole."""
+    return rule is not None and "config" in rule.what.replace(":*", " ").split()
 
 
 def _needed_rule(guard: Guard, use: Use, step: Step) -> Rule | None:
@@ -322,6 +388,8 @@ def _guarded(guard: Guard, access: Access) -> frozenset[str]:
         found |= protected(local)
         if within and makes_repository(within):
             found |= {within.partition("/")[0]}
+    if access.bare or any(inside(access.target, path) for path in guard.pinned):
+        found |= {basename(access.target)}
     hidden = access.scope == "many" and "/." in access.target
     return found | {"."} if hidden else found
 

@@ -21,6 +21,8 @@ DEVICES = r"/dev/(?!(?:null|zero|full|stdin|stdout|stderr|tty|fd|shm)(?:/|$)).*"
 HARMLESS = ("/dev/null",)
 NOWHERE = r"(?:\$\{?\w+[^/}]*\}?|~\w*|\.{1,2}(?:/\.{1,2})*)?/*(?:\*|\.\*|\{,\.\}\*)?"
 """A path that is all of something: of a home, of where one stands, or of an empty variable."""
+HISTORY = r"(?:\$\{?pwd\}?/)?(?:\.{1,2}/)*\.git(?:/objects|/refs)?/*(?:\*|\.\*)?"
+"""All that git knows of where one stands."""
 STOPPING = frozenset(("0", "6", "poweroff", "reboot", "halt", "kexec", "rescue"))
 TELLING = STOPPING | REMOVES
 DESTROYING = frozenset(
@@ -111,6 +113,8 @@ def _segment(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
     for word in reversed(words):
         why = tail.destroyed_by(word) or why
         tail.prepend(word)
+    if words[0].startswith("-"):  # what stood before it is a program that only shows when it runs
+        why = why or tail.destroyed_by("")
     if "xargs" in words or "parallel" in words:
         start = words.index("xargs" if "xargs" in words else "parallel")
         handed = [*words[start + 1 :], "$_/"]
@@ -130,7 +134,15 @@ def critical(path: str, *, folders: tuple[str, ...], home: str) -> bool:
     plain = "/" + normpath(whole).lstrip("/.")
     if plain.count("/") < 2:
         return True
+    if any(_is_history(plain.casefold(), kept.casefold()) for kept in folders):
+        return True
     return any(f"{kept.rstrip('/')}/".startswith(f"{plain}/") for kept in (*folders, home) if kept)
+
+
+def _is_history(path: str, folder: str) -> bool:
+    """Whether a path is the history of a folder, or all of its objects or references."""
+    git = f"{folder.rstrip('/')}/.git"
+    return path in (git, f"{git}/objects", f"{git}/refs")
 
 
 def _step(step: Step, *, folders: tuple[str, ...], home: str) -> str:
@@ -186,6 +198,8 @@ class _Tail:
     def destroyed_by(self, program: str) -> str:
         """What a program would destroy with these words; empty if nothing that matters."""
         name, hit = basename(program).casefold(), self._hit
+        if not name or "$" in program or "`" in program:
+            return self._destroyed_by_unknown(hit)
         if name.partition(".")[0] not in DESTROYING and not name.startswith("newfs"):
             return ""
         if not hit and name == "kill":
@@ -197,6 +211,13 @@ class _Tail:
         if name in OVERWRITES and self._disk:
             return "it writes to a disk"
         return self._taken_by(name, hit) if hit else ""
+
+    def _destroyed_by_unknown(self, hit: str) -> str:
+        """What a program that only shows when it runs may destroy with these words."""
+        if self._disk:
+            return "it may write to a disk"
+        whole = hit.startswith(("/", "~", "$HOME", "${HOME}"))
+        return f"it may remove {hit}" if whole and (self._recursive or self._deletes) else ""
 
     def _taken_by(self, name: str, hit: str) -> str:
         """What a program would take away of a path that is all of something."""
@@ -215,6 +236,8 @@ def _all(target: str, *, folders: tuple[str, ...], home: str) -> bool:
     target = target[:LONGEST_TARGET]
     if re.fullmatch(NOWHERE, target):
         return target not in ("", "$") and not re.fullmatch(r"\$\{?\w+\}?", target)
+    if re.fullmatch(HISTORY, target.casefold()):
+        return True
     if target in ("$HOME", "${HOME}") or re.fullmatch(r"\$\{?(HOME|PWD|OLDPWD)\}?/?\*?", target):
         return True
     return target.startswith("/") and critical(target, folders=folders, home=home)

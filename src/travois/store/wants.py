@@ -71,6 +71,12 @@ STEERING = (
 """What says where requests go, with whose key, or what we ourselves do."""
 SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
 RUN = "statusLine.command"
+RUNNERS = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+}
+"""Programs that run what a file in the workspace says, and the files."""
 COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
 
 
@@ -123,6 +129,8 @@ def scripts(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
             path = os.path.realpath(os.path.join(place, word))
             if inside(path, place) and os.path.isfile(path) and _runs(path):
                 yield path
+        for name in RUNNERS.get(word, ()):
+            yield from filter(os.path.isfile, (os.path.join(place, name) for place in places))
 
 
 def _runs(path: str) -> bool:
