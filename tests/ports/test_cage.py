@@ -23,7 +23,7 @@ from tests.ports.caged import SECONDS, Mode, found, play, run, scene, walls
 from tests.ports.test_processes import descriptors, nap, others, sleepers, until, zombies
 from tests.processes import run_past_timeout
 from travois.engine.ports import Captured, Command, Completed
-from travois.host.cage import probe, standin
+from travois.host.cage import probe
 from travois.host.cage.probe import Walls, look
 from travois.host.process import LocalProcesses
 
@@ -239,7 +239,7 @@ anyio.run(main)
 """
 
 
-def test_a_harness_that_is_killed_takes_the_cage_along_and_the_next_command_tidies_up(nap: str):
+def test_a_harness_that_is_killed_takes_the_cage_along_and_leaves_nothing(nap: str):
     walls("full")
     with scene() as place:
         argv = [sys.executable, "-c", HARNESS, place.work, place.cage.temp, nap]
@@ -247,58 +247,36 @@ def test_a_harness_that_is_killed_takes_the_cage_along_and_the_next_command_tidi
             anyio.run(until, lambda: sleepers(nap))
             harness.kill()
         anyio.run(until, lambda: not sleepers(nap))
-        assert os.listdir(place.work) == [".claude"]
-        run("full", place.sh("true", cage=place.but(pinned=(f"{place.work}/.claude",))))
         assert os.listdir(place.work) == []
 
 
 # --- what is pinned and missing -------------------------------------------------------------------
 
 
-def test_nothing_stays_of_what_stood_in():
+def test_what_is_missing_is_not_seen_and_what_appears_there_does_not_stay():
     with scene() as place:
         names = (".claude", ".git/hooks", "a/b/c")
         cage = place.but(pinned=tuple(f"{place.work}/{name}" for name in names))
-        done = run("full", place.sh("find . -mindepth 1 | sort; rmdir a; mkdir a/b", cage=cage))
-        assert done.output.head.splitlines()[:3] == [b"./.claude", b"./.git", b"./a"]
-        assert (done.status, os.listdir(place.work)) == (1, [])
+        line = "find . -mindepth 1; mkdir -p a/b .claude; echo x > a/b/c; echo x > .claude/x"
+        done = run("full", place.sh(line, cage=cage))
+        assert (done.status, done.output.joined()) == (0, b"")
+        assert sorted(path.name for path in place.work.rglob("*")) == ["a", "b"]
 
 
-def test_the_last_of_several_commands_takes_the_stand_in_away():
+def test_what_appears_beside_a_command_that_runs_on_is_removed_and_told():
     async def act(processes: LocalProcesses) -> None:
         with scene() as place:
             pinned = place.work / ".claude"
             cage = place.but(pinned=(str(pinned),))
-            long = await processes.start(place.sh("read x < /dev/zero", cage=cage), id="long")
+            line = "mkdir .claude; echo x > .claude/x; touch made; read x < /dev/zero"
+            long = await processes.start(place.sh(line, cage=cage), id="long")
+            await until((place.work / "made").exists)
             await processes.run(place.sh("true", cage=cage), timeout=SECONDS)
-            assert pinned.is_dir()
-            await long.kill()
             assert not pinned.exists()
+            assert ".claude" in processes.notices()[0]
+            await long.kill()
 
     play("full", act)
-
-
-def test_what_a_person_puts_there_meanwhile_stays():
-    async def act(processes: LocalProcesses) -> None:
-        with scene() as place:
-            pinned = place.work / ".claude"
-            job = await processes.start(
-                place.sh("read x < /dev/zero", cage=place.but(pinned=(str(pinned),))), id="job"
-            )
-            (pinned / "settings.json").write_text("{}")
-            await job.kill()
-            assert (pinned / "settings.json").read_text() == "{}"
-
-    play("full", act)
-
-
-def test_an_empty_folder_of_somebody_else_is_no_stand_in(tmp_path: Path):
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    lock = standin.occupy(str(theirs))
-    assert lock is not None
-    standin.vacate({lock: str(theirs)})
-    assert theirs.is_dir()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import anyio
+
+from travois.policy.cage import Cage
+
 if TYPE_CHECKING:
     from travois.host.cage.guard import Journal
     from travois.host.child import Child
@@ -45,13 +49,32 @@ class Guarding:
         known = self._journal is not None or bool(self._folder)
         return known and self.journal().is_open()
 
+    async def prepare(self, cage: Cage | None) -> None:
+        """Find the repositories that a command could change, without holding up anybody."""
+        if cage is None or cage.profile == "look":
+            return
+        from travois.host.cage.guard import repository_roots
+
+        journal, roots = self.journal(), repository_roots(cage)
+        await anyio.to_thread.run_sync(journal.find_repositories, roots)
+
+    async def review(self, child: Child) -> None:
+        """Find the repositories that there are now that a program has ended."""
+        if child.guard is not None:
+            await anyio.to_thread.run_sync(child.guard.refresh)
+
     def watch(self, child: Child) -> None:
         """Check the protected files of a program that was started, when it is over."""
         if child.guard is not None:
             self._children.append(child)
 
-    def settle(self, is_over: Callable[[Child], bool]) -> None:
-        """Check the files of all programs that have ended; close the guards of those all gone."""
+    def settle(self, is_over: Callable[[Child], bool], *, running: bool = False) -> None:
+        """Check the files of programs that have ended; close the guards of those all gone.
+
+        With `running`, also look at programs that go on: a server in the background may plant a
+        file and never end. Those that ended come first, since what they were allowed to change
+        is then known.
+        """
         for child in [child for child in self._children if child.status is not None]:
             assert child.guard is not None
             if is_over(child):
@@ -59,6 +82,9 @@ class Guarding:
                 self._told += child.guard.close()
             else:
                 self._told += child.guard.check()
+        for child in [child for child in self._children if running and child.status is None]:
+            assert child.guard is not None
+            self._told += child.guard.check()
 
     def recover(self) -> None:
         """Check what processes that were killed had guarded."""

@@ -121,6 +121,7 @@ class LocalProcesses:
         late: Callable[[Child], Completed] | None = None,
     ) -> Completed:
         """Run to the end, with walls around what stays: sockets of others come and go meanwhile."""
+        await self._guarding.prepare(command.cage)
         while True:
             try:
                 return await self._ended(begin(command), timeout=timeout, reader=reader, late=late)
@@ -157,6 +158,7 @@ class LocalProcesses:
                 await self._end(child)
         if child.failed:
             raise _unbuilt(child)
+        await self._guarding.review(child)
         return Completed(
             status=_status(child),
             output=child.output.taken(),
@@ -171,6 +173,7 @@ class LocalProcesses:
 
     async def start(self, command: Command, *, id: str) -> LocalJob:
         """Start in the background; it dies with the session at the latest."""
+        await self._guarding.prepare(command.cage)
         child = self._begin(command)
         child.slow()
         return self._adopt(id, command, child)
@@ -359,7 +362,7 @@ class LocalProcesses:
         else:
             self._children.discard(child)
         running = tuple(sorted(tree(child.mark, left))) if left or not child.silent else ()
-        self._guarding.settle(self._gone)
+        self._guarding.settle(self._gone, running=True)
         return running
 
     async def _stop(self, child: Child) -> None:

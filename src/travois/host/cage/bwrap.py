@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from travois.host.cage.programs import find_own_below_tmp
-from travois.host.cage.standin import occupied, occupy, relink, vacate
+from travois.host.cage.standin import relink
 from travois.policy.cage import TMP, Cage
 from travois.policy.paths import inside
 
@@ -74,21 +74,19 @@ def mounts(cage: Cage) -> list[str]:
 def settle(cage: Cage, after: ExitStack) -> Cage:
     """The cage with what is pinned as real paths that are there.
 
-    What is missing gets a stand-in until `after` is closed. Where none can stand, what it would
-    stand in is pinned. A link cannot be held by a mount: it is put back when `after` is closed.
+    What is missing is left out: nothing can be mounted on it without a trace, so it is checked
+    when the command is over. A link cannot be held by a mount: it is put back then.
     """
     roots = [] if cage.profile == "look" else _real((*cage.folders, *cage.writable))
     pinned: dict[str, None] = {}
-    held: dict[int, str] = {}
-    after.callback(vacate, held)
     for path in dict.fromkeys((*cage.pinned, *_real(cage.pinned))):
         root = next((root for root in roots if path.startswith(root + "/")), "")
         if not root:
             continue
         if link := _link(path, root):
             after.callback(relink, link, os.readlink(link), temp=cage.temp)
-        else:
-            pinned[_settled(path, root, held=held)] = None
+        elif os.path.lexists(path):
+            pinned[path] = None
     return replace(cage, pinned=tuple(pinned))
 
 
@@ -96,23 +94,6 @@ def _link(path: str, root: str) -> str:
     """The first part of a path that is a link; empty if none is."""
     parts = [path, *(one for one in _parents(path) if one.startswith(root + "/"))]
     return next((part for part in reversed(parts) if os.path.islink(part)), "")
-
-
-def _settled(path: str, root: str, *, held: dict[int, str]) -> str:
-    """The path if it is there; else the first part of it that is not, stood in for."""
-    part = root
-    for name in path.removeprefix(root + "/").split("/"):
-        above, part = part, os.path.join(part, name)
-        if os.path.lexists(part) and not occupied(part):
-            continue
-        try:
-            lock = occupy(part)
-        except OSError:
-            return above
-        if lock is not None:
-            held[lock] = part
-            return part
-    return path
 
 
 def _ways(cage: Cage) -> dict[str, Way]:
@@ -146,10 +127,8 @@ def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
             return ("--tmpfs", path)
         case "write" | "hold":
             return ("--bind", path, path)
-        case "show":
+        case "show" | "pin":
             return ("--ro-bind", path, path)
-        case "pin":
-            return _emptied(path) if occupied(path) else ("--ro-bind", path, path)
         case "hide":
             return _emptied(path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
 

@@ -11,7 +11,7 @@ import msgspec
 from travois.host.beneath import spot
 from travois.host.cage.aside import Aside
 from travois.host.cage.saved import Node, Saved, Tree, differences, hold, put, read, restore
-from travois.policy.gitconfig import is_harmless_hook, settle
+from travois.policy.gitconfig import Allowed, is_harmless_hook, never, settle
 
 Check = Literal["exact", "config", "hooks"]
 LONGEST = 120
@@ -37,7 +37,7 @@ def check(saved: Saved, rule: Check, aside: Aside) -> Checked:
     now = read(saved.path, saved)
     names = list(differences(saved.nodes, now))
     if rule == "config" and names == [b""] and _is_file(now.get(b"")):
-        change, data = _settled(saved, now[b""], aside)
+        change, data = settle_config(saved, now[b""], aside)
         kept = msgspec.structs.replace(now[b""], data=data)
         taken = msgspec.structs.replace(saved, tree=((b"", kept),))
         return Checked((*moved, *change), taken)
@@ -46,26 +46,28 @@ def check(saved: Saved, rule: Check, aside: Aside) -> Checked:
     failed = {name for name in names if not _restored(saved, name, aside)}
     if names:
         failed |= set(names) & set(differences(saved.nodes, read(saved.path)))
-    paths = {
-        name: os.path.join(saved.path, os.fsdecode(name)) if name else saved.path for name in names
-    }
-    changes = [Change(_named(paths[name], saved), restored=name not in failed) for name in names]
+    changes = [
+        Change(_named(_path(saved, name), saved), restored=name not in failed) for name in names
+    ]
     return Checked((*moved, *changes), saved)
 
 
-def _settled(saved: Saved, now: Node, aside: Aside) -> tuple[tuple[Change, ...], bytes]:
+def settle_config(
+    saved: Saved, now: Node, aside: Aside, *, name: bytes = b"", allowed: Allowed = never
+) -> tuple[tuple[Change, ...], bytes]:
     """Undo the settings of git that it would not set by itself; returns what it is to hold."""
-    was = saved.nodes.get(b"")
+    was, path = saved.nodes.get(name), _path(saved, name)
+    was = was if _is_file(was) else None
     assert now.data is not None
-    settled = settle((was.data if was else b"") or b"", now.data)
+    settled = settle((was.data if was else b"") or b"", now.data, allowed=allowed)
     if not settled.undone:
         return (), now.data
     done = False
-    with suppress(OSError), spot(saved.path) as place:
+    with suppress(OSError), spot(path) as place:
         aside.copy(place, root=saved.root)
         put(place, msgspec.structs.replace(was or now, data=settled.data))
         done = True
-    words = f"{_named(saved.path, saved)} ({', '.join(map(plain, settled.undone))})"
+    words = f"{_named(path, saved)} ({', '.join(map(plain, settled.undone))})"
     return (Change(words, restored=done),), settled.data
 
 
@@ -100,6 +102,10 @@ def _restored(saved: Saved, name: bytes, aside: Aside) -> bool:
     except OSError:
         return False
     return True
+
+
+def _path(saved: Saved, name: bytes) -> str:
+    return os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
 
 
 def _named(path: str, saved: Saved) -> str:

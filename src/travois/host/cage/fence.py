@@ -108,16 +108,16 @@ def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
     """What checks the protected files that no mount holds; none where there are none."""
     if cage.profile == "look" or ground.journal is None:
         return None
-    from travois.host.cage.guard import watches
+    from travois.host.cage.guard import repository_roots, watches
 
-    found = watches(cage, held=held)
-    if not found:
+    found, roots = watches(cage, held=held), repository_roots(cage)
+    if not found and not roots:
         return None
     journal = ground.journal()
     within = (*cage.folders, *cage.writable, cage.temp)
     if not any(_inside(journal.folder, path) for path in cage.hidden):
         refuse_own(os.path.join(journal.folder, "runs"), within)
-    return journal.open(found, mark=ground.mark)
+    return journal.open(found, mark=ground.mark, roots=roots)
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -129,7 +129,7 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 
     assert ground.walls is not None
     refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
-    cage = bwrap.settle(_held(cage), ground.after)
+    guarded, cage = _held(cage), bwrap.settle(_held(cage), ground.after)
     door = _door(cage, ground)
     report, told = os.pipe()
     ground.after.callback(os.close, report)
@@ -143,7 +143,7 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
     listed = _file(b"\0".join(map(os.fsencode, [*words, "--seccomp", str(filtered)])), ground)
     start = (ground.walls.bwrap, "--args", str(listed), "--")
     fds = (told, filtered, listed)
-    guard = _guard(cage, ground, held=True)
+    guard = _guard(guarded, ground, held=True)
     fence = Fence((*start, *argv), "/", {}, fds, report=report, guard=guard, network=shared)
     if door is None:
         return fence

@@ -19,8 +19,10 @@ from typing import Literal
 import msgspec
 
 from travois.host.cage.aside import Aside
-from travois.host.cage.checking import Change, Check, check, plain
-from travois.host.cage.saved import Saved, read, save
+from travois.host.cage.checking import Change, Check, Checked, check, plain
+from travois.host.cage.nested import NAMES, Surroundings, check_repository
+from travois.host.cage.repositories import Repositories
+from travois.host.cage.saved import Saved, read, read_names, save
 from travois.host.reaper import marked
 from travois.policy.cage import Cage
 
@@ -28,8 +30,9 @@ PATIENCE = 20.0
 """How many seconds to wait for another process that works on the journal."""
 FORGOTTEN = 7 * 24 * 3600
 """How many seconds what was saved is kept for the next command."""
-Rule = Literal["exact", "config", "hooks", "lifted"]
-"""How a path may change: not at all, as git changes its settings or hooks, or as it likes."""
+Rule = Literal["exact", "config", "hooks", "repository", "lifted"]
+"""How a path may change: not at all, as git changes its settings, hooks or repositories, or as it
+likes."""
 OVERLAP = " (another command runs that may not change it; end that one, then repeat this)"
 
 
@@ -46,6 +49,8 @@ class Run(msgspec.Struct, frozen=True):
 
     mark: str
     watches: tuple[Watch, ...]
+    roots: tuple[str, ...] = ()
+    """The folders below which no repository may get what starts programs."""
 
 
 class Guard:
@@ -53,6 +58,11 @@ class Guard:
 
     def __init__(self, journal: Journal, name: str, run: Run, *, lock: int) -> None:
         self._journal, self._name, self._run, self._lock = journal, name, run, lock
+
+    def refresh(self) -> None:
+        """Find the repositories that there are now, which can take a while, for the next check."""
+        if self._lock >= 0:
+            self._journal.find_repositories(self._run.roots)
 
     def check(self) -> tuple[str, ...]:
         """Restore what must not have changed; returns what to tell. The guard stays."""
@@ -77,13 +87,28 @@ class Journal:
         self.notices: list[str] = []
         """What was found that no guard of ours could tell."""
         self._memory: dict[str, tuple[tuple[int, int], Saved]] = {}
+        self._repositories: dict[str, Repositories] = {}
 
-    def open(self, watches: tuple[Watch, ...], *, mark: str) -> Guard:
-        """Guard paths from here on. Raises OSError if they cannot be saved."""
+    def find_repositories(self, roots: Iterable[str]) -> frozenset[str]:
+        """The repositories below some folders: the first time that takes a while."""
+        found = frozenset[str]()
+        for root in roots:
+            if root not in self._repositories:
+                self._repositories[root] = Repositories(root)
+            found |= self._repositories[root].find()
+        return found
+
+    def open(self, watches: tuple[Watch, ...], *, mark: str, roots: tuple[str, ...] = ()) -> Guard:
+        """Guard paths, and the repositories below some folders, from here on.
+
+        Raises OSError if they cannot be saved.
+        """
         with self._alone():
             self.notices += self._recovered()
             held = _guarded(run for _, run in self._running())
-            run = Run(mark, tuple(watch for watch in watches if self._guards(watch, held)))
+            wanted = (*watches, *self._nested(watches, roots))
+            guarded = tuple(watch for watch in wanted if self._guards(watch, held))
+            run = Run(mark, guarded, roots)
             name = os.urandom(8).hex()
             path = os.path.join(self.folder, "runs", name)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -91,13 +116,25 @@ class Journal:
             os.write(lock, msgspec.msgpack.encode(run))
         return Guard(self, name, run, lock=lock)
 
+    def _nested(self, watches: tuple[Watch, ...], roots: tuple[str, ...]) -> Iterator[Watch]:
+        """The repositories below some folders that are not watched otherwise."""
+        if not roots:
+            return
+        named = {watch.path for watch in watches}
+        tops = {f"{root}/.git" for root in roots}  # whose files are watched one by one
+        for path in sorted(self.find_repositories(roots)):
+            root = next(root for root in roots if path == root or path.startswith(f"{root}/"))
+            if path not in named and path not in tops:
+                yield Watch(path, root, "repository")
+
     def _guards(self, watch: Watch, held: frozenset[str]) -> bool:
         """Save a path that nobody guards yet; false for one that we may not look at."""
         if watch.rule == "lifted" or watch.path in held:
             return True
         earlier = self._load(watch.path)
         try:
-            saved = save(watch.path, watch.root, earlier)
+            names = NAMES if watch.rule == "repository" else ()
+            saved = save(watch.path, watch.root, earlier, names=names)
         except PermissionError:
             return False
         if earlier is None or (earlier.tree, earlier.holders) != (saved.tree, saved.holders):
@@ -145,7 +182,9 @@ class Journal:
         living = dict(self._running())
         for name in set(self._names()) - living.keys():
             when = "while a command ran whose session was killed"
-            yield from self._checked(self._read(name), _guarded(living.values()), when=when)
+            # Who made a repository since then is not known: it may have been the user.
+            run = msgspec.structs.replace(self._read(name), roots=())
+            yield from self._checked(run, _guarded(living.values()), when=when)
             os.unlink(os.path.join(self.folder, "runs", name))
 
     def accept(self, path: str, data: bytes | None = None) -> None:
@@ -161,7 +200,9 @@ class Journal:
         saved = self._load(guarded)
         if saved is None:
             return
-        now, name = read(guarded, saved), os.fsencode(os.path.relpath(path, guarded))
+        nested = os.path.basename(guarded) == ".git" or is_git_folder(guarded)
+        now = read_names(guarded, NAMES, saved) if nested else read(guarded, saved)
+        name = os.fsencode(os.path.relpath(path, guarded))
         name = b"" if name == b"." else name
         tree = {k: v for k, v in saved.tree if not _touches(k, name)}
         fresh = {k: v for k, v in now.items() if _touches(k, name)}
@@ -176,6 +217,10 @@ class Journal:
     def _checked(self, run: Run, held: frozenset[str], *, when: str) -> tuple[str, ...]:
         aside = Aside(os.path.join(self.folder, "replaced"))
         changes = list[Change]()
+        found = self.find_repositories(run.roots)
+        known = found | {top for root in run.roots for top in (root, f"{root}/.git")}
+        lifted = tuple(watch.path for watch in run.watches if watch.rule == "lifted")
+        around = Surroundings(run.roots, known, lifted)
         for watch in sorted(run.watches, key=lambda watch: len(watch.path)):
             # Who wrote to a path that two commands run beside each other can write? Nobody knows.
             # So a leave to change it counts only while no other command is kept from doing so.
@@ -184,16 +229,25 @@ class Journal:
             saved = self._load(watch.path)
             if saved is None:
                 continue
-            try:
-                found = check(saved, _check(watch), aside)
-            except OSError as error:
-                changes.append(Change(f"{plain(watch.path)} ({error.strerror})", restored=False))
-                continue
-            why = OVERLAP if watch.rule == "lifted" else ""
-            changes += (msgspec.structs.replace(c, words=c.words + why) for c in found.changes)
-            if found.saved.tree != saved.tree:
-                self._write(found.saved)
+            changes += self._check(watch, saved, aside, around=around)
+        for watch in self._nested(run.watches, run.roots):
+            nothing = Saved(watch.path, watch.root, 0, ())
+            changes += self._check(watch, nothing, aside, around=around)
         return tuple(_told(changes, aside, when=when))
+
+    def _check(
+        self, watch: Watch, saved: Saved, aside: Aside, *, around: Surroundings
+    ) -> Iterator[Change]:
+        """Undo what one path must not have become, and save what it may be from here on."""
+        try:
+            found = _found_changed(watch, saved, aside, around=around)
+        except OSError as error:
+            yield Change(f"{plain(watch.path)} ({error.strerror})", restored=False)
+            return
+        why = OVERLAP if watch.rule == "lifted" else ""
+        yield from (msgspec.structs.replace(c, words=c.words + why) for c in found.changes)
+        if found.saved.tree != saved.tree:
+            self._write(found.saved)
 
     def _running(self) -> Iterator[tuple[str, Run]]:
         """The runs of living processes, and those whose processes outlive who started them."""
@@ -278,9 +332,17 @@ def watches(cage: Cage, *, held: bool) -> tuple[Watch, ...]:
         found |= {watch.path: watch for watch in _found(path, roots, "lifted")}
     for path in cage.git_written:
         found |= {watch.path: watch for watch in _found(path, roots, rule_of(path))}
-    for path in () if held else cage.pinned:
-        found |= {watch.path: watch for watch in _found(path, roots, "exact")}
+    for path in cage.pinned:
+        if not held or not os.path.lexists(path):
+            found |= {watch.path: watch for watch in _found(path, roots, _rule_of_pinned(path))}
     return tuple(found.values())
+
+
+def _rule_of_pinned(path: str) -> Rule:
+    """A repository that is not there yet may be made: only what it would start is undone."""
+    above, name, below = path.partition("/.git/")
+    new = bool(name) and below and not os.path.lexists(f"{above}/.git")
+    return rule_of(path) if new else "exact"
 
 
 def _found(path: str, roots: list[str], rule: Rule) -> Iterator[Watch]:
@@ -302,8 +364,23 @@ def _blocks(part: str, *, last: bool) -> bool:
     return os.path.islink(part) or (not last and os.path.lexists(part) and not os.path.isdir(part))
 
 
-def _check(watch: Watch) -> Check:
-    return rule_of(watch.path) if watch.rule == "lifted" else watch.rule
+def _found_changed(watch: Watch, saved: Saved, aside: Aside, *, around: Surroundings) -> Checked:
+    if watch.rule == "repository":
+        return check_repository(saved, aside, around=around)
+    return check(saved, rule_of(watch.path) if watch.rule == "lifted" else watch.rule, aside)
+
+
+def repository_roots(cage: Cage) -> tuple[str, ...]:
+    """The folders of a cage in which a command could make or change repositories."""
+    folders = [os.path.realpath(folder) for folder in cage.folders]
+    folders += [path for path in map(os.path.realpath, cage.writable) if is_git_folder(path)]
+    outer = (one for one in folders if not any(one.startswith(f"{other}/") for other in folders))
+    return tuple(dict.fromkeys(outer))
+
+
+def is_git_folder(path: str) -> bool:
+    """Whether a folder holds the history of a repository."""
+    return all(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "objects", "refs"))
 
 
 def rule_of(path: str) -> Check:

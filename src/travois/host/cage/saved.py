@@ -141,10 +141,15 @@ class Reader:
         return msgspec.structs.replace(node, data=data) if self._bytes >= 0 else node
 
 
-def save(path: str, root: str, earlier: Saved | None = None) -> Saved:
-    """What a path is now; `earlier` saves the reading of what has not changed since."""
+def save(
+    path: str, root: str, earlier: Saved | None = None, *, names: tuple[str, ...] = ()
+) -> Saved:
+    """What a path is now; `earlier` saves the reading of what has not changed since.
+
+    With names given, only these are read of a folder.
+    """
     at = time.time_ns()
-    tree = tuple(read(path, earlier).items())
+    tree = tuple((read_names(path, names, earlier) if names else read(path, earlier)).items())
     return Saved(path, root, at, tree, tuple(_holders(path, root)))
 
 
@@ -162,6 +167,22 @@ def read(path: str, earlier: Saved | None = None) -> Tree:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return {}
         raise
+
+
+def read_names(path: str, names: tuple[str, ...], earlier: Saved | None = None) -> Tree:
+    """What some names in a folder are; what is no folder is read as itself."""
+    reader, tree = Reader(earlier, checkouts=False), dict[bytes, Node]()
+    with suppress(FileNotFoundError, NotADirectoryError), spot(path) as place:
+        found = _found(place)
+        if found is None or found.kind != "folder":
+            return dict(reader.read(place))
+        fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in names:
+                tree |= reader.read(Spot(fd, name, f"{path}/{name}"), os.fsencode(name))
+        finally:
+            os.close(fd)
+    return tree
 
 
 def differences(before: Tree, now: Tree) -> Iterator[bytes]:

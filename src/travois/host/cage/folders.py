@@ -1,0 +1,142 @@
+"""Which folders got or lost entries since they were listed: by inotify, else by their times."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from struct import Struct
+
+MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
+DELETE_SELF, MOVE_SELF, UNMOUNT, OVERFLOW, IGNORED = 0x400, 0x800, 0x2000, 0x4000, 0x8000
+ONLY_FOLDER, NO_FOLLOW = 0x1000000, 0x2000000
+ENTRIES = MOVED_FROM | MOVED_TO | CREATE | DELETE
+WATCHED = ENTRIES | DELETE_SELF | MOVE_SELF | ONLY_FOLDER | NO_FOLLOW
+EVENT = Struct("iIII")
+SHARE = 4
+"""Of the folders that a user may watch, one in so many is ours: editors and snapshots need some."""
+LOCAL = frozenset(
+    (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E)
+)
+"""ext, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs: the kernel hears of every change."""
+SLACK = 100_000_000
+"""Nanoseconds in which a second change may leave the time of a folder as it was."""
+
+
+class Unheard(Exception):
+    """Changes may have gone unnoticed: everything has to be listed again."""
+
+
+class KernelChanges:
+    """Changes that inotify tells. Raises OSError where it cannot."""
+
+    def __init__(self, root: str) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = -1
+        if not hasattr(self._libc, "inotify_init1") or not self._is_local(root):
+            raise OSError("changes on this file system are not told")
+        self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._paths: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._most = _allowed() // SHARE
+
+    def watch(self, folder: str) -> None:
+        """Hear of changes in a folder from here on. Raises OSError if that is not possible."""
+        if len(self._paths) >= self._most:
+            raise Unheard
+        number = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), WATCHED)
+        if number < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch", folder)
+        self._paths[number] = folder
+        self._numbers[folder] = number
+
+    def forget(self, folder: str) -> None:
+        """Hear no more of a folder, unless it has another path by now."""
+        number = self._numbers.pop(folder, None)
+        if number is not None and self._paths.get(number) == folder:
+            del self._paths[number]
+            self._libc.inotify_rm_watch(self._fd, number)
+
+    def changed(self) -> tuple[set[str], set[str]]:
+        """The folders to list again, and those that are gone. Raises `Unheard`."""
+        changed, gone = set[str](), set[str]()
+        while data := self._read():
+            at = 0
+            while at < len(data):
+                number, mask, _, length = EVENT.unpack_from(data, at)
+                at += EVENT.size + length
+                if mask & (OVERFLOW | UNMOUNT):
+                    raise Unheard
+                path = self._paths.get(number)
+                if path is None:
+                    continue
+                if mask & IGNORED:
+                    del self._paths[number]
+                    gone.add(path)
+                changed.add(path)
+        return changed, gone
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._fd, 1 << 18)
+        except BlockingIOError:
+            return b""
+
+    def _is_local(self, folder: str) -> bool:
+        found = ctypes.create_string_buffer(256)
+        if self._libc.statfs(os.fsencode(folder), found):
+            return False
+        size = ctypes.sizeof(ctypes.c_long)
+        return int.from_bytes(found.raw[:size], "little") & 0xFFFFFFFF in LOCAL
+
+
+class TimedChanges:
+    """Changes by the times of folders, which no program can set back: slower, but always there."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+
+    def watch(self, folder: str) -> None:
+        """Take note of the time of a folder before it is listed."""
+        changed = os.lstat(folder).st_ctime_ns
+        self._times[folder] = changed if time.time_ns() - changed > SLACK else -1
+
+    def forget(self, folder: str) -> None:
+        """Take no more note of a folder."""
+        self._times.pop(folder, None)
+
+    def changed(self) -> tuple[set[str], set[str]]:
+        """The folders to list again, and those that are gone."""
+        found = {folder: _changed(folder) for folder in self._times}
+        gone = {folder for folder, when in found.items() if when < 0}
+        return {folder for folder, when in found.items() if when != self._times[folder]}, gone
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.lstat(folder).st_ctime_ns
+    except OSError:
+        return -2
+
+
+def _allowed() -> int:
+    """How many folders a user may watch."""
+    try:
+        with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
