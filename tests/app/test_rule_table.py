@@ -272,7 +272,10 @@ TABLE = {
         acceptEdits       :: Edit pyrightconfig.json    :: ask
         allow Edit        :: Edit .git/hooks/x          :: ask
         allow Edit(**)    :: Edit .npmrc                :: ask
-        bypassPermissions :: Edit .git/hooks/x          :: allow
+        bypassPermissions :: Edit .git/hooks/x          :: ask
+        bypassPermissions :: Edit .vscode/tasks.json    :: allow
+        acceptEdits       :: Edit sub/AGENTS.md         :: ask
+        acceptEdits       :: Edit .github/workflows/x.yml :: ask
     """,
 }
 

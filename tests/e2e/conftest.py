@@ -11,7 +11,7 @@ from tests.ports.caged import walls
 
 BOTH = {
     *("test_work.py", "test_rewind.py", "test_hands.py", "test_moving.py", "test_jobs.py"),
-    "test_offer.py",
+    *("test_offer.py", "test_protected_files.py"),
 }
 """Files whose tests run commands that work: once with each kind of walls, also by default."""
 HERE = Path(__file__).parent
