@@ -275,7 +275,12 @@ def run(lines: list[str], folder: Path) -> tuple[list[list[tuple[str, list[str]]
     }  # fmt: skip
     bash = shutil.which("bash") or "/bin/bash"
     subprocess.run(
-        [bash, "--norc", "-c", DRIVER], env=environ, cwd=scratch, check=False, capture_output=True
+        [bash, "--norc", "-c", DRIVER],
+        env=environ,
+        cwd=scratch,
+        check=False,
+        capture_output=True,
+        start_new_session=True,  # an interactive shell would stop everything on our terminal
     )
     made = {path.name for path in scratch.rglob("OUT*")}
     found: list[list[tuple[str, list[str]]]] = [[] for _ in lines]

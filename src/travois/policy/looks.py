@@ -140,7 +140,6 @@ man: -wWkf ; file*
 apropos: -aeilsw ; text*
 whatis: -rw ; text*
 iconv: -clst -f_ -t_ --from-code= --to-code= --list ; file*
-cloc: --quiet --json --csv --md --by-file --exclude-dir= --include-lang= --exclude-lang= ; file*
 tokei: -fC -e_ -t_ -s_ -o_ --files --hidden --sort= --type= --output= ; file* cwd
 exit, return, break, continue: ; text*
 node, npm, pip, pip3, ruby, php, gcc, g++, cc, c++, clang, clang++, cmake, ninja, docker, bash,

@@ -12,6 +12,7 @@ import msgspec
 from travois.policy import loose, paths, sites
 from travois.policy.access import Access
 from travois.policy.destinations import adds_destination
+from travois.policy.interpreters import reads_program
 from travois.policy.plan import Plan, Step
 
 Effect = Literal["allow", "ask", "deny"]
@@ -324,7 +325,8 @@ def _mentioned(rule: Rule, use: Use) -> bool:
 def _runs(what: str, plan: Plan) -> bool:
     """Whether a plan runs what the rule names, or may do so."""
     chained = any(char in what for char in "|;&\n")
-    if (plan.unclear or chained) and loose.mentions(what, plan.text):
+    hidden = plan.unclear or any(reads_program(step.argv) for step in plan.steps)
+    if (hidden or chained) and loose.mentions(what, plan.text):
         return True
     if plan.search_text and _literal(what) not in plan.search_text:
         return False
