@@ -647,16 +647,49 @@ def test_a_large_output_is_in_its_file_whole_and_without_our_secrets(
     play(scene)
 
 
-def test_an_output_that_cannot_be_written_is_kept_as_far_as_memory_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_output_that_cannot_be_written_is_kept_as_far_as_memory_goes(tmp_path: Path):
     (tmp_path / "file").touch()
 
     async def scene(processes: LocalProcesses) -> None:
-        for whole in (tmp_path / "file" / "a.txt", tmp_path / "b.txt"):
-            command = replace(sh("seq 2000"), keep=1000, whole=str(whole))
-            done = await processes.run(command, timeout=SECONDS)
-            assert (done.output.file, done.output.head[:4]) == ("", b"1\n2\n")
-            monkeypatch.setattr("travois.host.spool.MOST", 3000)
+        whole = tmp_path / "file" / "a.txt"
+        command = replace(sh("seq 2000"), keep=1000, whole=str(whole))
+        done = await processes.run(command, timeout=SECONDS)
+        assert (done.output.file, done.output.head[:4]) == ("", b"1\n2\n")
+
+    play(scene)
+
+
+@pytest.mark.parametrize("flood", ["yes", "cat /dev/zero", "cat /dev/urandom", "(yes & yes) | cat"])
+def test_a_program_that_says_more_than_may_be_written_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: str
+):
+    monkeypatch.setattr("travois.host.spool.MOST", 5_000_000)
+    file, ticks = tmp_path / "a.txt", tmp_path / "ticks"
+
+    async def scene(processes: LocalProcesses) -> None:
+        text = f"(while echo >> {ticks}; do sleep 0.05; done) & {flood}"
+        command = replace(sh(text), keep=1000, whole=str(file))
+        done = await processes.run(command, timeout=SECONDS)
+        assert (done.cut, done.timed_out, done.output.is_capped) == (True, False, True)
+        assert (done.output.file, file.stat().st_size) == (str(file), 5_000_000)
+        assert (len(done.output.head), len(done.output.tail)) == (1000, 1000)
+        assert done.output.total < 5_000_000 + 32 * 1024 * 1024
+        before = ticks.stat().st_size  # all that it started is gone, too
+        await anyio.sleep(0.3)
+        assert ticks.stat().st_size == before
+
+    play(scene)
+
+
+def test_an_output_of_just_as_much_as_may_be_written_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("travois.host.spool.MOST", 8893)
+
+    async def scene(processes: LocalProcesses) -> None:
+        command = replace(sh("seq 2000"), keep=1000, whole=str(tmp_path / "a.txt"))
+        done = await processes.run(command, timeout=SECONDS)
+        assert (done.status, done.output.file) == (0, str(tmp_path / "a.txt"))
+        assert (tmp_path / "a.txt").stat().st_size == 8893
 
     play(scene)

@@ -18,6 +18,8 @@ class Captured(msgspec.Struct, frozen=True):
     """Where all of it is, if that was asked for and it is more than was kept."""
     missing_lines: int = 0
     """How many line ends the missing bytes have."""
+    is_capped: bool = False
+    """Whether the file has reached its limit, so that the program was ended."""
 
     @property
     def missing(self) -> int:

@@ -47,6 +47,11 @@ class Capture:
         if len(self._tail) > 2 * self._keep:
             del self._tail[: len(self._tail) - self._keep]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether its file may not grow any further."""
+        return self._spool is not None and self._spool.is_full
+
     def taken(self) -> Captured:
         """What was kept."""
         tail = memoryview(self._tail)
@@ -54,7 +59,7 @@ class Capture:
         file = self._spool.finish() if self._spool is not None else ""
         head = bytes(self._head)
         missing = self._line_ends - head.count(b"\n") - kept.count(b"\n")
-        return Captured(head, kept, self._total, file, missing)
+        return Captured(head, kept, self._total, file, missing, is_capped=self.is_full)
 
     def fresh(self, *, ended: bool) -> Captured:
         """What came since the last call of this; half a character waits for its other half."""

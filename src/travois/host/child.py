@@ -54,6 +54,8 @@ class Child:
         self.status: int | None = None
         self.exited = anyio.Event()
         self.done = anyio.Event()
+        self.over = anyio.Event()
+        """Set when it is done, or when it said more than may be written to a file."""
         self.when_done: Callable[[], None] | None = None
         """What is to be called once it is done, by itself and not because we closed it."""
         self.guard = started.fence.guard
@@ -159,6 +161,7 @@ class Child:
     def close(self) -> None:
         """Let go of everything that is open."""
         self.done.set()
+        self.over.set()
         self.feed.end()
         self._exit.close()
         if self._linger is not None:
@@ -179,6 +182,9 @@ class Child:
 
     def _heard(self, chunk: memoryview) -> None:
         self.output.add(chunk)
+        if self.output.is_full and not self.over.is_set():
+            self._drains[0].hold()
+            self.over.set()
         if self._watch is not None:
             self._watch(bytes(chunk[-SHOWN:]))
         if self._is_read:
@@ -235,6 +241,7 @@ class Child:
         if self.done.is_set():
             return
         self.done.set()
+        self.over.set()
         self.feed.end()
         self.hang_up()
         if self.when_done is not None:

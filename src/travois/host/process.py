@@ -145,7 +145,8 @@ class LocalProcesses:
                 if reader is not None:
                     cut = not await child.feed.give(reader)
                 else:
-                    await child.done.wait()
+                    await child.over.wait()
+                    cut = child.output.is_full and not child.done.is_set()
                 ended = not cut
             if late is not None and not ended and not cut and child.status is None:
                 ended = True

@@ -7,7 +7,7 @@ import os
 from travois.policy.secrets import Secrets
 
 MOST = 1 << 30
-"""How many bytes of one output are written at most."""
+"""How many bytes of one output are written at most; a program that writes more is ended."""
 
 
 class Spool:
@@ -21,10 +21,12 @@ class Spool:
         self._fd = -1
         self._size = 0
         self._failed = False
+        self.is_full = False
+        """Whether there was more than may be written; the file then has the first part."""
 
     def add(self, data: bytes) -> None:
-        """Write more; where the disk or the limit says no, there is no file in the end."""
-        if self._failed:
+        """Write more, up to the limit; where the disk says no, there is no file in the end."""
+        if self._failed or self.is_full:
             return
         text = self._secrets.redacted_bytes(self._rest + data)
         cut = max(0, len(text) - self._held)
@@ -33,7 +35,7 @@ class Spool:
 
     def finish(self) -> str:
         """Where the whole output is; empty if it is nowhere."""
-        if self._fd >= 0 and not self._failed:
+        if self._fd >= 0 and not self._failed and not self.is_full:
             self._write(self._rest)
         if self._fd >= 0:
             os.close(self._fd)
@@ -41,6 +43,8 @@ class Spool:
         return "" if self._failed or not self._size else self._path
 
     def _write(self, data: bytes) -> None:
+        self.is_full = len(data) > MOST - self._size
+        data = data[: MOST - self._size]
         self._size += len(data)
         try:
             if self._fd < 0:
@@ -51,5 +55,6 @@ class Spool:
             while left:
                 left = left[os.write(self._fd, left) :]
         except OSError:
-            self._failed = True
-        self._failed = self._failed or self._size > MOST
+            self._failed, self.is_full = True, False
+            if self._fd >= 0:  # a full disk has better uses for the room
+                os.unlink(self._path)

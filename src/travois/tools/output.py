@@ -87,7 +87,8 @@ def _kept(output: Captured, keep: Keep | None, *, line: int = 1) -> str:
     """Keep the output in a file; returns the words that tell where, and how to read on."""
     onward = f"continue with Read offset={line}, or use Grep."
     if output.file:
-        return f"All of it is in {output.file}; {onward}"
+        what = "The first part of it" if output.is_capped else "All of it"
+        return f"{what} is in {output.file}; {onward}"
     if keep is None:
         return "It was not kept."
     data, what = output.joined(), "All of it is"

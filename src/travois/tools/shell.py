@@ -212,6 +212,11 @@ def _endings(done: Completed, args: BashArgs) -> Iterator[str]:
             f"Timed out after {args.timeout / 1000:g} s and was ended with all it had started. "
             "Use a longer timeout, or let it go on with on_timeout: background."
         )
+    if done.cut:
+        yield (
+            f"Ended with all it had started after {done.output.total:,} bytes of output. "
+            "Send such an output to a file, or through head, tail or grep."
+        )
     if done.left_running:
         pids = ", ".join(map(str, done.left_running))
         yield f"Still running, until the session ends: process {pids}"
