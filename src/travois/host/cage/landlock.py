@@ -43,6 +43,8 @@ LIMITS = (
     "Your own changes to protected files while a command runs are undone too; a copy is kept.",
     "If a rule hides a file in the workspace, commands cannot create files in the same folder.",
     "Lists of allowed hosts do not work: such a command has no network. Nor do Unix sockets.",
+    "Without network, commands cannot open TCP sockets, not even to reach a server on this machine "
+    "that an earlier command started.",
 )
 """What these walls do not protect that namespaces do, in words for a person."""
 
