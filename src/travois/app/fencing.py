@@ -14,7 +14,13 @@ from travois.engine.ground import home
 from travois.engine.judged import hiding
 from travois.engine.session import Session
 from travois.host.cage.probe import Walls, bundled_bwrap, look
-from travois.host.cage.programs import find_programs_below_tmp
+from travois.host.cage.programs import (
+    find_covered,
+    find_git_files,
+    find_programs,
+    find_programs_below_tmp,
+    find_settings,
+)
 from travois.kernel.blocks import words
 from travois.kernel.facts import Result
 from travois.kernel.faults import Fault
@@ -23,6 +29,7 @@ from travois.policy.cage import PRIVATE_TMP, TMP
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.rules import Rule
+from travois.policy.toolchains import list_shown
 from travois.store.origins import UNASKED_COMMANDS
 from travois.store.project import repository
 from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
@@ -106,10 +113,22 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     hidden = tuple(_denied(loaded, place.cwd))
     git = _history(place.cwd)
     barred = loaded.settings.permissions.disable_auto_mode == "disable"
+    covered = find_covered()
+    needed = list_shown(home(), os.environ, hidden=wanted.hidden_tool_chains)
+    settings = find_settings(needed.settings)
+    shared = (*settings, *find_git_files(settings, home()))
+    secret = (*_at_home(SECRET), *needed.withheld, *_outside(needed.settings, settings))
     return Bounds(
         temp=temp,
-        hidden=(*_at_home(SECRET), own, *_paths(wanted.filesystem.deny_read), *hidden),
-        shown=(str(spill), *_paths(wanted.filesystem.allow_read), *_brought(loaded, own)),
+        hidden=(*secret, own, *_paths(wanted.filesystem.deny_read), *hidden),
+        covered=covered,
+        home=home(),
+        tools=(*needed.reads, *shared, *find_programs(covered)),
+        caches=needed.caches,
+        shown=(
+            *(str(spill), *_paths(wanted.filesystem.allow_read), *_brought(loaded, own)),
+            *_repository(place.cwd),
+        ),
         writable=(*_paths(wanted.filesystem.allow_write), *git),
         pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_way(place.cwd)),
         git=git,
@@ -122,6 +141,10 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         free=wanted.auto_allow_bash_if_sandboxed and not barred,
         offered=not barred and loaded.origins.get(UNASKED_COMMANDS, "default") == "default",
     )
+
+
+def _outside(paths: tuple[str, ...], shown: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for path in paths if path not in shown)
 
 
 def _bundle(bwrap: str) -> tuple[str, ...]:
@@ -140,14 +163,28 @@ def elsewhere(bounds: Bounds, root: str) -> Bounds:
     """The same sandbox for an agent that works in another folder of the repository."""
     git = _history(root)
     pinned, all_git = (*bounds.pinned, *_way(root)), (*bounds.git, *git)
-    writable = (*bounds.writable, *git)
-    return msgspec.structs.replace(bounds, writable=writable, pinned=pinned, git=all_git)
+    writable, shown = (*bounds.writable, *git), (*bounds.shown, *_repository(root))
+    changes = {"writable": writable, "pinned": pinned, "git": all_git, "shown": shown}
+    return msgspec.structs.replace(bounds, **changes)
 
 
 def _history(cwd: str) -> tuple[str, ...]:
     """Where git keeps the history of a folder, if that lies elsewhere: above it, or shared."""
     _, common = repository(cwd)
-    return (common,) if common and not inside(common, cwd) else ()
+    # A folder names it itself: whatever else it names must not become visible by that.
+    real = all(os.path.isdir(f"{common}/{name}") for name in ("objects", "refs"))
+    apart = common and not inside(common, cwd) and not inside(home(), common)
+    return (common,) if apart and real else ()
+
+
+def _repository(cwd: str) -> tuple[str, ...]:
+    """The repository that a folder is part of: git compares all of its files with its history.
+
+    Not one that holds the home: it would show all of that.
+    """
+    top, _ = repository(cwd)
+    above = top and top != cwd and inside(cwd, top) and not inside(home(), top)
+    return (top,) if above else ()
 
 
 def _way(cwd: str) -> tuple[str, ...]:
@@ -195,7 +232,8 @@ def _remove(path: str) -> None:
 
 
 def _at_home(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(os.path.join(home(), name) for name in names)
+    own = home()
+    return tuple(os.path.join(own, name) for name in names)
 
 
 def _paths(texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -259,8 +259,9 @@ def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
     around = cage(agent.bounds, agent.guard, own, profile="work" if writes else "look")
     assert around is not None, "a profile was given"
     top = repository_around(agent.session.state.get("cwd", agent.world.root))
-    # The private /tmp hides what else lies there.
-    seen = (top,) if any(inside(top, folder) for folder in TMP) else ()
+    # The private /tmp hides what else lies there, and so is the home hidden.
+    hidden = (*TMP, *agent.bounds.covered)
+    seen = (top,) if any(inside(top, folder) and top != folder for folder in hidden) else ()
     if not writes:
         return replace(around, shown=(*around.shown, *seen))
     return replace(around, writable=(*around.writable, *writes), network="on")

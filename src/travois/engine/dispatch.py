@@ -34,7 +34,7 @@ from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
 from travois.engine.tasklist import AgentTasks
-from travois.engine.tmpdir import held_back, place_of, tmp_remarks
+from travois.engine.tmpdir import find_held_back, place_of, tmp_remarks
 from travois.engine.tool import Here, Outcome, Refusal, refuse_nul
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.kernel.blocks import Call, Text, words
@@ -263,15 +263,21 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     looked = _looked(agent, cage, outcome)
     if not outcome.error:
         return _remarked(outcome, looked)
-    lacked = held_back(agent, ready.plans, cage, failure)
-    if planning and lacked != "network":
+    denial = find_held_back(agent, ready.plans, cage, failure)
+    lacked = denial.kind if denial else ""
+    if planning and lacked not in ("network", "read"):
         return _remarked(outcome, looked)
     if not scope.cancelled_caught and not lacked:
         return _remarked(
             outcome, f"{looked} If it failed for that, call again with sandbox: write."
         )
     because = f"failed read-only and without network: {failure[-FAILURE:]}"
-    ruling = await ask(agent, ready, because=because, offers=lacked != "network")
+    read = (denial.target,) if denial and denial.kind == "read" else ()
+    if read:
+        because = f"needs to read {read[0]}, which the sandbox hides; it {because}"
+    ruling = await ask(agent, ready, because=because, offers=lacked not in ("network", "read"))
+    if ruling.cage is not None and read:
+        ruling = replace(ruling, cage=replace(ruling.cage, shown=(*ruling.cage.shown, *read)))
     ready, ruling = gate.amended(agent, ready, ruling, _again)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "deny":

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from travois.engine.agent import Agent
 from travois.engine.tool import Here
 from travois.policy.access import Access
 from travois.policy.bounds import Bounds
 from travois.policy.cage import PRIVATE_TMP, Cage
+from travois.policy.paths import inside
 from travois.policy.plan import Plan
+
+if TYPE_CHECKING:
+    from travois.policy.denial import Denial
 
 REMOVED = "; it is removed when this session ends"
 
@@ -27,17 +32,26 @@ def place_of(agent: Agent) -> Here:
     return Here(root, cwd, temp, (*guard.folders, *guard.readable, *bounds.programs), jobs)
 
 
-def held_back(agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str) -> str:
-    """Return what a command failed for that it would have if it were allowed to run; else empty."""
+def find_held_back(
+    agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str
+) -> Denial | None:
+    """Return what a command failed for that it would have if a person let it run."""
     from travois.engine.disk_facts import LocalDisk
     from travois.policy.denial import find_denial
 
     if cage is None:
-        return ""
+        return None
     line, cwd = " ".join(plan.text for plan in plans), place_of(agent).cwd
     denial = find_denial(failure, cage, cwd=cwd, disk=LocalDisk(), line=line)
-    lacking = ("write", "pinned", "network")
-    return denial.kind if denial is not None and denial.kind in lacking else ""
+    if denial is None or denial.kind == "rights":
+        return None
+    return None if denial.kind == "read" and _is_secret(agent, denial.target) else denial
+
+
+def _is_secret(agent: Agent, path: str) -> bool:
+    """Whether a path stays hidden whatever a command was allowed to read."""
+    assert agent.bounds is not None, "there is a sandbox"
+    return path == "/" or any(inside(path, one) or inside(one, path) for one in agent.bounds.hidden)
 
 
 def tmp_remarks(bounds: Bounds | None, accesses: Iterable[Access]) -> tuple[str, ...]:

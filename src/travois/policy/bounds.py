@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from posixpath import dirname, join
+from posixpath import dirname, isabs, join
 from typing import Literal
 
 import msgspec
 
 from travois.policy.access import Access
-from travois.policy.cage import Backend, Cage, Profile
+from travois.policy.cage import TMP, Backend, Cage, Profile
 from travois.policy.glyphs import listed
 from travois.policy.judge import Guard
-from travois.policy.paths import inside
+from travois.policy.paths import inside, stem
 from travois.policy.plan import Step
 from travois.policy.protected import protected
 from travois.policy.rules import Use, fits
@@ -33,9 +33,19 @@ SECRET = (
     *(".cargo/credentials.toml", ".cargo/credentials", ".terraform.d", ".password-store"),
     *(".local/share/keyrings", ".mozilla", ".config/google-chrome", ".config/chromium"),
     *(".bash_history", ".zsh_history", ".python_history", ".claude.json", ".codex/auth.json"),
-    *(".claude/.credentials.json", ".gemini/oauth_creds.json", ".config/op"),
+    *(".claude/.credentials.json", ".gemini/oauth_creds.json", ".config/op", ".vault-token"),
+    *(".config/sops", ".config/age", ".age", ".config/containers", ".config/git/credentials"),
+    *(".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties"),
+    *(".gem/credentials", ".local/share/gem/credentials", ".bundle/config", ".condarc"),
+    *(".composer/auth.json", ".config/composer/auth.json", ".config/pip", ".pip", ".yarnrc.yml"),
+    *(".cache/huggingface/token", ".cache/huggingface/stored_tokens", ".config/rclone"),
+    *(".psql_history", ".mysql_history", ".node_repl_history", ".lesshst", ".local/share/fish"),
+    *(".config/doctl", ".config/heroku", ".fly", ".vercel", ".config/netlify", ".config/helm"),
+    *(".local/share/opencode/auth.json", ".config/github-copilot", ".qwen/oauth_creds.json"),
 )
-"""What no command needs to read to do its work, from a person's home on."""
+"""What no command reads even where it was allowed to read all of a home, from the home on."""
+VIRTUAL = ("/proc", "/dev", "/sys")
+"""Made by the kernel for each program: never taken from the machine's own."""
 NETWORKED = listed(
     """
     curl wget ssh scp sftp rsync ftp ping dig nslookup host nc ncat telnet gh glab hub npm npx
@@ -75,7 +85,15 @@ class Bounds(msgspec.Struct, frozen=True):
     programs: tuple[str, ...] = ()
     """Folders below /tmp that hold programs in use: the private /tmp must not hide them."""
     hidden: tuple[str, ...] = ()
+    """Secrets, our own state, and what rules deny: not read by any command."""
+    covered: tuple[str, ...] = ()
+    """The home, other people's files and volumes: not seen by a command that was not allowed to
+    read there by name."""
+    home: str = ""
     shown: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    """What programs on PATH and tool chains need of covered places."""
+    caches: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     git: tuple[str, ...] = ()
@@ -118,7 +136,9 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
     if profile == "work":
         pins = Pins((*pins.kept, *pins.lifted), pins.git_written)
     own = (*guard.folders, *bounds.writable)
-    programs = (path for path in bounds.programs if not any(inside(path, f) for f in own))
+    tools = _outside((*bounds.programs, *bounds.tools), own)
+    reads = _read_beyond(bounds, guard, use) if allowed else ()
+    shown = (*bounds.shown, *guard.readable, *(bounds.writable if looking else ()), *reads)
     return Cage(
         chosen,
         folders=guard.folders,
@@ -126,8 +146,10 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
         pinned=pins.kept,
         git_written=pins.git_written,
         lifted=pins.lifted,
-        hidden=bounds.hidden,
-        shown=(*bounds.shown, *programs),
+        hidden=(*bounds.hidden, *_outside(bounds.covered, (*own, *shown, *beyond))),
+        shown=(*shown, *tools),
+        caches=_outside(bounds.caches, own),
+        home=bounds.home,
         backend=bounds.backend,
         writable=() if looking else (*bounds.writable, *beyond),
         network="listed" if sifted else network,
@@ -135,6 +157,27 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
         hosts=("*",) if sifted else bounds.hosts,
         barred=bounds.barred,
     )
+
+
+def _outside(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for path in paths if not any(inside(path, one) for one in folders))
+
+
+def _read_beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
+    """What the call was allowed to read of covered places, by name.
+
+    Mode bypass asks nobody, so that there it takes a setting to show them.
+    """
+    if guard.mode == "bypass":
+        return ()
+    read = (stem(a.target) if a.scope == "many" else a.target for a in use.touched if _reads(a))
+    named = (path for path in read if isabs(path) and not path.startswith(VIRTUAL))
+    kept = (*guard.folders, *bounds.hidden, *TMP, bounds.temp)
+    return _outside(tuple(dict.fromkeys(named)), kept)
+
+
+def _reads(access: Access) -> bool:
+    return access.kind == "read"
 
 
 def harmless(guard: Guard, use: Use) -> bool:

@@ -36,7 +36,13 @@ class Cage(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     """Paths that are not to be read: secrets, our own state, what a rule denies."""
     shown: tuple[str, ...] = ()
-    """Folders that can be read although what holds them is hidden."""
+    """What can be read although what holds it is hidden."""
+    caches: tuple[str, ...] = ()
+    """The same for caches of tool chains. What programs write there is dropped when they end, or
+    fails where the sandbox cannot give them a copy."""
+    home: str = ""
+    """The user's home. Where it is hidden it is there all the same, with an empty `.cache` that
+    takes whatever is written to it until the program ends."""
     sockets: tuple[str, ...] | None = None
     """Sockets of others that are covered; all that there are when the walls are built if None."""
     writable: tuple[str, ...] = ()

@@ -137,8 +137,9 @@ def _denied(said: str, cage: Cage, *, cwd: str, disk: Disk, line: str) -> Denial
 def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Denial | None:
     """Compare an error about one path with what was granted and what the user could do."""
     grant = granted(cage, path)
-    if grant == "none":
-        return Denial("read", path) if disk.may(path, "read") else None
+    unlisted = cage.backend == "partial" and path == "/" and word in FORBIDDEN
+    if grant == "none" or unlisted:
+        return _hidden(word, path, disk=disk)
     if word in MISSING:
         return None
     changeable = grant != "write" and disk.may(path, "write") and not disk.is_read_only(path)
@@ -153,6 +154,14 @@ def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Deni
     # special rights of root, which nobody has in there.
     owning = disk.is_root and bool(OWNERSHIP.search(said))
     return Denial("rights", path) if disk.needs_root(path) or owning else None
+
+
+def _hidden(word: str, path: str, *, disk: Disk) -> Denial | None:
+    """Judge an error about a path that the sandbox hides: it is there, or could have been made."""
+    if disk.may(path, "read"):
+        return Denial("read", path)
+    makes = word in (*FORBIDDEN, *READ_ONLY) and disk.may(path, "write")
+    return Denial("write", path) if makes else None
 
 
 def _nameless(word: str, cage: Cage, named: list[str]) -> Denial | None:
@@ -173,7 +182,9 @@ def granted(cage: Cage, path: str) -> Literal["none", "read", "pinned", "write"]
     if cage.backend == "full":  # without mounts, what is pinned is put back afterwards
         ways |= dict.fromkeys((*cage.pinned, *cage.git_written), "pinned")
     ways |= dict.fromkeys(cage.hidden, "none")
-    ways |= dict.fromkeys(cage.shown, "read")
+    if cage.backend == "full" and cage.home in cage.hidden:
+        ways[join(cage.home, ".cache")] = "write"
+    ways |= dict.fromkeys((*cage.caches, *cage.shown), "read")
     if cage.backend == "partial":
         ways[cage.temp] = "write"
     holding = [folder for folder in ways if inside(path, folder)]

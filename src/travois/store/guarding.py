@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from travois.policy.judge import ALIASES, MODES, Mode
+from travois.policy.toolchains import ToolChainName
 from travois.store.part import Part
 
 ModeName = Literal[
@@ -64,7 +65,7 @@ class Filesystem(Part, frozen=True):
     deny_write: tuple[str, ...] = ()
     deny_read: tuple[str, ...] = ()
     allow_read: tuple[str, ...] = ()
-    """What may be read all the same, inside what may not."""
+    """What may be read all the same: of the home, which is hidden, and inside `deny_read`."""
 
 
 class Sandbox(Part, frozen=True):
@@ -84,5 +85,7 @@ class Sandbox(Part, frozen=True):
     """Whether hooks run in it that do not say otherwise."""
     mcp_servers: bool = False
     """Whether MCP servers that are programs run in it, where their entry does not say otherwise."""
+    hidden_tool_chains: tuple[ToolChainName, ...] = ()
+    """Families of programs whose files in the home are hidden like all others there."""
     network: Network = Network()
     filesystem: Filesystem = Filesystem()

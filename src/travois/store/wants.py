@@ -30,6 +30,7 @@ TIGHT = frozenset(
         "sandbox.network.deniedDomains",
         "sandbox.filesystem.denyWrite",
         "sandbox.filesystem.denyRead",
+        "sandbox.hiddenToolChains",
     )
 )
 SAFE: Json = {

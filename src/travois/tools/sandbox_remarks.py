@@ -18,6 +18,7 @@ WITHIN = (
     "only commands in the sandbox that do not use the machine's network reach it. "
     "Call without sandbox: network or off, or start the server with the same."
 )
+SHOW = "the user can show it with the setting sandbox.filesystem.allowRead"
 SHOWN = 3
 """How many new entries of /tmp are named."""
 MISSING = re.compile(r"no such file|enoent|does not exist|not found|cannot find", re.IGNORECASE)
@@ -78,7 +79,7 @@ def _describe(denial: Denial, cage: Cage) -> str:
         case "pinned":
             return f"The sandbox keeps commands from changing {target}. {MORE} off."
         case "read":
-            return f"The sandbox hides {target} from commands. {MORE} off."
+            return f"The sandbox hides {target} from commands; {SHOW}. {MORE} off."
         case "rights":
             of = f" that {target} needs" if target else ""
             return f"In the sandbox no program has the rights of root{of}. {MORE} off."

@@ -30,11 +30,19 @@ RUN = ("/run", "/var/run")
 SYSTEM = ("/run/current-system", "/run/booted-system")
 """Where some systems keep all of their programs."""
 ANSWERS = "/etc/resolv.conf"
+COPIES = "--tmp-overlay"
+"""Since 0.11, and not on every disk: a folder with changes that go with the program."""
+FEATURES = ((*OPTIONAL, COPIES), OPTIONAL, ())
+"""What a bwrap may know, the best first."""
+ROOM = str(512 * 1024 * 1024)
+"""How much a program may write to the `.cache` of a hidden home, which is memory."""
 
-Way = Literal["temp", "empty", "write", "show", "hold", "pin", "hide"]
-"""What becomes of a path. The first four are there whatever lies above; the others only change
-what could be seen, so below a covered place there is nothing to do."""
-COVERS = ("temp", "empty", "hide")
+Way = Literal["temp", "empty", "write", "show", "copy", "scratch", "home", "hold", "pin", "hide"]
+"""What becomes of a path. The last three only change what could be seen, so below a covered place
+there is nothing to do; a home and what is shown are there whatever lies above."""
+COVERS = ("temp", "empty", "hide", "home", "scratch")
+SEEN = ("", "show", "copy")
+"""Where what is to be shown can be read already."""
 
 
 def arguments(
@@ -50,25 +58,70 @@ def arguments(
     those of the optional words that this bwrap knows. A program without the machine's network gets
     one of its own, unless bwrap is started in that of the session.
     """
+    options = [word for word in known if word in OPTIONAL]
     alone = cage.network != "on" and net == "own"
     temp = ["--setenv", "TMPDIR", "/tmp"]  # noqa: S108 - a private folder stands there
     unshared = ["--unshare-net"] if alone else []
-    return [*NAMESPACES, *known, *unshared, *DISK, *mounts(cage), *temp, "--chdir", cwd]
+    built = mounts(cage, known=known)
+    return [*NAMESPACES, *options, *unshared, *DISK, *built, *temp, "--chdir", cwd]
 
 
-def mounts(cage: Cage) -> list[str]:
+def mounts(cage: Cage, *, known: Iterable[str] = ()) -> list[str]:
     """The mounts that make the disk what this cage shows of it."""
-    ways = _ways(cage)
+    words_known = frozenset(known)
+    ways = _ways(cage, copies=COPIES in words_known)
     built: dict[str, Way] = {}
     words: list[str] = []
     for path in sorted(ways, key=lambda path: path.count("/")):
         way = ways[path]
-        above = next((built[one] for one in _parents(path) if one in built), "write")
-        if way in ("hold", "pin", "hide") and above in COVERS:
+        over = next((one for one in _parents(path) if one in built), "")
+        above = built[over] if over else ""
+        if _is_done(way, above) or not _is_needed(path, way):
             continue
+        if above in ("hide", "home"):
+            words += _between(path, over)
+        if way == "scratch" and OPTIONAL[0] in words_known:
+            words += ("--size", ROOM)
         built[path] = way
         words += _mount(path, way, cage.temp)
-    return words
+    return [*words, *_home_link(cage, built)]
+
+
+def _home_link(cage: Cage, built: dict[str, Way]) -> tuple[str, ...]:
+    """The link by which the environment names a hidden home, where that is hidden as well."""
+    name = os.path.normpath(os.environ.get("HOME", ""))
+    parent = os.path.dirname(name)
+    if name == cage.home or os.path.realpath(name) != cage.home or not os.path.isabs(name):
+        return ()
+    above = next((built[one] for one in _parents(name) if one in built), "")
+    hidden = above in ("hide", "home") and os.path.realpath(parent) == parent
+    return ("--symlink", cage.home, name) if hidden else ()
+
+
+def _is_done(way: Way, above: str) -> bool:
+    """Whether what lies above a path has already made of it what it is to be."""
+    if way in ("hold", "pin", "hide"):
+        return above in COVERS
+    return way == "show" and above in SEEN
+
+
+def _is_needed(path: str, way: Way) -> bool:
+    """Whether there is anything to do for a path: nothing is hidden in an empty folder."""
+    if way in ("temp", "home", "scratch"):
+        return True
+    if way == "hide" and os.path.isdir(path):
+        try:
+            with os.scandir(path) as entries:
+                return any(True for _ in entries)
+        except OSError:
+            return os.access(path, os.X_OK)
+    return os.path.exists(path)
+
+
+def _between(path: str, over: str) -> Iterator[str]:
+    """Make the folders between a covered place and what is shown in it, closed like the former."""
+    for folder in reversed([one for one in _parents(path) if one.startswith(f"{over}/")]):
+        yield from ("--perms", "0555", "--dir", folder)
 
 
 def settle(cage: Cage, after: ExitStack) -> Cage:
@@ -96,7 +149,7 @@ def _link(path: str, root: str) -> str:
     return next((part for part in reversed(parts) if os.path.islink(part)), "")
 
 
-def _ways(cage: Cage) -> dict[str, Way]:
+def _ways(cage: Cage, *, copies: bool = False) -> dict[str, Way]:
     """What becomes of which path; of two wishes for one path the later one holds."""
     open_: Way = "show" if cage.profile == "look" else "write"
     more = () if cage.profile == "look" else cage.writable
@@ -106,17 +159,39 @@ def _ways(cage: Cage) -> dict[str, Way]:
     shown = (*SYSTEM, *((ANSWERS,) if cage.network == "on" else ()))
     ways |= {path: "show" for path in _real(shown) if path.startswith("/run/")}
     # Below /tmp a link would lead nowhere: what it leads to is shown under its own name, too.
-    below = [path for path in cage.shown if any(inside(path, root) for root in TMP)]
+    below = [path for path in cage.shown if _within(path, TMP)]
     below += [path for path in find_own_below_tmp() if not _within(path, roots)]
-    ways |= dict.fromkeys((*_real(cage.shown), *below), "show")
+    shown = _named(cage.shown)
+    ways |= dict.fromkeys((*shown, *below), "show")
     ways |= dict.fromkeys(roots, open_)
     for path in cage.pinned:
         between = (one for one in _parents(path) if one not in ways and _within(one, roots))
         ways |= dict.fromkeys(between, "hold")
     ways |= dict.fromkeys(cage.pinned, "pin")
-    ways |= dict.fromkeys((*_covered(cage, roots), *_real(cage.hidden)), "hide")
-    ways |= dict.fromkeys(_real(cage.shown), "show")
-    return {path: way for path, way in ways.items() if os.path.exists(path) or way == "temp"}
+    hidden = _real(filter(os.path.lexists, cage.hidden))
+    ways |= dict.fromkeys((*_covered(cage, roots), *hidden), "hide")
+    if cage.home in hidden and not any(inside(cage.home, root) for root in TMP):
+        ways |= {cage.home: "home", os.path.join(cage.home, ".cache"): "scratch"}
+    ways |= {
+        path: "copy" if copies and _is_copied(path, cage.home) else "show"
+        for path in _named(cage.caches)
+    }
+    ways |= dict.fromkeys(shown, "show")
+    return ways
+
+
+def _named(paths: Iterable[str]) -> list[str]:
+    """What is there of some paths, by their own names and by where links lead from them."""
+    there = list(filter(os.path.exists, paths))
+    return list(dict.fromkeys((*there, *map(os.path.realpath, there))))
+
+
+def _is_copied(path: str, home: str) -> bool:
+    """Whether changes to a cache can be kept apart: tried for the disk of the home alone."""
+    try:
+        return os.path.isdir(path) and os.stat(path).st_dev == os.stat(home).st_dev
+    except OSError:
+        return False
 
 
 def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
@@ -129,6 +204,12 @@ def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
             return ("--bind", path, path)
         case "show" | "pin":
             return ("--ro-bind", path, path)
+        case "copy":
+            return ("--overlay-src", path, COPIES, path)
+        case "scratch":
+            return ("--perms", "0700", "--tmpfs", path)
+        case "home":
+            return ("--perms", "0555", "--tmpfs", path)
         case "hide":
             return _emptied(path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
 

@@ -68,34 +68,40 @@ def confinement(cage: Cage, ours: ExitStack) -> Callable[[], None]:
 
 
 def grants(cage: Cage) -> Iterator[tuple[str, int]]:
-    """Which paths may be used how; names may be listed everywhere."""
-    hidden = {os.path.realpath(path) for path in cage.hidden}
-    yield "/", LIST
-    for path in _beside("/", {*hidden, "/dev"}):  # for root, the raw disks are in there
-        yield path, READ
-    for path in map(os.path.realpath, cage.shown):
-        yield path, READ
+    """Which paths may be used how.
+
+    A rule holds for all below a path. So `/`, and a folder that is hidden, cannot be listed
+    although something in it is shown: all of the names below it could be listed then.
+    """
+    hidden = {os.path.realpath(path) for path in cage.hidden if os.path.lexists(path)}
+    yield from _beside("/", {*hidden, "/dev"})  # for root, the raw disks are in there
+    for path in (*cage.shown, *cage.caches, *cage.folders):
+        real = os.path.realpath(path)
+        yield from _beside(real, hidden - {real})
+    yield "/dev", LIST
     for name in DEVICES:
         yield f"/dev/{name}", READ | WRITE | (IOCTL if name == "tty" else 0)
     yield os.path.realpath(cage.temp), READ | WRITE
     if cage.profile == "look":
         return
     for folder in (*cage.folders, *cage.writable):
-        for path in _beside(folder, hidden):
-            yield path, READ | WRITE
+        yield from _beside(folder, hidden, READ | WRITE)
 
 
-def _beside(path: str, kept: Collection[str]) -> Iterator[str]:
+def _beside(path: str, kept: Collection[str], rights: int = READ) -> Iterator[tuple[str, int]]:
     """The path, or as much of what lies in it as leaves out what is kept."""
     if path in kept:
         return
-    if not any(one.startswith(path.rstrip("/") + "/") for one in kept):
-        yield path
+    within = [one for one in kept if one.startswith(path.rstrip("/") + "/")]
+    if not within:
+        yield path, rights
         return
+    if path != "/":
+        yield path, LIST
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if not entry.is_symlink():
-                yield from _beside(entry.path, kept)
+                yield from _beside(entry.path, within, rights)
 
 
 def _grant(ruleset: int, path: str, rights: int) -> None:

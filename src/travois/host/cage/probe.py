@@ -158,8 +158,8 @@ def _identity(programs: tuple[str, ...]) -> list[str]:
         rooms = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "mnt")]
         filters = [line for line in _status() if line.startswith("Seccomp")]
         changed = [f"{program} {os.stat(program).st_mtime_ns}" for program in programs]
-        user = str(os.geteuid())
-        return [boot, *rooms, *filters, *changed, os.uname().release, user, LOOPBACK]
+        user, home = str(os.geteuid()), os.path.expanduser("~")
+        return [boot, *rooms, *filters, *changed, os.uname().release, user, home, LOOPBACK]
     return [sys.platform, os.uname().release]
 
 
@@ -190,8 +190,9 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
     from travois.host.cage import bwrap
 
     why = ""
-    for options in (bwrap.OPTIONAL, ()):
-        cage = Cage("look", (), temp="/tmp", sockets=())  # noqa: S108
+    home = os.path.realpath(os.path.expanduser("~"))
+    for options in bwrap.FEATURES:
+        cage = Cage("look", (), temp="/tmp", sockets=(), home=home, caches=(home,))  # noqa: S108
         words = bwrap.arguments(cage, cwd="/", known=options)
         why = _refusal(program, words)
         if not why:

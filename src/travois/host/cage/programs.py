@@ -1,16 +1,194 @@
-"""Where programs in use lie below /tmp, which the full sandbox covers."""
+"""What commands do not see of this machine, and what of that they need all the same.
+
+Commands see the system. Covered are the home folder, the homes of others, and every folder at the
+top of the disk that is no part of a system: volumes, and projects that are not the workspace.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from travois.policy.cage import TMP
-from travois.policy.paths import inside
+from travois.policy.paths import inside, plain
 
 PACKAGE = str(Path(__file__).absolute().parents[2])
+SYSTEM = frozenset(
+    (
+        *("/bin", "/boot", "/dev", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/libx32"),
+        *("/libexec", "/nix", "/opt", "/proc", "/run", "/sbin", "/snap", "/sys"),
+        *("/usr", "/var", TMP[0]),
+    )
+)
+"""Folders at the top of the disk that belong to a system; all others are somebody's files."""
+PRIVATE = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/security/opasswd"),
+    *("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/pki/tls/private"),
+    *("/etc/letsencrypt", "/etc/wireguard", "/etc/openvpn", "/etc/ipsec.secrets", "/etc/ppp"),
+    *("/etc/NetworkManager/system-connections", "/etc/wpa_supplicant", "/etc/iwd", "/var/lib/iwd"),
+    *("/etc/krb5.keytab", "/etc/kubernetes", "/etc/rancher", "/etc/docker", "/etc/netplan"),
+    *("/etc/mysql/debian.cnf", "/etc/cloud/credentials", "/var/lib/cloud", "/var/lib/waagent"),
+    *("/var/lib/kubelet", "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers"),
+    *("/var/lib/postgresql", "/var/lib/mysql", "/var/lib/redis", "/var/lib/mongodb"),
+    *("/var/backups", "/var/mail", "/var/spool", "/var/log", "/var/crash", "/var/www", "/boot"),
+    *("/usr/local/etc/ssl/private", "/opt/containerd"),
+)
+"""Credentials and the data of services, which the permissions of a user may not keep from root."""
+KEYS = re.compile(r"ssh_host_\w+_key|.*\.(?:key|keytab|pem\.key|p12|pfx)")
+"""Private keys among the files of a service in /etc."""
+CLOSED = {"/etc": 1, "/opt": 0, "/var/lib": 0}
+"""Where what only root may read is looked for, and how many folders deep."""
+PREFIXES = ("lib", "lib64", "libexec", "share", "conda-meta", "pyvenv.cfg")
+"""What lies beside the `bin` of a program that needs more than itself."""
+LINKED = ("/usr/local/bin", "/usr/local/sbin")
+"""Folders on PATH in which a person puts links to programs elsewhere."""
+MANY = 2_000
+CREDENTIAL = re.compile(
+    r"token|auth|passw|secret|credential|api.?key|private.?key|_key\b|extraheader|login|cookie"
+    r"|://[^/\s]*@|<server>|\bhelper\s*=\s*['\"]?!|-----BEGIN",
+    re.IGNORECASE,
+)
+"""Words that settings of a tool chain have only where they name a credential."""
+LARGEST = 256 * 1024
+GIT_FILES = re.compile(
+    r"^\s*(?:path|excludesfile|attributesfile|template)\s*=\s*\"?(.+?)\"?\s*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Settings of git that name another file: includes, and lists of what to ignore."""
+
+
+def find_homes() -> tuple[str, ...]:
+    """Return the folders that may be the user's home: by the environment, and by the system."""
+    found = [os.path.realpath(os.path.expanduser("~"))]
+    with suppress(ImportError, KeyError):
+        from pwd import getpwuid
+
+        found.append(os.path.realpath(getpwuid(os.getuid()).pw_dir))
+    return tuple(dict.fromkeys(path for path in found if not _is_system(path)))
+
+
+def _is_system(path: str) -> bool:
+    """Whether a folder is a system's own, as the homes of its services are: `/`, `/usr/sbin`."""
+    return path in SYSTEM or path in ("/", "/nonexistent") or inside(path, "/usr")
+
+
+def find_covered() -> tuple[str, ...]:
+    """Return the places that commands do not see unless they are part of what a session is for."""
+    with suppress(OSError), os.scandir("/") as entries:
+        tops = sorted(one.path for one in entries if one.path not in SYSTEM and _covers(one))
+        return tuple(dict.fromkeys((*find_homes(), *tops, *_private())))
+    return (*find_homes(), *_private())
+
+
+def _covers(entry: os.DirEntry[str]) -> bool:
+    if entry.is_symlink():
+        return False
+    return entry.is_dir() or not _is_public(entry)
+
+
+def _private() -> Iterator[str]:
+    """What holds credentials in the folders of the system, as far as we may read it."""
+    yield from (path for path in PRIVATE if os.access(path, os.R_OK))
+    if os.geteuid() == 0:
+        for folder, depth in CLOSED.items():
+            yield from _closed(folder, depth)
+
+
+def _closed(folder: str, depth: int) -> Iterator[str]:
+    """What others than its owner may not read, unless it is empty; and what is called a key."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                continue
+            if not _is_public(entry) or KEYS.fullmatch(entry.name):
+                yield entry.path
+            elif depth and entry.is_dir():
+                yield from _closed(entry.path, depth - 1)
+
+
+def _is_public(entry: os.DirEntry[str]) -> bool:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return True
+    return bool(found.st_mode & 0o004) or (not found.st_size and entry.is_file())
+
+
+def find_programs(covered: Collection[str]) -> tuple[str, ...]:
+    """Return what is to be shown of covered places for the programs on PATH and for our own."""
+    own = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), PACKAGE)
+    folders = dict.fromkeys(plain(path) for path in os.get_exec_path() if os.path.isabs(path))
+    hidden = [path for path in folders if _is_covered(path, covered)]
+    programs = (_prefix(folder, covered) or folder for folder in hidden)
+    linked = (path for folder in (*hidden, *LINKED) for path in _links(folder, covered))
+    found = dict.fromkeys((*map(plain, own), *programs, *linked))
+    return tuple(path for path in found if _is_covered(path, covered) and path not in covered)
+
+
+def _is_covered(path: str, covered: Collection[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(f"{one}/".startswith(f"{top}/") for one in (path, real) for top in covered)
+
+
+def _links(folder: str, covered: Collection[str]) -> Iterator[str]:
+    """The programs that links in a folder lead to, with all that belongs to them."""
+    targets = dict[str, None]()
+    with suppress(OSError), os.scandir(folder) as entries:
+        links = (one.path for one in islice(entries, MANY) if one.is_symlink())
+        targets = dict.fromkeys(os.path.realpath(path) for path in links)
+    for target in targets:
+        if _is_covered(target, covered) and os.path.isfile(target):
+            yield _prefix(os.path.dirname(target), covered) or target
+
+
+def _prefix(folder: str, covered: Collection[str]) -> str:
+    """The folder of a whole installation by its folder of programs; empty if it is none.
+
+    A home is none, and a repository, which may have a `bin` too, holds more than programs.
+    """
+    above = os.path.dirname(folder)
+    if os.path.basename(folder) not in ("bin", "sbin") or above in covered:
+        return ""
+    if os.path.exists(f"{above}/.git") or inside(os.getcwd(), above):
+        return ""
+    return above if any(os.path.exists(f"{above}/{name}") for name in PREFIXES) else ""
+
+
+def find_settings(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return those of some files of settings that hold no credential."""
+    return tuple(path for path in paths if holds_credential(path) is False)
+
+
+def holds_credential(path: str) -> bool | None:
+    """Whether a file of settings seems to hold a credential; None if there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(LARGEST + 1)
+    except OSError:
+        return None
+    return len(text) > LARGEST or bool(CREDENTIAL.search(text.decode(errors="replace")))
+
+
+def find_git_files(settings: Iterable[str], home: str) -> tuple[str, ...]:
+    """Return the files that git's settings name and that hold no credential."""
+    found = list[str]()
+    for path in settings:
+        if os.path.basename(path) in (".gitconfig", "config") and "git" in path:
+            with suppress(OSError), open(path, errors="replace") as file:
+                named = (name for name in GIT_FILES.findall(file.read(LARGEST)))
+                found += (_expanded(name, os.path.dirname(path), home) for name in named)
+    return find_settings(dict.fromkeys(found))
+
+
+def _expanded(name: str, folder: str, home: str) -> str:
+    return plain(
+        os.path.join(home, name[2:]) if name.startswith("~/") else os.path.join(folder, name)
+    )
 
 
 def find_own_below_tmp() -> tuple[str, ...]:

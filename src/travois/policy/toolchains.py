@@ -1,0 +1,263 @@
+"""Which files of a home folder tool chains need: the allow-list of the sandbox, by program family.
+
+Everything else in a home folder is hidden from commands. `ToolChain` says of each family what it
+reads, which of that are caches, which settings it reads unless they hold a credential, and what is
+withheld although it lies inside a folder that is shown. Paths count from the home folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from posixpath import isabs, join
+from typing import Literal
+
+import msgspec
+
+from travois.policy.paths import inside, plain
+
+ToolChainName = Literal[
+    "git",
+    "python",
+    "conda",
+    "node",
+    "bun",
+    "deno",
+    "rust",
+    "go",
+    "java",
+    "ruby",
+    "php",
+    "dotnet",
+    "haskell",
+    "julia",
+    "nix",
+    "homebrew",
+    "versions",
+    "c",
+    "models",
+]
+
+
+class ToolChain(msgspec.Struct, frozen=True):
+    """What one family of programs needs of a home folder."""
+
+    reads: tuple[str, ...] = ()
+    caches: tuple[str, ...] = ()
+    """Read, and written by the programs: a command gets a copy that is dropped when it ends."""
+    settings: tuple[str, ...] = ()
+    """Files that are shown unless they hold a credential."""
+    withheld: tuple[str, ...] = ()
+    """Credentials in folders that are shown."""
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+TOOL_CHAINS: Mapping[ToolChainName, ToolChain] = {
+    "git": ToolChain(
+        reads=_paths(".config/git/ignore .config/git/attributes .gitignore_global"),
+        settings=_paths(".gitconfig .config/git/config"),
+    ),
+    "python": ToolChain(
+        reads=_paths(
+            ".pyenv .local/lib .local/share/uv .local/pipx .local/share/pipx .virtualenvs "
+            ".local/share/virtualenvs .local/share/pypoetry .local/share/hatch .local/share/pdm "
+            ".rye"
+        ),
+        caches=_paths(
+            ".cache/pip .cache/uv .cache/pypoetry .cache/pdm .cache/pre-commit .cache/hatch "
+            ".cache/ruff .cache/mypy .cache/black"
+        ),
+        settings=_paths(
+            ".config/pip/pip.conf .pip/pip.conf .config/uv/uv.toml .config/pypoetry/config.toml"
+        ),
+        withheld=_paths(
+            ".local/share/uv/credentials .config/pypoetry/auth.toml .rye/credentials "
+            ".local/share/hatch/credentials"
+        ),
+    ),
+    "conda": ToolChain(
+        reads=_paths(
+            "miniconda3 anaconda3 miniforge3 mambaforge micromamba .local/share/mamba "
+            ".conda/envs .conda/pkgs .conda/environments.txt"
+        ),
+        settings=_paths(".condarc .mambarc"),
+    ),
+    "node": ToolChain(
+        reads=_paths(
+            ".nvm .volta .fnm .local/share/fnm .nodenv .nodebrew .npm-global .npm-packages "
+            ".node_modules .local/share/pnpm .yarn .config/yarn/global .corepack"
+        ),
+        caches=_paths(
+            ".npm/_cacache .npm/_npx .cache/node .cache/pnpm .cache/yarn .cache/Cypress "
+            ".cache/ms-playwright .cache/puppeteer .cache/typescript .cache/electron "
+            ".cache/node-gyp .pnpm-store .local/share/pnpm/store"
+        ),
+        settings=_paths(".npmrc .yarnrc .yarnrc.yml .config/pnpm/rc"),
+    ),
+    "bun": ToolChain(
+        reads=_paths(".bun"), caches=_paths(".bun/install/cache"), settings=_paths(".bunfig.toml")
+    ),
+    "deno": ToolChain(reads=_paths(".deno"), caches=_paths(".cache/deno")),
+    "rust": ToolChain(
+        reads=_paths(".rustup .cargo"),
+        caches=_paths(".cargo/registry .cargo/git .cache/sccache"),
+        settings=_paths(".cargo/config.toml .cargo/config"),
+        withheld=_paths(".cargo/credentials.toml .cargo/credentials"),
+    ),
+    "go": ToolChain(
+        reads=_paths("go/bin .goenv .gvm"),
+        caches=_paths("go/pkg .cache/go-build .cache/golangci-lint .cache/staticcheck"),
+        settings=_paths(".config/go/env"),
+    ),
+    "java": ToolChain(
+        reads=_paths(".sdkman .jenv .jabba .jdks .m2/wrapper .gradle/wrapper .sbt/boot"),
+        caches=_paths(
+            ".m2/repository .gradle/caches .gradle/native .gradle/daemon .gradle/jdks .ivy2/cache "
+            ".ivy2/local .cache/coursier .cache/bazel .konan"
+        ),
+        settings=_paths(
+            ".m2/settings.xml .m2/toolchains.xml .gradle/gradle.properties .mavenrc "
+            ".sbt/repositories"
+        ),
+    ),
+    "ruby": ToolChain(
+        reads=_paths(
+            ".rbenv .rvm .rubies .gem/ruby .gem/specs .local/share/gem/ruby .bundle/plugin "
+            ".local/share/chruby"
+        ),
+        caches=_paths(".bundle/cache .cache/gem"),
+        settings=_paths(".gemrc .bundle/config"),
+    ),
+    "php": ToolChain(
+        reads=_paths(".phpenv .config/composer/vendor .composer/vendor"),
+        caches=_paths(".cache/composer .composer/cache"),
+        settings=_paths(".config/composer/config.json .composer/config.json"),
+    ),
+    "dotnet": ToolChain(
+        reads=_paths(".dotnet"),
+        caches=_paths(".nuget/packages .local/share/NuGet"),
+        settings=_paths(".nuget/NuGet/NuGet.Config .config/NuGet/NuGet.Config"),
+    ),
+    "haskell": ToolChain(
+        reads=_paths(".ghcup .stack .cabal/bin .local/state/cabal"),
+        caches=_paths(".cabal/packages .cabal/store .cache/cabal"),
+        settings=_paths(".cabal/config .config/cabal/config .stack/config.yaml"),
+        withheld=_paths(".stack/upload"),
+    ),
+    "julia": ToolChain(
+        reads=_paths(".juliaup .julia"),
+        caches=_paths(".julia/compiled"),
+        withheld=_paths(".julia/servers .julia/logs .julia/config"),
+    ),
+    "nix": ToolChain(
+        reads=_paths(
+            ".nix-profile .nix-defexpr .local/state/nix .guix-profile .config/guix/current"
+        ),
+        caches=_paths(".cache/nix"),
+    ),
+    "homebrew": ToolChain(reads=_paths(".linuxbrew"), caches=_paths(".cache/Homebrew")),
+    "versions": ToolChain(
+        reads=_paths(
+            ".asdf .local/share/mise .local/share/rtx .proto .tenv .tfenv "
+            ".local/share/aquaproj-aqua .tool-versions .opam .swiftly .local/share/swiftly "
+            ".elan .foundry .kiex .kerl"
+        ),
+        settings=_paths(".config/mise/config.toml .asdfrc"),
+    ),
+    "c": ToolChain(
+        reads=_paths(".conan2/profiles .vcpkg"),
+        caches=_paths(".cache/ccache .ccache .conan2/p .cache/vcpkg"),
+        settings=_paths(".config/ccache/ccache.conf"),
+    ),
+    "models": ToolChain(
+        caches=_paths(
+            ".cache/huggingface/hub .cache/huggingface/datasets .cache/torch nltk_data "
+            ".keras/models"
+        ),
+    ),
+}
+"""The families; a name in `sandbox.hiddenToolChains` takes one away."""
+
+RELOCATED: Mapping[str, str] = {
+    "CARGO_HOME": ".cargo",
+    "RUSTUP_HOME": ".rustup",
+    "PYENV_ROOT": ".pyenv",
+    "PIPX_HOME": ".local/share/pipx",
+    "PIP_CACHE_DIR": ".cache/pip",
+    "UV_CACHE_DIR": ".cache/uv",
+    "UV_TOOL_DIR": ".local/share/uv/tools",
+    "UV_PYTHON_INSTALL_DIR": ".local/share/uv/python",
+    "WORKON_HOME": ".virtualenvs",
+    "CONDA_PREFIX": "miniconda3",
+    "MAMBA_ROOT_PREFIX": "micromamba",
+    "NVM_DIR": ".nvm",
+    "VOLTA_HOME": ".volta",
+    "FNM_DIR": ".fnm",
+    "PNPM_HOME": ".local/share/pnpm",
+    "BUN_INSTALL": ".bun",
+    "DENO_DIR": ".cache/deno",
+    "PLAYWRIGHT_BROWSERS_PATH": ".cache/ms-playwright",
+    "GOPATH": "go",
+    "GOMODCACHE": "go/pkg",
+    "GOCACHE": ".cache/go-build",
+    "JAVA_HOME": ".jdks",
+    "SDKMAN_DIR": ".sdkman",
+    "GRADLE_USER_HOME": ".gradle",
+    "COURSIER_CACHE": ".cache/coursier",
+    "RBENV_ROOT": ".rbenv",
+    "GEM_HOME": ".gem/ruby",
+    "COMPOSER_HOME": ".composer",
+    "DOTNET_ROOT": ".dotnet",
+    "NUGET_PACKAGES": ".nuget/packages",
+    "ASDF_DATA_DIR": ".asdf",
+    "MISE_DATA_DIR": ".local/share/mise",
+    "JULIA_DEPOT_PATH": ".julia",
+    "CCACHE_DIR": ".ccache",
+    "VIRTUAL_ENV": ".virtualenvs",
+    "HF_HUB_CACHE": ".cache/huggingface/hub",
+    "TORCH_HOME": ".cache/torch",
+}
+"""Variables by which the user says where a folder of a tool chain is instead."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """The paths that tool chains need, absolute."""
+
+    reads: tuple[str, ...] = ()
+    caches: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+
+
+def list_shown(
+    home: str, environ: Mapping[str, str], *, hidden: Collection[ToolChainName] = ()
+) -> Shown:
+    """Return what is shown of a home folder, and of the folders that variables name instead."""
+    chains = [chain for name, chain in TOOL_CHAINS.items() if name not in hidden]
+    roots = tuple(_relocated(home, environ))
+    return Shown(
+        reads=_expand((p for chain in chains for p in chain.reads), home, roots),
+        caches=_expand((p for chain in chains for p in chain.caches), home, roots),
+        settings=_expand((p for chain in chains for p in chain.settings), home, roots),
+        withheld=_expand((p for c in TOOL_CHAINS.values() for p in c.withheld), home, roots),
+    )
+
+
+def _relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Usual folders, each with where it is instead; never a folder that holds the home."""
+    for name, usual in RELOCATED.items():
+        for place in environ.get(name, "").split(":"):
+            if isabs(place) and not inside(home, place) and plain(place) != join(home, usual):
+                yield usual, plain(place)
+
+
+def _expand(names: Iterable[str], home: str, roots: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    found = dict[str, None]()
+    for name in names:
+        found[join(home, name)] = None
+        for usual, place in roots:
+            if name == usual or name.startswith(f"{usual}/"):
+                found[place + name[len(usual) :]] = None
+    return tuple(found)
