@@ -20,6 +20,7 @@ READ_ONLY = ("read-only file system", "erofs")
 """Only ever said of a mount: the sandbox's, unless the disk itself is mounted read-only."""
 FORBIDDEN = ("permission denied", "operation not permitted", "eacces", "eperm")
 """Said of files that lack a permission, with and without a sandbox."""
+UNPERMITTED = ("operation not permitted", "eperm")
 DATABASE = ("readonly database", "unable to open database")
 BUSY = ("device or resource busy", "ebusy")
 """What removing or renaming a path says on which the sandbox has mounted something."""
@@ -137,6 +138,9 @@ def _denied(said: str, cage: Cage, *, cwd: str, disk: Disk, line: str) -> Denial
 def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Denial | None:
     """Compare an error about one path with what was granted and what the user could do."""
     grant = granted(cage, path)
+    if word in UNPERMITTED and cage.backend == "partial" and cage.profile == "look":
+        # Landlock says "permission denied"; this is what our filter says of modes and times.
+        return Denial("write", path) if disk.may(path, "write") else None
     unlisted = cage.backend == "partial" and path == "/" and word in FORBIDDEN
     if grant == "none" or unlisted:
         return _hidden(word, path, disk=disk)

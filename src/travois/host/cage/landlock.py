@@ -45,6 +45,13 @@ LIMITS = (
     "Lists of allowed hosts do not work: such a command has no network. Nor do Unix sockets.",
     "Without network, commands cannot open TCP sockets, not even to reach a server on this machine "
     "that an earlier command started.",
+    "A command that was allowed to write can change modes, times and attributes (chmod, touch, "
+    "setfattr) of your files outside the workspace, though not their contents. Read-only commands "
+    "cannot, and cannot do so in the workspace or TMPDIR either.",
+    "Names and sizes of hidden files can be told by commands that guess their paths, not their "
+    "contents; names in hidden folders cannot be listed. Nor can /: a rule for it would list all.",
+    "The machine's own /tmp can be read. Caches of tool chains in your home are read-only.",
+    "System V shared memory, semaphores and queues do not work in the sandbox.",
 )
 """What these walls do not protect that namespaces do, in words for a person."""
 
@@ -63,7 +70,8 @@ def confinement(cage: Cage, ours: ExitStack) -> Callable[[], None]:
     for path, rights in grants(cage):
         with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
             _grant(ruleset, path, rights & known)
-    filtered = seccomp.program(seccomp.families(cage.network, own_net=False))
+    families = seccomp.families(cage.network, own_net=False)
+    filtered = seccomp.program(families, alone=False, read_only=cage.profile == "look")
     return lambda: kernel.confine_thread(ruleset, filtered)
 
 

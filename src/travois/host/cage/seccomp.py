@@ -45,6 +45,29 @@ mknodat 259 33 2 {SETUID}, creat 85 - 1 {SETUID}
 """Refused if an argument has one of these bits: name, numbers, which argument, bits."""
 OPENS = "open 2 - 1 2, openat 257 56 2 3"
 """Make files: name, numbers, which argument has the flags, which the mode."""
+SHARED = """
+shmget 29 194, shmctl 31 195, shmat 30 196, semget 64 190, semctl 66 191, semop 65 193,
+semtimedop 220 192, msgget 68 186, msgctl 71 187, msgsnd 69 189, msgrcv 70 188, mq_open 240 180,
+mq_unlink 241 181
+"""
+"""Memory, semaphores and queues that all programs of a machine share unless mounts and namespaces
+part them."""
+OTHERS = """
+prlimit64 302 261 0 0, setpriority 141 140 0 0 1 0, ioprio_set 251 30 0 1 1 0,
+sched_setaffinity 203 122 0 0, sched_setscheduler 144 119 0 0, sched_setparam 142 118 0 0,
+sched_setattr 314 274 0 0, migrate_pages 256 238 0 0, move_pages 279 239 0 0
+"""
+"""May be about other programs: refused unless arguments have the values by which a program means
+itself. Name, numbers, then pairs of an argument and its value."""
+METADATA = """
+chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, chown 92 -, fchown 93 55,
+lchown 94 -, fchownat 260 54, utime 132 -, utimes 235 -, futimesat 261 -, utimensat 280 88,
+setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15,
+fremovexattr 199 16, setxattrat 463 463, removexattrat 466 466, file_setattr 469 469
+"""
+"""Change what a disk keeps of a file besides its bytes, which Landlock has no rules about."""
+ATTRIBUTES = (0x40086602, 0x40046602, 0x401C5820, 0x40087602)
+"""The same by `ioctl`: flags such as immutable, projects, and versions of files."""
 IOCTL, SOCKET, PAIR = "ioctl 16 29", "socket 41 198", "socketpair 53 199"
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5
 SOCK_FLAGS = (0, 0x800, 0x80000, 0x80800)
@@ -67,26 +90,49 @@ def families(network: str, *, own_net: bool, profile: str = "work") -> tuple[int
     return (AF_INET, AF_INET6) if network == "on" else ()
 
 
-def program(sockets: Iterable[int], *, refusal: int = errno.EPERM) -> bytes:
+def program(
+    sockets: Iterable[int],
+    *,
+    refusal: int = errno.EPERM,
+    alone: bool = True,
+    read_only: bool = False,
+) -> bytes:
     """The filter for this machine; raises OSError on one that we know no numbers of.
 
-    `refusal` is the error by which other sockets than these fail.
+    `refusal` is the error by which other sockets than these fail. A program that is not `alone`
+    shares namespaces with all others of the machine. One that is `read_only` may change no modes,
+    times, owners or attributes either, wherever a file is.
     """
     machine = os.uname().machine
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
-    steps = _steps(machine, tuple(sockets), _refuse(refusal))
+    tricks = TERMINAL_TRICKS if alone else (*TERMINAL_TRICKS, *ATTRIBUTES)
+    refused = (REFUSED, *(() if alone else (SHARED,)), *((METADATA,) if read_only else ()))
+    others = () if alone else tuple(_table(OTHERS, machine))
+    steps = (
+        *_calls(machine, refused=refused, others=others, tricks=tricks),
+        *_openings(machine, tuple(sockets), _refuse(refusal)),
+    )
     return b"".join(struct.pack("<HBBI", *step) for step in steps)
 
 
-def _steps(machine: str, sockets: tuple[int, ...], refused: list[Step]) -> Iterator[Step]:
+def _calls(
+    machine: str,
+    *,
+    refused: tuple[str, ...],
+    others: tuple[list[int], ...],
+    tricks: tuple[int, ...],
+) -> Iterator[Step]:
+    """Refuse calls by their number and their plain arguments."""
     yield (LOAD, 0, 0, MACHINE)
     yield from _unless(SAME, MACHINES[machine], _refuse(errno.ENOSYS))
     yield (LOAD, 0, 0, NUMBER)
     if machine == "x86_64":
         yield from _when(LEAST, FOREIGN, _refuse(errno.ENOSYS))
-    for number, *_ in _table(REFUSED, machine):
+    for number, *_ in (row for table in refused for row in _table(table, machine)):
         yield from _when(SAME, number, _refuse())
+    for number, *pairs in others:
+        yield from _when(SAME, number, [*_only(pairs), _end()])
     for number, *_ in _table(ABSENT, machine):
         yield from _when(SAME, number, _refuse(errno.ENOSYS))
     for number, which, bits in _table(BITS, machine):
@@ -95,8 +141,12 @@ def _steps(machine: str, sockets: tuple[int, ...], refused: list[Step]) -> Itera
         made = [_argument(mode), *_when(ANY_BIT, SETUID, _refuse())]
         yield from _when(SAME, number, [_argument(flags), *_when(ANY_BIT, CREATE, made), _end()])
     for number, *_ in _table(IOCTL, machine):
-        tricks = [step for trick in TERMINAL_TRICKS for step in _when(SAME, trick, _refuse())]
-        yield from _when(SAME, number, [_argument(1), *tricks, _end()])
+        no = [step for trick in tricks for step in _when(SAME, trick, _refuse())]
+        yield from _when(SAME, number, [_argument(1), *no, _end()])
+
+
+def _openings(machine: str, sockets: tuple[int, ...], refused: list[Step]) -> Iterator[Step]:
+    """Refuse sockets of other kinds, and end with leave for all other calls."""
     for number, *_ in _table(SOCKET, machine):
         yield from _when(SAME, number, [*_sockets(sockets), *refused])
     if AF_UNIX not in sockets:
@@ -111,6 +161,13 @@ def _pairs() -> Iterator[Step]:
     for kind in (SOCK_STREAM, SOCK_SEQPACKET):
         for flags in SOCK_FLAGS:
             yield from _when(SAME, kind | flags, [_end()])
+
+
+def _only(pairs: list[int]) -> Iterator[Step]:
+    """Refuse unless each argument has its value."""
+    for which, value in zip(pairs[::2], pairs[1::2], strict=True):
+        yield _argument(which)
+        yield from _unless(SAME, value, _refuse())
 
 
 def _sockets(kinds: tuple[int, ...]) -> Iterator[Step]:
