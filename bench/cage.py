@@ -1,11 +1,13 @@
 """What walls around a command cost: `bash -c true` without any, and in each kind of cage.
 
 Rounds are interleaved, so that a busy machine slows all rows alike. The workspace is a repository
-with the usual names pinned, most of which it does not have.
+with the usual names pinned, most of which it does not have. Rows named "open" hide only a list of
+secrets of the home, as a measure of what hiding all of it costs.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
@@ -17,9 +19,11 @@ from msgspec.structs import replace
 
 from travois.engine.ports import Command
 from travois.host.cage.probe import look
+from travois.host.cage.programs import find_covered, find_programs
 from travois.host.process import LocalProcesses
 from travois.policy.bounds import PINNED, SECRET
 from travois.policy.cage import Cage
+from travois.policy.toolchains import list_shown
 
 ROUNDS = 100
 SHELL = ("/bin/bash", "-c", "true")
@@ -37,15 +41,26 @@ async def measure(place: Path) -> None:
         pinned=tuple(f"{work}/{name}" for name in PINNED),
         hidden=tuple(str(Path.home() / name) for name in SECRET),
     )
+    covered, needed = find_covered(), list_shown(str(Path.home()), os.environ)
+    open_home = replace(cage, profile="look", pinned=())
+    cage = replace(
+        cage,
+        hidden=(*cage.hidden, *covered),
+        shown=(*needed.reads, *needed.settings, *find_programs(covered)),
+        caches=needed.caches,
+        home=str(Path.home()),
+    )
     bare = Command(SHELL, str(work))
     ours = LocalProcesses(walls=walls)
     partial = LocalProcesses(walls=replace(walls, kind="partial"))
     looking = replace(cage, profile="look", pinned=())
     ways = {"bare": (ours, bare)}
     if walls.kind == "full":
+        ways["look, open home"] = (ours, replace(bare, cage=open_home))
         ways["look"] = (ours, replace(bare, cage=looking))
         ways["work"] = (ours, replace(bare, cage=cage))
     if walls.kind != "none":
+        ways["Landlock, open"] = (partial, replace(bare, cage=open_home))
         ways["Landlock, look"] = (partial, replace(bare, cage=looking))
         ways["Landlock, work"] = (partial, replace(bare, cage=cage))
     taken: dict[str, list[float]] = {name: [] for name in ways}

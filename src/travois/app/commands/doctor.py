@@ -56,7 +56,7 @@ def register(commands: Commands) -> None:
 def run(args: Namespace) -> int:
     """Look at everything, anew."""
     walls = look(None, workspace=os.getcwd())
-    found = (*walls.checks, *_programs(), _terminal(), *_own())
+    found = (*walls.checks, *_programs(), _terminal(), *_own(walls))
     checks = tuple(msgspec.structs.replace(check, why=mask_text(check.why)) for check in found)
     usable = all(check.works for check in checks if check.name in ESSENTIAL)
     if args.json:
@@ -109,7 +109,7 @@ def _terminal() -> Check:
     )
 
 
-def _own() -> Iterator[Check]:
+def _own(walls: Walls) -> Iterator[Check]:
     """Our folder, the settings, and who would answer."""
     try:
         home = locate(os.environ).prepare()
@@ -124,10 +124,30 @@ def _own() -> Iterator[Check]:
         return
     yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
     yield _commands(place, loaded)
+    if walls.kind != "none" and loaded.settings.sandbox.enabled:
+        yield from _visible(loaded)
     yield from (Check("read", works=True, why=path) for path in _read(place, loaded))
     yield _key(loaded)
     yield _meaning(home)
     yield _small()
+
+
+def _visible(loaded: Loaded) -> Iterator[Check]:
+    """What commands do not see, and what of the home they see all the same."""
+    from travois.engine.ground import home
+    from travois.host.cage.programs import find_covered, holds_credential
+    from travois.policy.toolchains import TOOL_CHAINS, list_shown
+
+    unwanted = loaded.settings.sandbox.hidden_tool_chains
+    names = [name for name in TOOL_CHAINS if name not in unwanted]
+    others = {name: [one for one in TOOL_CHAINS if one != name] for name in names}
+    needed = {name: list_shown(home(), os.environ, hidden=others[name]) for name in names}
+    found = [n for n, s in needed.items() if any(map(os.path.exists, (*s.reads, *s.caches)))]
+    settings = (path for one in needed.values() for path in one.settings)
+    withheld = [path for path in settings if holds_credential(path)]
+    yield Check("hidden", works=True, why=", ".join(find_covered()))
+    kept = f"; hidden, since they hold credentials: {', '.join(withheld)}" if withheld else ""
+    yield Check("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
 
 
 def _commands(place: Place, loaded: Loaded) -> Check:
