@@ -6,14 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import anyio
+import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.engine.fakes import RecordingPerson, agent, facts, play
 from tests.engine.test_consent import Shell, shell
+from travois.app.control.person import Host
 from travois.engine.agent import Agent
 from travois.engine.amend import SANDBOXED, Update
-from travois.engine.person import Answer
+from travois.engine.person import Answer, Question
 from travois.engine.snapshot_port import Kept
 from travois.kernel.blocks import words
 from travois.kernel.facts import Decided, Result
@@ -241,3 +245,37 @@ def test_plan_mode_says_why_it_refuses_what_changes_something(tmp_path: Path) ->
     one = asking(tmp_path, Shell(), "touch a", mode="plan")
     play(one)
     assert (questions(one), PLANNING in told(one)) == ([], True)
+
+
+def test_a_change_of_permissions_that_comes_with_an_answer_takes_the_offer(tmp_path: Path) -> None:
+    taken, kept = Raw(msgspec.json.encode(SANDBOXED)), list[Update]()
+    answer = Answer(allow=True, updates=(taken,))
+    more: dict[str, Any] = {"person": RecordingPerson(answer), "remember": kept.append}
+    run = Shell()
+    one = asking(tmp_path, run, "make", "./x > out", **more)
+    play(one)
+    assert (len(questions(one)), run.profiles, kept) == (1, ["work", "work"], [SANDBOXED])
+
+
+def test_such_a_change_is_ignored_where_it_is_not_offered(tmp_path: Path) -> None:
+    taken, kept = Raw(msgspec.json.encode(SANDBOXED)), list[Update]()
+    answer = Answer(allow=True, updates=(taken,))
+    more: dict[str, Any] = {"person": RecordingPerson(answer), "remember": kept.append}
+    one = asking(tmp_path, Shell(), "make", bounds=replace(BOUNDS, backend="partial"), **more)
+    play(one)
+    assert one.bounds is not None
+    assert (one.bounds.free, kept) == (False, [])
+
+
+def test_a_program_in_the_persons_place_is_offered_the_sandbox() -> None:
+    bodies: list[Any] = []
+
+    async def ask(body: Any) -> Raw:
+        bodies.append(body)
+        return Raw(b'{"behavior": "deny", "message": "no"}')
+
+    offering = Question("c", "Bash", "{}", "make", "asks", offers_sandbox=True)
+    anyio.run(Host(ask).decide, offering)
+    anyio.run(Host(ask).decide, replace(offering, offers_sandbox=False))
+    wanted = {"type": "setMode", "mode": "sandboxed", "destination": "localSettings"}
+    assert [body["permission_suggestions"] for body in bodies] == [(wanted,), ()]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from travois.context.layers import Layers
+from travois.engine.amend import SANDBOXED
 from travois.kernel.faults import Fault
 from travois.policy import flaws
 from travois.policy.rules import Rule
@@ -573,3 +574,19 @@ def test_an_empty_file_and_a_byte_order_mark_are_no_trouble(places: Places) -> N
     places.write("managed", "")
     places.write("user", '\ufeff{"model": "x"}')
     assert places.load().settings == Settings(model="x")
+
+
+def test_the_sandbox_without_questions_is_an_answer_that_an_administrator_overrides(
+    places: Places,
+) -> None:
+    key = "sandbox.autoAllowBashIfSandboxed"
+    root = trust.root(str(places.root))
+    trust.keep(places.home, root, SANDBOXED)
+    found = places.load()
+    assert found.settings.sandbox.auto_allow_bash_if_sandboxed
+    assert found.origin(key) == "your answers in this folder"
+    managed = places.write("managed", {"sandbox": {"autoAllowBashIfSandboxed": False}})
+    assert not places.load().settings.sandbox.auto_allow_bash_if_sandboxed
+    managed.unlink()
+    assert trust.set_sandboxed(places.home, root, allowed=False)
+    assert places.load().origin(key) == "default"
