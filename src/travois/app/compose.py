@@ -169,6 +169,13 @@ def _secrets(loaded: Loaded) -> Secrets:
     return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
 
+def _session(opened: Found, place: Place, loaded: Loaded, options: Options) -> Session:
+    """Open the session of a log; one that no disk keeps is never offered to be resumed."""
+    session = Session(opened.log, secrets=_secrets(loaded))
+    session.is_lasting = options.persist and not place.home.passing
+    return session
+
+
 async def _lent(
     place: Place,
     loaded: Loaded,
@@ -189,7 +196,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
     place, loaded = prepare(options)
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
-        session = Session(opened.log, secrets=_secrets(loaded))
+        session = _session(opened, place, loaded, options)
         kinds, flaws = agents_here(place, loaded, options)
         lead, loaded = leading.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
@@ -338,8 +345,10 @@ def _equip(
 def prepare(options: Options) -> tuple[Place, Loaded]:
     """Where a session will be, and the settings that hold there."""
     cwd = _existing_folder(options.cwd)
-    home = homes.locate(os.environ).prepare()
-    place = Place(home, projects.identify(home, cwd), cwd)
+    home, kept = homes.prepare_or_pass(os.environ)
+    if kept.passing and (options.latest or options.resume):
+        homes.locate(os.environ).prepare()  # raises why no session can go on
+    place = Place(kept, projects.identify(kept, cwd), cwd)
     loaded = load(
         home,
         place.project.root,
@@ -349,6 +358,8 @@ def prepare(options: Options) -> tuple[Place, Loaded]:
         chosen=settings(options),
         sources="none" if options.restricted else options.sources,
     )
+    if kept.passing:
+        loaded = replace(loaded, notices=(kept.passing, *loaded.notices))
     if options.bare:
         given = tuple(one for one in loaded.plugins if one.folder in options.plugins)
         loaded = replace(loaded, plugins=given)

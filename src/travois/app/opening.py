@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app.options import PICK, Options
+from travois.app.terminal_text import complain
 from travois.context.sources import Surroundings, baseline
 from travois.engine.heads import SCHEMAS as SCHEMAS
 from travois.engine.heads import first_head
@@ -38,6 +39,7 @@ from travois.kernel.facts import (
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.store import sessions
+from travois.store.enduring import Enduring
 from travois.store.home import Home
 from travois.store.log import Log, history
 from travois.store.project import Project
@@ -73,7 +75,7 @@ def open_log(place: Place, options: Options, stack: AsyncExitStack) -> Found:
         return _existing(place, options, stack)
     id = _identity(options.session_id)
     folder = _folder(place, id, options, stack)
-    log = Log.create(folder, _opened(place, id))
+    log = Enduring.create(folder, _opened(place, id))
     stack.callback(_leave, log)
     return Found(id, log, folder / "tool-results")
 
@@ -103,8 +105,8 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
     asked = options.fork or options.upto
     last = _point(found.id, history(base, []), options.upto) if asked else 0
     if not options.fork:
-        log = Log.open(base)
-        stack.callback(log.close)
+        log = Enduring.open(base)
+        stack.callback(_close, log)
         if options.upto:
             log.append(Rewound(last))
         return Found(found.id, log, base / "tool-results")
@@ -112,7 +114,7 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
     folder = _folder(place, id, options, stack)
     if not options.persist:
         (folder.parent / found.id).symlink_to(base)
-    log = Log.create(folder, _opened(place, id, parent=found.id, at=last))
+    log = Enduring.create(folder, _opened(place, id, parent=found.id, at=last))
     stack.push(partial(_leave_fork, log))
     return Found(id, log, folder / "tool-results", found.id)
 
@@ -173,9 +175,16 @@ def _opened(place: Place, id: str, *, parent: str = "", at: int = 0) -> Opened:
 def _leave(log: Log) -> None:
     """Close a new session; one in which nothing came about leaves nothing behind."""
     if is_worth_keeping(log.read()):
-        log.close()
+        _close(log)
     else:
         _remove(log)
+
+
+def _close(log: Log) -> None:
+    """Let go of a log, and say so if something of it could not be saved."""
+    log.close()
+    if isinstance(log, Enduring) and log.unsaved:
+        complain(f"travois: the last {len(log.unsaved)} entries of the session were not saved\n")
 
 
 def is_worth_keeping(entries: Iterable[Entry]) -> bool:
@@ -192,7 +201,7 @@ def _leave_fork(
 ) -> None:
     """Close a fork; one that could not even be opened leaves nothing behind."""
     if error is None:
-        log.close()
+        _close(log)
     else:
         _remove(log)
 

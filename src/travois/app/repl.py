@@ -75,7 +75,8 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
             await _converse(desk, terminal, first=first)
             group.cancel_scope.cancel()
         session.leaving = left(desk.next)
-        if is_worth_keeping(crew.agent.session.history()):
+        talked = crew.agent.session
+        if talked.is_lasting and is_worth_keeping(talked.history()):
             terminal.part(session.id)
     for notice in session.parting:
         terminal.line(f"· {notice}")

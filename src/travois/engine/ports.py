@@ -93,6 +93,10 @@ class Resumable(Log, Protocol):
         """Keep what was derived from all entries so far; it can always be derived again."""
         ...
 
+    def news(self) -> str:
+        """What the user should be told now of what is saved; each thing is told once."""
+        ...
+
     def discard(self) -> None:
         """Forget what was kept."""
         ...

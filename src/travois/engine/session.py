@@ -12,7 +12,7 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from travois.engine.crew import HOOK
-from travois.engine.ports import Delta, Event, Log, Resumable
+from travois.engine.ports import Delta, Event, Log, Resumable, Warned
 from travois.kernel.audit import Cache, Spent, Strikes
 from travois.kernel.blocks import Media, calls
 from travois.kernel.facts import (
@@ -116,6 +116,8 @@ class Session:
         self._log = log
         self.secrets = secrets
         self._watchers: list[MemoryObjectSendStream[Event]] = []
+        self.is_lasting = True
+        """Whether the log outlives the process, so that the session can be resumed."""
         self.view: View
         self.state: dict[str, str]
         self.decided: dict[str, Decided]
@@ -286,7 +288,14 @@ class Session:
             self._account(entry)
             self.seq = entry.seq
         self._tell(entry)
+        self._tell_news()
         return entry
+
+    def _tell_news(self) -> None:
+        """Tell of a disk that takes nothing, or does again, as soon as somebody watches."""
+        beside = self._kept_beside if self._watchers else None
+        if beside is not None and (news := beside.news()):
+            self.emit(Warned(news))
 
     def emit(self, delta: Delta) -> None:
         """Show something that is not worth keeping."""

@@ -18,6 +18,8 @@ class Home(msgspec.Struct, frozen=True):
     """The folder and what lies where in it."""
 
     path: Path
+    passing: str = ""
+    """Why nothing that is kept here outlives the process; empty if it does."""
 
     @property
     def sessions(self) -> Path:
@@ -73,6 +75,30 @@ class Home(msgspec.Struct, frozen=True):
                 fix="Make it writable, or set TRAVOIS_HOME to a folder that is.",
             )
         return self
+
+
+def prepare_or_pass(environ: Mapping[str, str]) -> tuple[Home, Home]:
+    """The home to read from, and a home to write to: a passing one where the other cannot be.
+
+    The passing one is removed when the process ends.
+    """
+    try:
+        home = locate(environ).prepare()
+        return home, home
+    except Fault as fault:
+        why = fault.why or fault.what
+    import atexit
+    from shutil import rmtree
+    from tempfile import mkdtemp
+
+    folder = Path(mkdtemp(prefix="travois-"))
+    atexit.register(rmtree, folder, ignore_errors=True)
+    told = f"Nothing is kept after the end: {why}. No session, memory, snapshot or answer 'always'"
+    kept = Home(folder, passing=f"{told} outlives this run; set TRAVOIS_HOME to a writable folder")
+    try:
+        return locate(environ), kept.prepare()
+    except Fault:
+        return kept, kept.prepare()
 
 
 def _close_to_others(folder: Path) -> None:

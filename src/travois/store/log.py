@@ -96,8 +96,11 @@ class Log:
 
         When it raises, nothing of the entry is left in the file and it can be tried again.
         """
-        seq, size = self._tail
-        entry, data = line.encode(Entry(seq + 1, self._clock(), fact))
+        return self._save(Entry(self._tail[0] + 1, self._clock(), fact))
+
+    def _save(self, entry: Entry) -> Entry:
+        size = self._tail[1]
+        entry, data = line.encode(entry)
         try:
             if self._dirty:
                 self._cut(size)
@@ -159,6 +162,10 @@ class Log:
         if marks and list(marks.values())[-1].size == self._tail[1]:
             checkpoint.save(self.folder, Checkpoint(marks, self.skipped, state))
             self._kept = self._tail[1]
+
+    def news(self) -> str:
+        """Nothing: what cannot be saved is a fault here."""
+        return ""
 
     def discard(self) -> None:
         """Forget what was kept."""

@@ -149,7 +149,8 @@ class Talking:
                 group.cancel_scope.cancel()
             session.leaving = left(desk.next)
             self._has_talked, self.parting = True, []
-            if is_worth_keeping(session.crew.agent.session.history()):
+            talked = session.crew.agent.session
+            if talked.is_lasting and is_worth_keeping(talked.history()):
                 self.parting = [f"  Resume with: travois --resume {session.id}"]
         self.parting += [f"  · {notice}" for notice in session.parting]
 

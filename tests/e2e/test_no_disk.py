@@ -1,0 +1,99 @@
+"""A disk that takes nothing: the session goes on, and one warning says so."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from tests.e2e.program import Program
+from tests.kernel.told import EPOCH, user
+from tests.store.sample import opened
+from travois.engine.ports import Event
+from travois.engine.session import Session
+from travois.store.enduring import Enduring
+from travois.store.log import NAME, entries
+
+
+class Disk:
+    """A disk that can be full."""
+
+    def __init__(self) -> None:
+        self.full = False
+
+    def write(self, fd: int, data: bytes) -> int:
+        if self.full and len(data) > 10:
+            return os.write(fd, data[:10])
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(fd, data)
+
+
+def test_a_full_disk_is_told_once_and_caught_up_with_when_there_is_space(tmp_path: Path) -> None:
+    disk = Disk()
+    with Enduring.create(tmp_path / "s1", opened(), write=disk.write) as log:
+        session = Session(log)
+        session.append(EPOCH)
+        with session.watch() as heard:
+            disk.full = True
+            for number in range(5):
+                session.append(user(f"held {number}"))
+                session.sync()
+            whole = (tmp_path / "s1" / NAME).read_bytes()
+            assert whole.endswith(b"}\n") and b"held" not in whole
+            assert [entry.seq for entry in session.record()] == list(range(1, 8))
+            disk.full = False
+            session.append(user("last"))
+            told = [str(getattr(event, "text", "")) for event in _all(heard)]
+    warned = [text for text in told if "memory" in text]
+    assert len(warned) == 2
+    assert "the disk is full" in warned[0] and "saved again" in warned[1]
+    assert [entry.seq for entry in entries(tmp_path / "s1" / NAME, [])] == list(range(1, 9))
+
+
+def _all(heard: MemoryObjectReceiveStream[Event]) -> list[Event]:
+    found: list[Event] = []
+    while heard.statistics().current_buffer_used:
+        found.append(heard.receive_nowait())
+    return found
+
+
+def check_passing(program: Program) -> None:
+    """The program works, says once that nothing is kept, and leaves nothing behind."""
+    use = {"name": "Write", "input": {"file_path": "made.txt", "content": "x"}}
+    with program.served([{"say": [{"tool_use": use}]}, "Done."]):
+        done = program.ask("go", "--output-format", "json", "--permission-mode", "bypass")
+    assert (done.code, done.result["result"]) == (0, "Done."), done.err
+    assert done.err.count("Nothing is kept after the end") == 1
+    assert "Traceback" not in done.err and "bug" not in done.err
+    assert (program.folder / "made.txt").read_text() == "x"
+    resumed = program.run("-p", "go", "--continue", *program.model)
+    assert resumed.code == 2 and "Traceback" not in resumed.err
+
+
+def test_no_home_at_all(program: Program) -> None:
+    env = ("env", "-u", "HOME", "-u", "TRAVOIS_HOME", "-u", "XDG_STATE_HOME")
+    program.launcher = (*env, *program.launcher)
+    check_passing(program)
+
+
+def test_a_home_that_is_a_file(program: Program) -> None:
+    program.home.parent.mkdir(parents=True, exist_ok=True)
+    if program.home.is_dir():
+        program.home.rmdir()
+    program.home.write_text("")
+    check_passing(program)
+
+
+def test_a_home_on_a_disk_that_is_read_only(program: Program) -> None:
+    mount = f'mount -t tmpfs -o ro none "{program.home}" && exec "$@"'
+    program.home.mkdir(parents=True, exist_ok=True)
+    apart = ("unshare", "-m", "sh", "-c", mount, "sh")
+    if os.geteuid() or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("only root may mount a read-only disk")
+    program.launcher = (*apart, *program.launcher)
+    check_passing(program)
