@@ -31,19 +31,29 @@ log.append(Assistant((Text("Done."),), "end", Usage(input=5, output=4)))
 """
 
 
+MILLION = 250_000
+"""How many turns make a log of a million lines."""
+
+
 def main() -> None:
+    for turns in (TURNS, MILLION):
+        _measure(turns)
+
+
+def _measure(turns: int) -> None:
+    """Resume twice: the first time without a checkpoint beside the log, the second time with it."""
     with server(words) as (url, seen), scratch(url) as place:
         place.run()
         log = next(place.home.glob("sessions/*/*/log.jsonl"))
-        subprocess.run([sys.executable, "-c", MAKE, str(log.parent), str(TURNS)], check=True)
-        begun = perf_counter()
-        child = place.start("--continue")
-        memory = peak(child)
-        if child.returncode:
-            raise SystemExit("the resume failed")
-        first = next(n for n, at in enumerate(seen.asked) if at > begun)
-        print(f"log: {TURNS} turns, {log.stat().st_size / 1e6:.1f} MB")
-        print(f"resume to first request  {seen.asked[first] - begun:6.2f} s")
-        print(
-            f"peak memory (PSS)        {memory:6.0f} MB   request {seen.sizes[first] / 1e6:.1f} MB"
-        )
+        subprocess.run([sys.executable, "-c", MAKE, str(log.parent), str(turns)], check=True)
+        print(f"log: {turns} turns, {log.stat().st_size / 1e6:.1f} MB, never compacted")
+        for label in ("without a checkpoint", "with one"):
+            begun, before = perf_counter(), len(seen.asked)
+            child = place.start("--continue")
+            memory = peak(child)
+            if child.returncode:
+                raise SystemExit("the resume failed")
+            print(
+                f"  {label:20}  first request {seen.asked[before] - begun:6.2f} s"
+                f"  peak (PSS) {memory:4.0f} MB  request {seen.sizes[before] / 1e6:.1f} MB"
+            )

@@ -39,13 +39,16 @@ from travois.kernel.facts import (
 from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.store import sessions
+from travois.store.checkpoint import FILE as CHECKPOINT
 from travois.store.enduring import Enduring
 from travois.store.home import Home
-from travois.store.log import Log, history
+from travois.store.log import NAME, Log, history
 from travois.store.project import Project
 from travois.version import __version__
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "system.md"
+SLOW = 32 << 20
+"""A log of so many bytes takes about a second to read."""
 PASSING = ("rate", "overloaded", "server", "timeout", "garbled")
 """Kinds of failures that may not come again, however few attempts were made."""
 
@@ -104,6 +107,7 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
     base = place.home.session(found.project, found.id)
     asked = options.fork or options.upto
     last = _point(found.id, history(base, []), options.upto) if asked else 0
+    _announce(base)
     if not options.fork:
         log = Enduring.open(base)
         stack.callback(_close, log)
@@ -117,6 +121,13 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
     log = Enduring.create(folder, _opened(place, id, parent=found.id, at=last))
     stack.push(partial(_leave_fork, log))
     return Found(id, log, folder / "tool-results", found.id)
+
+
+def _announce(folder: Path) -> None:
+    """Say that a long log is read, where that takes its time."""
+    size = (folder / NAME).stat().st_size
+    if size > SLOW and not (folder / CHECKPOINT).exists() and sys.stderr.isatty():
+        complain(f"travois: reading a log of {size >> 20} MB for the first time…\n")
 
 
 def _point(id: str, entries: Iterable[Entry], name: str) -> int:
