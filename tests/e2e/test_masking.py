@@ -179,6 +179,7 @@ def test_a_key_that_a_command_printed_is_in_no_crash_file(
         ("API_KEY=abc make", "API_KEY=[masked] make"),
         ("-H 'X-Api-Key: abc'", "-H 'X-Api-Key: [masked]'"),
         ("make test TARGET=unit", "make test TARGET=unit"),
+        ("export API_KEY=…, or else", "export API_KEY=…, or else"),
         ("python hooks/guard.py --mode strict", "python hooks/guard.py --mode strict"),
     ],
 )

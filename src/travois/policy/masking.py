@@ -83,4 +83,6 @@ def mask_value(key: str, value: object) -> object:
 
 def _mask_assigned(found: re.Match[str]) -> str:
     name, between, value = found.groups()
-    return f"{name}{between}{MASKED}" if named(name) and value.strip("\"'") else found[0]
+    # A value without a letter or digit is a placeholder of our own messages: `KEY=…`.
+    tells = any(char.isalnum() for char in value)
+    return f"{name}{between}{MASKED}" if named(name) and tells else found[0]
