@@ -92,15 +92,10 @@ class Repositories:
     def _read(self, folder: str, *, is_git: bool) -> list[tuple[str, bool]]:
         """Take note of what a folder holds; returns the folders in it that are to be listed."""
         assert self._changes is not None
-        inner, names = dict[str, int](), set[str]()
         known = self._folders.get(folder)
         try:
-            self._changes.watch(folder)
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    names.add(entry.name)
-                    if entry.is_dir(follow_symlinks=False):
-                        inner[entry.path] = entry.inode()
+            self._changes.watch(folder)  # before it is listed, so that nothing slips between
+            names, inner = _entries(folder)
         except OSError:
             self._folders[folder] = Folder(is_git, {}, ())
             self._closed.add(folder)
@@ -132,6 +127,17 @@ class Repositories:
                 assert self._changes is not None
                 self._changes.forget(path)
                 waiting += known.inner
+
+
+def _entries(folder: str) -> tuple[set[str], dict[str, int]]:
+    """The names in a folder, and the folders among them by their paths, with their inodes."""
+    names, inner = set[str](), dict[str, int]()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            names.add(entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                inner[entry.path] = entry.inode()
+    return names, inner
 
 
 def _repositories(folder: str, names: set[str], *, is_git: bool) -> tuple[str, ...]:
