@@ -21,6 +21,8 @@ test: $(VENV)/.installed-dev
 test-full: test
 	$(BIN)/pytest -n 2 --dist worksteal --backend landlock tests/e2e tests/conformance
 	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile long tests/kernel tests/wire tests/policy tests/tools tests/store
+	$(BIN)/python -m tests.policy.observed 1 3000
+	$(BIN)/python -m bench permissions --fuzz 100000
 	@scripts/test_pythons.sh "$(abspath $(BIN)/python)"
 
 check: $(VENV)/.installed-dev

@@ -69,11 +69,13 @@ def fuzz(count: int, seed: int) -> None:
     """Compare random lines with what bash does, then show how time grows with the text."""
     from tests.policy.fuzz import main as compare
 
-    compare(count, seed)
+    failed = compare(count, seed)
     print("CPU ms for texts of", ", ".join(f"{size:,}" for size in SIZES), "bytes:")
     for name, make in GROWING.items():
         times = (1000 * min(cpu(make(size)) for _ in range(3)) for size in SIZES)
         print(f"  {name:14}", "  ".join(f"{value:7.2f}" for value in times))
+    if failed:
+        raise SystemExit(1)
 
 
 def cpu(command: str) -> float:
