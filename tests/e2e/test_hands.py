@@ -165,6 +165,7 @@ def test_what_the_model_writes_itself_beside_a_job_stays(program: Program) -> No
         {"say": [{"text": "ok"}]},
     ]
     with program.served(script):
-        assert program.ask("go", *FREE["bypass"]).out == "ok\n"
+        rule = ("--allowedTools", "Edit(.claude/agents/**)")  # bypass alone does not write there
+        assert program.ask("go", *FREE["bypass"], *rule).out == "ok\n"
     assert (program.folder / ".claude/agents/one.md").read_text() == "mine\n"
     assert "restored" not in "".join(results(program))
