@@ -17,6 +17,7 @@ from travois.host.cage.probe import Walls, bundled_bwrap, look
 from travois.host.cage.programs import (
     find_covered,
     find_git_files,
+    find_homes,
     find_programs,
     find_programs_below_tmp,
     find_settings,
@@ -29,7 +30,7 @@ from travois.policy.cage import PRIVATE_TMP, TMP
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.rules import Rule
-from travois.policy.toolchains import list_shown
+from travois.policy.toolchains import Shown, ToolChainName, list_shown
 from travois.store.origins import UNASKED_COMMANDS
 from travois.store.project import repository
 from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
@@ -114,7 +115,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     git = _history(place.cwd)
     barred = loaded.settings.permissions.disable_auto_mode == "disable"
     covered = find_covered()
-    needed = list_shown(home(), os.environ, hidden=wanted.hidden_tool_chains)
+    needed = _needed(wanted.hidden_tool_chains)
     settings = find_settings(needed.settings)
     shared = (*settings, *find_git_files(settings, home()))
     secret = (*_at_home(SECRET), *needed.withheld, *_outside(needed.settings, settings))
@@ -140,6 +141,18 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         leaving=wanted.allow_unsandboxed_commands,
         free=wanted.auto_allow_bash_if_sandboxed and not barred,
         offered=not barred and loaded.origins.get(UNASKED_COMMANDS, "default") == "default",
+    )
+
+
+def _needed(hidden: tuple[ToolChainName, ...]) -> Shown:
+    """What tool chains need of the home, and of the one that the system knows if that differs."""
+    homes = dict.fromkeys((home(), *find_homes()))
+    each = [list_shown(one, os.environ, hidden=hidden) for one in homes]
+    return Shown(
+        reads=tuple(path for one in each for path in one.reads),
+        caches=tuple(path for one in each for path in one.caches),
+        settings=tuple(path for one in each for path in one.settings),
+        withheld=tuple(path for one in each for path in one.withheld),
     )
 
 
@@ -232,8 +245,8 @@ def _remove(path: str) -> None:
 
 
 def _at_home(names: tuple[str, ...]) -> tuple[str, ...]:
-    own = home()
-    return tuple(os.path.join(own, name) for name in names)
+    homes = dict.fromkeys((home(), *find_homes()))
+    return tuple(os.path.join(one, name) for one in homes for name in names)
 
 
 def _paths(texts: tuple[str, ...]) -> tuple[str, ...]:

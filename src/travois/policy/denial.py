@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from posixpath import isabs, join
+from posixpath import dirname, isabs, join
 from typing import Literal, Protocol
 
 import msgspec
@@ -143,7 +143,7 @@ def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Deni
         return Denial("write", path) if disk.may(path, "write") else None
     unlisted = cage.backend == "partial" and path == "/" and word in FORBIDDEN
     if grant == "none" or unlisted:
-        return _hidden(word, path, disk=disk)
+        return _hidden(word, path, cage, disk=disk)
     if word in MISSING:
         return None
     changeable = grant != "write" and disk.may(path, "write") and not disk.is_read_only(path)
@@ -160,10 +160,13 @@ def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Deni
     return Denial("rights", path) if disk.needs_root(path) or owning else None
 
 
-def _hidden(word: str, path: str, *, disk: Disk) -> Denial | None:
+def _hidden(word: str, path: str, cage: Cage, *, disk: Disk) -> Denial | None:
     """Judge an error about a path that the sandbox hides: it is there, or could have been made."""
     if disk.may(path, "read"):
         return Denial("read", path)
+    above = dirname(path)
+    if word in MISSING and above != cage.home and granted(cage, above) == "none":
+        return Denial("read", above) if disk.may(above, "read") else None
     makes = word in (*FORBIDDEN, *READ_ONLY) and disk.may(path, "write")
     return Denial("write", path) if makes else None
 
