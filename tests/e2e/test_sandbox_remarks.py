@@ -36,13 +36,12 @@ def remarked(text: str) -> bool:
     return "sandbox" in text.lower()
 
 
-def test_a_write_that_only_the_sandbox_forbids_is_told_with_its_path(
-    full: Program, outside: Path
-) -> None:
+def test_a_write_to_a_hidden_folder_is_told_with_that_folder(full: Program, outside: Path) -> None:
+    """The folder lies in the home, which commands do not see, so that it is not there for them."""
     (said,) = play(full, call("Bash", command=write(outside / "x")), flags=OFFLINE)
     assert said.endswith(
-        "[The sandbox lets this command write only in the workspace and /tmp, "
-        f"not to {outside}/x. If it must, call again with sandbox: off.]"
+        f"[The sandbox hides {outside} from commands; the user can show it with the setting "
+        "sandbox.filesystem.allowRead. If it must, call again with sandbox: off.]"
     )
 
 
