@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 LONGEST = 10 << 20
 """How many bytes one message may have."""
+VALUES = 150_000
+"""How many values one message may hold: each takes many times the room that its text does."""
+STRING = re.compile(rb'"(?>[^"\\]++|\\.)*+"', re.DOTALL)
+"""A string of JSON; without going back, which would take more memory than the message."""
 LOGGED = 1 << 20
 """How many bytes of what one run of a server says on standard error are kept."""
 
@@ -83,11 +88,30 @@ async def _messages(talk: Talk) -> AsyncGenerator[SessionMessage]:
         first, *more = data.split(b"\n")
         rest += first
         for part in more:
+            _refuse_many_values(bytes(rest))
             if (message := _message(bytes(rest))) is not None:
                 yield message
             rest = bytearray(part)
         if len(rest) > LONGEST:
             raise Overlong
+
+
+def _refuse_many_values(line: bytes) -> None:
+    """Raise `Overlong` if a message would take far more memory than its text does."""
+    if _count_values(line, 0, len(line)) <= VALUES:
+        return
+    count = at = 0
+    for string in STRING.finditer(line):
+        count += _count_values(line, at, string.start())
+        at = string.end()
+        if count > VALUES:
+            raise Overlong
+    if count + _count_values(line, at, len(line)) > VALUES:
+        raise Overlong
+
+
+def _count_values(text: bytes, start: int, end: int) -> int:
+    return sum(text.count(sign, start, end) for sign in (b",", b"[", b"{"))
 
 
 async def _say(
