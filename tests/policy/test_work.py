@@ -60,6 +60,15 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "cases": lambda n: "case a in " + "a) ls;; " * (n // 8) + "esac",
     "functions": lambda n: "a(){ " * (n // 5),
     "here-documents": lambda n: "cat <<'A'\nx\nA\n" * (n // 14),
+    "operators of here-documents": lambda n: "cat " + "<<A " * (n // 4),
+    "signs of here-documents": lambda n: "<<" * (n // 2),
+    "unbalanced quotes": lambda n: "echo " + "\"'" * (n // 2),
+    "backticks": lambda n: "`" * n,
+    "other scripts": lambda n: "cat " + "漢字 " * (n // 3),
+    "ligatures": lambda n: "cat " + "ﷺ" * n,
+    "programs": lambda n: "frob a; " * (n // 8),
+    "files to write": lambda n: "cat " + "".join(f">{i} " for i in range(n // 6)),
+    "names like a denied one": lambda n: "".join(f"{i}.envx " for i in range(n // 10)) + "$(x)",
     "a here-document": lambda n: "cat <<'A'\n" + "$x `\n" * (n // 5) + "A\n",
 }
 GUARD = Guard(
@@ -84,16 +93,21 @@ def calls(command: str) -> int:
     cached = (shell.plan, loose.flat, paths._folded_words, paths._folded_path, ruin._text)
     for function in (*cached, loose.vocabulary):
         function.cache_clear()
+    verdict("ls")  # tables are read once
+    return calls_of(lambda: verdict(command))
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions some work calls."""
     count = 0
 
     def called(frame: FrameType, event: str, arg: object) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
-    verdict("ls")  # tables are read once
     sys.setprofile(called)
     try:
-        verdict(command)
+        work()
     finally:
         sys.setprofile(None)
     return count
@@ -110,6 +124,18 @@ def test_twice_the_text_takes_about_twice_the_work(family: str) -> None:
     make = FAMILIES[family]
     one, two = calls(make(800)), calls(make(1_600))
     assert two <= 2.6 * one + 500
+
+
+@pytest.mark.parametrize("family", ["files to write", "paths", "programs", "words", "ligatures"])
+def test_a_thousand_rules_do_not_multiply_the_work(family: str) -> None:
+    made = ("Bash(p{} x*y*:*)", "deny"), ("Read(./d{}/**/*.k)", "deny"), ("Edit(s{}/**)", "allow")
+    rules = [parse(text.format(i), effect) for i in range(334) for text, effect in made]
+    warm = Use("Bash", (Access("exec", "ls $(x)"),), "/w", "/root")
+    judge(Guard(rules=tuple(rules), folders=("/w",)), warm)  # patterns are compiled once
+    use = Use("Bash", (Access("exec", FAMILIES[family](4_000)),), "/w", "/root")
+    few, many = (calls_of(lambda r=r: judge(Guard(rules=tuple(r), folders=("/w",)), use))
+                 for r in (rules[:3], rules))  # fmt: skip
+    assert many <= few + 60 * len(rules)
 
 
 @pytest.mark.parametrize("depth", [3, 5, 8, 12])

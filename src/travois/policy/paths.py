@@ -102,7 +102,6 @@ def _folded_path(path: str) -> str:
 def named_in(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool:
     """Whether a word of a text may be a path that the pattern means."""
     for one in _choices(pattern):
-        meant = _meant(one, root, home)
         for number, word in enumerate(_words_with(_literal(one, cwd), text)):
             if number == MAX_CANDIDATES:
                 return True
@@ -110,7 +109,7 @@ def named_in(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool
                 continue
             place = home if word.startswith("~/") else cwd
             path = word if word.startswith("/") else f"{place}/{word.removeprefix('~/')}"
-            if meant.fullmatch(plain(path)):
+            if _meant(one, root, home).fullmatch(plain(path)):
                 return True
     return False
 

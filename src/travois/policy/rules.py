@@ -325,12 +325,16 @@ def _mentioned(rule: Rule, use: Use) -> bool:
 def _runs(what: str, plan: Plan) -> bool:
     """Whether a plan runs what the rule names, or may do so."""
     chained = any(char in what for char in "|;&\n")
-    hidden = plan.unclear or any(reads_program(step.argv) for step in plan.steps)
-    if (hidden or chained) and loose.mentions(what, plan.text):
+    if loose.mentions(what, plan.text) and (chained or plan.unclear or _runs_input(plan)):
         return True
     if plan.search_text and _literal(what) not in plan.search_text:
         return False
     return any(_does(what, step) for step in plan.steps)
+
+
+def _runs_input(plan: Plan) -> bool:
+    """Whether a program of the plan runs text that is not among its words."""
+    return any(reads_program(step.argv) for step in plan.steps)
 
 
 @lru_cache(maxsize=2048)

@@ -17,7 +17,14 @@ from travois.policy.program import study
 from travois.policy.redirect import opening, redirected
 from travois.policy.state import Ends, State, merged
 from travois.policy.words import OPEN, WORDS, Reading, Unclear, raw, read
-from travois.policy.work import ACCESS_UNITS, MAX_DEPTH, MAX_PARSED_CHARS, STEP_UNITS, Work
+from travois.policy.work import (
+    ACCESS_UNITS,
+    MAX_DEPTH,
+    MAX_PARSED_CHARS,
+    REDIRECT_UNITS,
+    STEP_UNITS,
+    Work,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -272,7 +279,7 @@ class Walker:
 
     def redirection(self, node: Node, state: State) -> Ends:
         """A statement with redirections; they count wherever the statement may have led."""
-        self.work.spend(10 * node.child_count)
+        self.work.spend(REDIRECT_UNITS * node.child_count)
         children = tree.tiled(node, self.source, lines=True)
         bodies = [child for child in children if child.type in STATEMENTS]
         around = [child for child in children if child.type not in STATEMENTS]

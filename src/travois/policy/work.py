@@ -8,6 +8,8 @@ STEP_UNITS = 25
 """What it takes to study one program with its words, besides the words themselves."""
 ACCESS_UNITS = 8
 """What it takes to follow one path that a program touches, and to judge it."""
+REDIRECT_UNITS = 40
+"""What it takes to follow one redirection, and to judge the file that it opens."""
 MAX_DEPTH = 60
 """How deep commands may be nested, in text or by programs that run others."""
 MAX_PARSED_CHARS = 16_000

@@ -26,12 +26,20 @@ def absolute(path: str, cwd: str) -> str:
 
 def reads(path: str, here: Here) -> tuple[Access, ...]:
     """That a call reads one file."""
+    _check_path(path)
     return (Access("read", absolute(path, here.cwd)),)
 
 
 def writes(path: str, here: Here) -> tuple[Access, ...]:
     """That a call changes one file."""
+    _check_path(path)
     return (Access("write", absolute(path, here.cwd)),)
+
+
+def _check_path(path: str) -> None:
+    """Raise for a path that no file can have."""
+    if "\0" in path:
+        raise Refusal(f"{plain(path)} cannot be the path of a file: it has a NUL character")
 
 
 def short(path: str, env: Env) -> str:
