@@ -11,8 +11,6 @@ import msgspec
 
 from travois.policy import loose, paths, sites
 from travois.policy.access import Access
-from travois.policy.destinations import adds_destination
-from travois.policy.interpreters import reads_program
 from travois.policy.plan import Plan, Step
 
 Effect = Literal["allow", "ask", "deny"]
@@ -238,6 +236,8 @@ def covers(rule: Rule, step: Step) -> bool:
         return any(what in step.texts for what in wordings(rule.what))
     if step.needs != "rule" and not step.edits and not _names_all(rule.what, step.named):
         return False
+    from travois.policy.destinations import adds_destination  # not needed at the start
+
     if adds_destination(rule.what, step):
         return False
     fitting = ((what, t) for what in wordings(rule.what) for t in step.texts if fits(what, t))
@@ -334,6 +334,8 @@ def _runs(what: str, plan: Plan) -> bool:
 
 def _runs_input(plan: Plan) -> bool:
     """Whether a program of the plan runs text that is not among its words."""
+    from travois.policy.interpreters import reads_program  # not needed at the start
+
     return any(reads_program(step.argv) for step in plan.steps)
 
 
