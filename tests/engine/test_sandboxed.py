@@ -65,7 +65,8 @@ class Snapshots:
 
 def asking(folder: Path, run: Shell, *lines: str, **more: Any) -> Agent:
     guard = Guard(more.pop("mode", "default"), more.pop("rules", ()), (str(folder.resolve()),))
-    given = {"bounds": BOUNDS, "keeper": Snapshots(), "person": RecordingPerson(), **more}
+    person = RecordingPerson()
+    given: dict[str, Any] = {"bounds": BOUNDS, "keeper": Snapshots(), "person": person, **more}
     replies = [calls(("Bash", {"path": line})) for line in lines]
     return agent(folder, *replies, say("done"), tools=(shell(run),), guard=guard, **given)
 
