@@ -169,13 +169,6 @@ def _secrets(loaded: Loaded) -> Secrets:
     return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
 
-def _session(opened: Found, place: Place, loaded: Loaded, options: Options) -> Session:
-    """Open the session of a log; one that no disk keeps is never offered to be resumed."""
-    session = Session(opened.log, secrets=_secrets(loaded))
-    session.is_lasting = options.persist and not place.home.passing
-    return session
-
-
 async def _lent(
     place: Place,
     loaded: Loaded,
@@ -196,7 +189,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
     place, loaded = prepare(options)
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
-        session = _session(opened, place, loaded, options)
+        session = Session(opened.log, secrets=_secrets(loaded))
         kinds, flaws = agents_here(place, loaded, options)
         lead, loaded = leading.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)

@@ -251,6 +251,7 @@ def settle(
     session: Session, place: Place, *, card: Card, tools: tuple[AnyTool, ...], options: Options
 ) -> None:
     """Bring the session to a state from which a turn can start, whatever happened before."""
+    session.is_lasting = options.persist and not place.home.passing
     if session.view.epoch is None:
         session.append(first_head(card, _system(options), tools, wanted=options.toolset))
         session.append(baseline(around(place, options)))

@@ -112,47 +112,48 @@ def _decoded(state: bytes) -> Derived | None:
 class Session:
     """The one writer of a log. Everything it knows is a fold over the entries."""
 
+    view: View
+    state: dict[str, str]
+    decided: dict[str, Decided]
+    prompted: int
+    """The entry of the last thing that a person said."""
+    spent: Spent
+    cache: Cache
+    last: Entry | None
+    strikes: Strikes
+    received: set[str]
+    """The letters that came by mail, also those that were taken back."""
+    children: dict[str, Spawned]
+    """All that were ever started from here, by id."""
+    outcomes: dict[str, str]
+    """How each of them ended last."""
+    running: dict[str, Spawned]
+    """Those of which nothing says that they have ended."""
+    owed: dict[str, Spawned]
+    """Those whose report has not come in."""
+    jobs: dict[str, str]
+    """How the background commands that were started from here stand, by id."""
+    pictures: int
+    """How many images and documents were ever brought in."""
+    notes: str
+    """What was noted last on the conversation so far."""
+    draft: str
+    """The prose that was prepared for the next compaction."""
+    drafted: bool
+    """Whether it was asked for."""
+    drafted_at: int
+    """The entry where it was: what came after that is not in it."""
+    extracted: int
+    """The entry up to which the conversation was looked through for what is worth keeping."""
+    seq: int
+    """The last entry."""
+
     def __init__(self, log: Log, *, secrets: Secrets = NO_SECRETS) -> None:
         self._log = log
         self.secrets = secrets
         self._watchers: list[MemoryObjectSendStream[Event]] = []
         self.is_lasting = True
         """Whether the log outlives the process, so that the session can be resumed."""
-        self.view: View
-        self.state: dict[str, str]
-        self.decided: dict[str, Decided]
-        self.prompted: int
-        """The entry of the last thing that a person said."""
-        self.spent: Spent
-        self.cache: Cache
-        self.last: Entry | None
-        self.strikes: Strikes
-        self.received: set[str]
-        """The letters that came by mail, also those that were taken back."""
-        self.children: dict[str, Spawned]
-        """All that were ever started from here, by id."""
-        self.outcomes: dict[str, str]
-        """How each of them ended last."""
-        self.running: dict[str, Spawned]
-        """Those of which nothing says that they have ended."""
-        self.owed: dict[str, Spawned]
-        """Those whose report has not come in."""
-        self.jobs: dict[str, str]
-        """How the background commands that were started from here stand, by id."""
-        self.pictures: int
-        """How many images and documents were ever brought in."""
-        self.notes: str
-        """What was noted last on the conversation so far."""
-        self.draft: str
-        """The prose that was prepared for the next compaction."""
-        self.drafted: bool
-        """Whether it was asked for."""
-        self.drafted_at: int
-        """The entry where it was: what came after that is not in it."""
-        self.extracted: int
-        """The entry up to which the conversation was looked through for what is worth keeping."""
-        self.seq: int
-        """The last entry."""
         self._load()
 
     def _load(self) -> None:
