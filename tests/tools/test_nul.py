@@ -14,15 +14,6 @@ from travois.kernel.faults import Fault
 from travois.store.reading import parsed
 from travois.tools.catalogue import TOOLS
 
-FILLED: dict[str, Any] = {
-    "content": "x",
-    "old_string": "a",
-    "new_string": "b",
-    "pattern": "a",
-    "new_source": "x",
-}
-FILLED |= {"edits": [{"old_string": "a", "new_string": "b"}]}
-
 EDITS = [{"old_string": "a", "new_string": "b"}]
 
 
