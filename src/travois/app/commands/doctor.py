@@ -140,8 +140,9 @@ def _visible(loaded: Loaded) -> Iterator[Check]:
 
     unwanted = loaded.settings.sandbox.hidden_tool_chains
     names = [name for name in TOOL_CHAINS if name not in unwanted]
-    others = {name: [one for one in TOOL_CHAINS if one != name] for name in names}
-    needed = {name: list_shown(home(), os.environ, hidden=others[name]) for name in names}
+    needed = {
+        name: list_shown(home(), os.environ, hidden=TOOL_CHAINS.keys() - {name}) for name in names
+    }
     found = [n for n, s in needed.items() if any(map(os.path.exists, (*s.reads, *s.caches)))]
     settings = (path for one in needed.values() for path in one.settings)
     withheld = [path for path in settings if holds_credential(path)]
