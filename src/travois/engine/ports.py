@@ -57,9 +57,6 @@ class Model(Protocol):
         ...
 
 
-# --- the log --------------------------------------------------------------------------------------
-
-
 class Log(Protocol):
     """The file of entries of one session."""
 
@@ -119,9 +116,6 @@ class Blobs(Protocol):
     def get(self, name: str) -> bytes:
         """The bytes of that name; raises KeyError."""
         ...
-
-
-# --- files ----------------------------------------------------------------------------------------
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -184,9 +178,6 @@ def digest(data: bytes) -> str:
     from hashlib import blake2b
 
     return blake2b(data, digest_size=16).hexdigest()
-
-
-# --- processes ------------------------------------------------------------------------------------
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -333,9 +324,6 @@ class Processes(Protocol):
         ...
 
 
-# --- instruction files ----------------------------------------------------------------------------
-
-
 class Library(Protocol):
     """Instruction files, as they are on disk at the moment."""
 
@@ -346,9 +334,6 @@ class Library(Protocol):
     def touched(self, paths: Iterable[str]) -> Found:
         """Those that count besides once these files are worked with."""
         ...
-
-
-# --- the web --------------------------------------------------------------------------------------
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -370,9 +355,6 @@ class Web(Protocol):
         A redirect to another host is the page: its status, and the URL that it points to.
         """
         ...
-
-
-# --- what a tool gets -----------------------------------------------------------------------------
 
 
 class Unanswered(Exception):
@@ -494,9 +476,6 @@ class Env(Protocol):
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
         """The person's answers, one for each choice; raises `Unanswered`."""
         ...
-
-
-# --- for the eye ----------------------------------------------------------------------------------
 
 
 Delta = StreamDelta | Retrying | Running | Progress | Warned | Doing | Signalled

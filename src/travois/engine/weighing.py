@@ -7,7 +7,6 @@ model, or where it fails, rules find the drafts too.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -171,7 +170,9 @@ def _unkept(agent: Agent, wish: Signal, why: str) -> str:
         return f"Not remembered: {why}. Keep it where secrets are kept, and say where that is."
     if any(word in why for word in KNOWN):
         return f"Not remembered again: {why}."
-    text = "TEXT" if points_elsewhere(wish.sentence) else shlex.quote(draft(wish).text[:SHOWN])
+    from shlex import quote  # a start does not wait for it
+
+    text = "TEXT" if points_elsewhere(wish.sentence) else quote(draft(wish).text[:SHOWN])
     return f"Not remembered: {why}. To keep it anyway: travois memory add {plain(text)}"
 
 
