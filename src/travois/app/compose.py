@@ -29,7 +29,6 @@ from travois.app import (
     skilled,
     telemetry,
 )
-from travois.app.hook_variables import given_variables
 from travois.app.instructed import library
 from travois.app.lending import Loan
 from travois.app.opening import Found, Place, around, damage, open_log, renewed, settle
@@ -165,7 +164,7 @@ class Nobody:
 
 def _secrets(loaded: Loaded) -> Secrets:
     """The values that are kept out of a session's files."""
-    given = given_variables(loaded)
+    given = serving.given_variables(loaded)
     return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
 

@@ -25,7 +25,6 @@ from travois.kernel.faults import Fault
 from travois.kernel.models import Model as Card
 from travois.kernel.view import waiting
 from travois.policy.bounds import Bounds
-from travois.policy.program_cage import cage_for_program
 from travois.policy.rules import Rule, withheld
 from travois.store import mcp
 from travois.store.admission import admission
@@ -108,6 +107,7 @@ def surroundings(
     """What all servers of a session have in common."""
     from travois.host.mcp.link import Surroundings
     from travois.host.process import LocalProcesses
+    from travois.policy.program_cage import cage_for_program
 
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
-from travois.app.hook_variables import given_variables
 from travois.app.local import EMBEDDED, PROVIDER, Local, notice
 from travois.context.layers import MCP, Layers
 from travois.engine.agent import Agent, Small
+from travois.engine.hooked import parse
 from travois.engine.ports import Model
 from travois.engine.recover import restore_window
 from travois.engine.session import Session
@@ -213,6 +213,18 @@ class Reach:
         """Keep a key out of the log."""
         known = (*headers, *self._loaded.settings.env.items(), *os.environ.items())
         self._session.secrets = secrets(known, listed=given_variables(self._loaded))
+
+
+def given_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
+    """The variables that hooks of the user's own name, with their values: no file shows them."""
+    named = [
+        hook.env
+        for origin, tree in loaded.hooks
+        if origin in loaded.own_hooks and "env" in str(tree)
+        for hook in parse(tree, origin=origin).hooks
+    ]
+    names = dict.fromkeys(name for each in named for name in each)
+    return tuple((name, os.environ[name]) for name in names if name in os.environ)
 
 
 def equip(

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from travois.engine.occasions import EVENTS, TOOLS, AnyOccasion
-from travois.kernel.aliases import SPELLINGS, renamed_tool
 from travois.policy.rules import Use, matches
 from travois.policy.rules import parse as rule
 
@@ -249,6 +248,8 @@ def matching(hook: Hook, subject: str) -> bool:
         return True
     if hook.dialect:
         return _pattern(matcher).search(abroad(subject)) is not None
+    from travois.kernel.aliases import SPELLINGS, renamed_tool  # only where a hook has a matcher
+
     names = WORDS if hook.event in ("StopFailure", "FileChanged") else NAMES
     meant = (subject, *ALSO.get(subject, ()))
     if hook.event in TOOLS:  # only a spelling that the matcher names: `(?!Bash)` means no other one

@@ -44,8 +44,6 @@ from travois.wire.replies import Reply, StreamDelta
 if TYPE_CHECKING:
     from socket import socket
 
-# --- the model ------------------------------------------------------------------------------------
-
 
 class Model(Protocol):
     """A model as a function: one request in, deltas and one reply out."""

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from travois.policy import paths, shell
 from travois.policy.access import Access
 from travois.policy.cage import TMP
-from travois.policy.gitconfig import sets_program
 from travois.policy.glyphs import listed
 from travois.policy.paths import inside, plain
 from travois.policy.plan import Plan, Step
@@ -192,9 +191,18 @@ def _bypass(guard: Guard, use: Use) -> Verdict:
     for step in (step for plan in use.plans for step in plan.steps):
         if (path := _copied_to(guard, step)) and personal(path):
             return Verdict("ask", f"may write a protected path, {ALWAYS}: {path}")
-        if (key := sets_program(step)) and not _names_config(_covering(guard, use, step)):
+        if (key := _program_key(step)) and not _names_config(_covering(guard, use, step)):
             return Verdict("ask", f"sets {key} in git's configuration, {ALWAYS}")
     return Verdict("allow", "mode bypass runs everything that no rule denies")
+
+
+def _program_key(step: Step) -> str:
+    """The key of git's configuration that a call sets and that may start a program."""
+    if step.name != "git":
+        return ""
+    from travois.policy.gitconfig import sets_program
+
+    return sets_program(step)
 
 
 def _needs_person(guard: Guard, access: Access) -> bool:
@@ -267,7 +275,7 @@ def _asks(guard: Guard, use: Use, plan: Plan, rules: list[Rule | None]) -> Itera
             yield Verdict("ask", f"runs {what}: {step.why}", doubt=True)
         if path := _copied_to(guard, step):
             yield Verdict("ask", f"may write a protected path: {path}")
-        if (key := sets_program(step)) and not _names_config(rule):
+        if (key := _program_key(step)) and not _names_config(rule):
             yield Verdict("ask", f"sets {key} in git's configuration, which may run programs")
         yield from _step(guard, use, step, trusted=rule is not None and step.edits)
 

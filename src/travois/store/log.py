@@ -14,7 +14,6 @@ from travois.kernel.facts import AnyFact, Entry, Opened
 from travois.kernel.faults import Fault
 from travois.store import checkpoint, disk, line, lock
 from travois.store.checkpoint import Checkpoint
-from travois.store.excerpt import excerpt
 from travois.store.scan import NAME as NAME
 from travois.store.scan import Lineage, Mark
 from travois.store.scan import Skipped as Skipped
@@ -177,6 +176,8 @@ class Log:
 
         None if the log is not that long: all of it can be read.
         """
+        from travois.store.excerpt import excerpt  # for very long logs alone
+
         return excerpt(self.folder)
 
     def _follow(self, reading: Lineage) -> Iterator[Entry]:
