@@ -202,8 +202,8 @@ def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
     name = raw(node.children[1], at.source)
     if raw(node, at.source) not in (f"${name}", f"${{{name}}}"):
         raise Unclear("a dollar sign does not stand before a name")
-    if name in COUNTED:
-        yield Part("", quoted=True, open=True)
+    if name in COUNTED:  # `$!` is empty before the first job, and then no word at all
+        yield Part("", quoted=quoted or name != "!", open=True)
         return
     if not name.isidentifier() or not name.isascii():
         raise Unclear(f"${name} is not known")
@@ -214,7 +214,8 @@ def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
         return
     if not quoted and not word.text:
         return
-    if not quoted and (word.kind == "glob" or re.search(r"[\s]", word.text)):
+    # In a pattern, a backslash out of a variable quotes what comes after it: `${x}a/*`.
+    if not quoted and (word.kind == "glob" or re.search(r"[\s\\]", word.text)):
         yield Part("", open=True)
         return
     special = word.kind == "glob" or (not quoted and bool(GLOB.intersection(word.text)))
