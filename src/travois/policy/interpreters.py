@@ -67,6 +67,11 @@ def reads_program(argv: tuple[Word, ...]) -> bool:
     return bool(INPUT.fullmatch(first))
 
 
+def is_shell(argv: tuple[Word, ...]) -> bool:
+    """Whether a program is a shell."""
+    return bool(argv) and _plain_name(argv[0].text) in SHELLS
+
+
 def runs_anything(argv: tuple[Word, ...]) -> bool:
     """Whether the words after the first two choose the program or code that runs."""
     words = [word.text for word in argv[:2]]

@@ -11,7 +11,7 @@ from travois.policy.access import Access
 from travois.policy.builtin import BUILTINS
 from travois.policy.finding import find
 from travois.policy.gitline import git
-from travois.policy.interpreters import reads_program
+from travois.policy.interpreters import is_shell, reads_program
 from travois.policy.looks import EDITS, LOOKS
 from travois.policy.options import Given, Refused, Spec, sort, table
 from travois.policy.place import Place, reading, writing
@@ -219,7 +219,8 @@ def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
     try:
         if argv[0].text in ALWAYS | RESERVED:
             raise Refused(f"{argv[0].text} runs what its words say")
-        if reads_program(argv):
+        # A rule such as `python3:*` means any Python; one for a shell means its own words.
+        if is_shell(argv) and reads_program(argv):
             raise Refused("it runs whatever it is given as input")
         if found is not None:
             wanted = table(RULED)[found]
