@@ -106,6 +106,8 @@ class Guarding:
 
     def close(self) -> None:
         """Let go of the journal."""
+        if self._journal is not None:
+            self._journal.stop_watching()
         if self._own:
             from shutil import rmtree
 

@@ -7,7 +7,9 @@ import os
 import stat
 import time
 from contextlib import suppress
+from pathlib import Path
 
+from travois.engine.folders import make_folders
 from travois.host.beneath import Spot
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -45,7 +47,7 @@ class Aside:
         It is one name for the whole path: what was moved here before may be a link to anywhere.
         """
         if not self.path:
-            os.makedirs(self._folder, 0o700, exist_ok=True)
+            make_folders(Path(self._folder))
             _sweep(self._folder)
             stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
             self.path = os.path.join(self._folder, f"{stamp}_{os.urandom(3).hex()}")

@@ -14,10 +14,12 @@ import os
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from travois.engine.folders import make_folders
 from travois.host.cage.aside import Aside
 from travois.host.cage.checking import Change, Check, Checked, check, plain
 from travois.host.cage.nested import NAMES, Surroundings, check_repository
@@ -88,6 +90,11 @@ class Journal:
         """What was found that no guard of ours could tell."""
         self._memory: dict[str, tuple[tuple[int, int], Saved]] = {}
         self._repositories: dict[str, Repositories] = {}
+
+    def stop_watching(self) -> None:
+        """Close what tells of changed folders."""
+        for found in self._repositories.values():
+            found.close()
 
     def find_repositories(self, roots: Iterable[str]) -> frozenset[str]:
         """The repositories below some folders: the first time that takes a while."""
@@ -309,7 +316,7 @@ class Journal:
     def _alone(self) -> Generator[None]:
         """Keep all other processes from the journal. Raises OSError if one does not let go."""
         for name in ("runs", "saved"):
-            os.makedirs(os.path.join(self.folder, name), 0o700, exist_ok=True)
+            make_folders(Path(self.folder, name))
         fd = os.open(
             os.path.join(self.folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
         )

@@ -46,6 +46,13 @@ class Repositories:
                 self._begin()
             return frozenset(path for paths in self._found.values() for path in paths)
 
+    def close(self) -> None:
+        """Watch nothing any more; the next search lists everything anew."""
+        with self._lock:
+            if self._changes is not None:
+                self._changes.close()
+            self._changes = None
+
     def _begin(self) -> None:
         """List everything anew; by time where there are more folders than may be watched."""
         if self._changes is not None:

@@ -61,12 +61,12 @@ class Surroundings(msgspec.Struct, frozen=True):
     logs: Path
     tokens: Path
     environ: Mapping[str, str]
+    complain: Callable[[str], None] = lambda text: None
+    """Tells the person of a server that cannot be used."""
     cage: Callable[[tuple[str, ...]], Cage | None] = lambda shown: None
     """The sandbox for servers that run in one, which shows these folders; none if there is none."""
     sandboxed: bool = False
     """Whether servers run in it that do not say otherwise."""
-    complain: Callable[[str], None] = lambda text: None
-    """Tells the person of a server that cannot be used."""
 
     @property
     def lent(self) -> Path:
