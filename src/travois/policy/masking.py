@@ -20,6 +20,7 @@ WHOLE = frozenset(("env", "headers", "client", "http_headers"))
 PLAIN = frozenset(("", "0", "1", "true", "false", "yes", "no", "on", "off"))
 """Values that tell nothing."""
 ASSIGNED = re.compile(r"\b([A-Za-z_][\w-]*)(=|\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"';|&)]+)")
+VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 BEARER = re.compile(r"(?i)\b(bearer|basic)\s+([\w.~+/=-]{6,})")
 SECRET_FLAG = r"--?[\w-]*(?:token|secret|password|passwd|api-?key|auth)"
 FLAG = re.compile(rf"({SECRET_FLAG})(=|\s+)(\S+)", re.IGNORECASE)
@@ -83,6 +84,6 @@ def mask_value(key: str, value: object) -> object:
 
 def _mask_assigned(found: re.Match[str]) -> str:
     name, between, value = found.groups()
-    # A value without a letter or digit is a placeholder of our own messages: `KEY=…`.
-    tells = any(char.isalnum() for char in value)
+    # Our own messages have placeholders (`KEY=…`) and names of variables (`key: API_KEY`).
+    tells = any(char.isalnum() for char in value) and not VARIABLE.fullmatch(value)
     return f"{name}{between}{MASKED}" if named(name) and tells else found[0]

@@ -173,11 +173,12 @@ def listing(rules: tuple[Rule, ...], *, sandboxed: str = "") -> str:
 def run_forget(args: Namespace) -> int:
     """Drop a rule that an answer made."""
     home, root = locate(os.environ).prepare(), trust.root(os.getcwd())
-    if args.rule == SANDBOXED_COMMANDS and trust.set_sandboxed(home, root, allowed=False):
-        return 0
-    if not any(trust.forget(home, root, args.rule, under=effect) for effect in EFFECTS):
+    found = args.rule == SANDBOXED_COMMANDS and trust.set_sandboxed(home, root, allowed=False)
+    found = found or any(trust.forget(home, root, args.rule, under=one) for one in EFFECTS)
+    if not found:
         fix = "`travois permissions list` prints them; rules of files are to be changed there."
         raise Fault(f"No answer of yours here allows {args.rule!r}", fix=fix)
+    say(f"No longer allowed here without a question: {args.rule}")
     return 0
 
 
