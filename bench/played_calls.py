@@ -21,6 +21,7 @@ import msgspec
 from bench.calls import Recorded, recorded_calls
 from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.engine.person import Answer, Inquiry, Question
 from travois.kernel.blocks import words
 from travois.kernel.facts import Result
 from travois.testing import Scripted, call, say
@@ -79,6 +80,16 @@ def _played(calls: list[Recorded], sample: int, chance: Random) -> tuple[int, in
     return len(scenes), right
 
 
+class Agreeing:
+    """A person who says yes: mode bypass leaves the settings of other agents to one."""
+
+    async def decide(self, question: Question) -> Answer:
+        return Answer(allow=True)
+
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        return None
+
+
 async def _run(scenes: list[Scene], root: Path) -> list[str]:
     """What each call brings, in one session of the real engine."""
     os.environ["TRAVOIS_HOME"] = str(root / "home")
@@ -86,7 +97,7 @@ async def _run(scenes: list[Scene], root: Path) -> list[str]:
     first = [call("Read", file_path=path) for s in scenes for path in s.before]
     options = Options(cwd=str(root / "work"), mode="bypass", persist=False)
     model = Scripted(*first, *lines, say("done"))
-    async with Session(options, model=model) as session:
+    async with Session(options, model=model, person=Agreeing()) as session:
         async for _ in session.run("go"):
             pass
         history = session.crew.agent.session.history()

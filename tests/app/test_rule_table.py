@@ -241,7 +241,7 @@ TABLE = {
         acceptEdits              :: make                 :: ask
         plan                     :: ls                   :: allow
         plan                     :: rm a                 :: deny
-        plan allow Bash          :: make                 :: deny
+        plan allow Bash          :: make                 :: allow
         plan                     :: Edit src/a.py        :: deny
         dontAsk                  :: ls                   :: allow
         dontAsk                  :: make                 :: deny

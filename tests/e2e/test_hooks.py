@@ -200,7 +200,7 @@ def test_hooks_that_cannot_run_are_reported_and_nothing_else_suffers(house: Hous
 
 def test_the_example_of_the_page_guards_a_branch(house: House) -> None:
     page = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()
-    (settings,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    settings, *_ = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     folder = house.program.folder / ".travois" / "hooks"
     folder.mkdir(parents=True)

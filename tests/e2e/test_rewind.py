@@ -230,7 +230,7 @@ def test_a_command_right_after_the_start_waits_for_the_snapshot_of_a_large_tree(
     (program.folder / "d0/f0.txt").write_text("not committed\n")
     before = files(program)
     script = [
-        {"say": [use("Bash", command="rm -rf .git d* untracked.txt")]},
+        {"say": [use("Bash", command="rm -rf d* untracked.txt")]},
         {"say": [{"text": "done"}]},
     ]
     with program.served(script):

@@ -194,7 +194,7 @@ def test_everything_is_on_disk_before_anything_is_changed(tmp_path: Path) -> Non
         ),
         (
             raw("Look", '{"path":"a\\u0000b"}'),
-            "'{root}/a\\x00b' cannot be the path of a file",
+            "path has a NUL character, which no path can hold. Leave it out.",
         ),
     ],
 )
