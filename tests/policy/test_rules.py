@@ -7,6 +7,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from travois.policy import loose
 from travois.policy.access import Access, collide
 from travois.policy.judge import Guard, judge, understood
 from travois.policy.rules import Effect, Rule, Use, idle, matches, parse, split, withheld
@@ -547,3 +548,8 @@ def test_calls_collide_when_one_changes_what_the_other_touches(
 
 def test_a_call_that_touches_nothing_collides_with_nothing() -> None:
     assert not collide((), (Access("exec", "ls"),))
+
+
+@pytest.mark.parametrize("what", ["\x1f", "\x1c:*", "*\x1d*", " \x1e "])
+def test_a_rule_of_blanks_alone_stops_nothing_and_fails_nowhere(what: str) -> None:
+    assert not loose.mentions(what, "ls")

@@ -49,7 +49,7 @@ def _wanted(what: str) -> Wanted:
     tried twice and the time is linear in the text.
     """
     text = flat(f"{what[:-2]} *" if what.endswith(":*") else what)
-    if not text.strip("* "):
+    if not text.replace("*", " ").split():  # also of control characters that count as blanks
         return Wanted(frozenset(), ())
     ended = text if text.endswith("*") else f"{text} "
     runs = [run for run in ended.split("*") if run.strip()]
