@@ -14,7 +14,7 @@ from travois.policy.cage import TMP, Backend, Cage, Profile
 from travois.policy.glyphs import listed
 from travois.policy.judge import Guard
 from travois.policy.paths import inside, stem
-from travois.policy.plan import Step
+from travois.policy.plan import Step, git_subcommand
 from travois.policy.protected import protected
 from travois.policy.rules import Use, fits
 
@@ -304,7 +304,7 @@ def _writes_alone(use: Use) -> bool:
 
 
 def _is_plain(step: Step) -> bool:
-    config = step.name == "git" and _git(step) == "config"
+    config = step.name == "git" and git_subcommand(step) == "config"
     return step.needs == "nothing" or config or (step.name == "chmod" and step.known)
 
 
@@ -332,7 +332,7 @@ def _written_by_git(use: Use) -> frozenset[str]:
 
     Where it clones into an empty folder, no name of ours may stand in there.
     """
-    told = {_git(step) for step in _git_steps(use)}
+    told = {git_subcommand(step) for step in _git_steps(use)}
     if "clone" in told:
         return frozenset(PINNED)
     own = (name for name in PINNED if name.startswith(".git/")) if told & BEGINS else ()
@@ -342,7 +342,7 @@ def _written_by_git(use: Use) -> frozenset[str]:
 
 def _configured(use: Use) -> frozenset[str]:
     """The settings that the call is there to change, by name."""
-    steps = [step for step in _git_steps(use) if _git(step) == "config"]
+    steps = [step for step in _git_steps(use) if git_subcommand(step) == "config"]
     modules = any(".gitmodules" in word.text for step in steps for word in step.argv)
     own = (".git/config", ".git/config.worktree") if steps else ()
     return frozenset((*own, ".gitmodules") if modules else own)
@@ -381,7 +381,7 @@ def _asks_net(access: Access) -> bool:
 
 
 def _reaches(step: Step) -> bool:
-    return _git(step) in GIT if step.name == "git" else step.name in NETWORKED
+    return git_subcommand(step) in GIT if step.name == "git" else step.name in NETWORKED
 
 
 def _local_ports(use: Use) -> tuple[int, ...]:
@@ -403,14 +403,3 @@ def _find_local_ports(step: Step) -> list[int]:
     others = any("://" in word and not LOCAL_URL.fullmatch(word) for word in words)
     default = {"https": 443}
     return [] if others else [int(one["port"] or default.get(one["scheme"], 80)) for one in local]
-
-
-def _git(step: Step) -> str:
-    """What git is told to do."""
-    words = iter(word.text for word in step.argv[1:])
-    for word in words:
-        if word in ("-C", "-c"):
-            next(words, "")
-        elif not word.startswith("-"):
-            return word
-    return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from travois.policy.glyphs import listed
-from travois.policy.plan import Step
+from travois.policy.plan import Step, git_subcommand
 
 BUILDERS = listed(
     """
@@ -87,14 +87,3 @@ def changes_repository(step: Step) -> bool:
     if step.name != "git" or step.needs == "nothing":
         return False
     return git_subcommand(step) in GIT_CHANGES
-
-
-def git_subcommand(step: Step) -> str:
-    """Return what git is told to do."""
-    words = iter(word.text for word in step.argv[1:])
-    for word in words:
-        if word in ("-C", "-c"):
-            next(words, "")
-        elif not word.startswith("-"):
-            return word
-    return ""

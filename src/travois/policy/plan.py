@@ -83,6 +83,17 @@ class Plan(msgspec.Struct, frozen=True):
         return replace(self, steps=tuple(_resolved(step, real) for step in self.steps))
 
 
+def git_subcommand(step: Step) -> str:
+    """Return what git is told to do."""
+    words = iter(word.text for word in step.argv[1:])
+    for word in words:
+        if word in ("-C", "-c"):
+            next(words, "")
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
 def _resolved(step: Step, real: Real) -> Step:
     return replace(step, accesses=tuple(_each(step.accesses, real)))
 
