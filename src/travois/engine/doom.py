@@ -41,6 +41,7 @@ class Step(msgspec.Struct, frozen=True):
     """One call and what it brought; nothing if it was not run because it was a repetition."""
 
     call: Call
+    """As the model made it: what it means is looked up only where calls are compared."""
     content: tuple[Shown, ...]
     reply: int
     """In which reply it was asked for."""
@@ -56,7 +57,7 @@ def looping(view: View, call: Call, *, after: Sequence[Call], polling: Collectio
 
     `after` are calls of the same reply before it, which have no result yet.
     """
-    past, asked = steps(view), [*map(canonical, after), canonical(call)]
+    past, asked = steps(view), [*after, call]
     for length in range(1, LONGEST + 1):
         if _circles(past, asked, length=length, polling=polling):
             return _told(past, asked[-1], length=length)
@@ -79,7 +80,7 @@ def steps(view: View) -> list[Step]:
             case Result(call=id, content=content):
                 results[id] = content
             case Assistant(content=content):
-                asked = map(canonical, reversed(calls(content)))
+                asked = reversed(calls(content))
                 found += (Step(c, results[c.id], item.seq) for c in asked if c.id in results)
             case User(origin="human" | "mail" | "task"):
                 break
@@ -101,7 +102,7 @@ def _circles(
     return (
         all(_same(call, circle[n % length].call) for n, call in enumerate(asked))
         and all(_alike(one, other) for one, other in zip(rounds, rounds[length:], strict=False))
-        and not any(step.call.name in polling for step in circle)
+        and not any(canonical(step.call).name in polling for step in circle)
     )
 
 
@@ -113,9 +114,11 @@ def _alike(one: Step, other: Step) -> bool:
 
 
 def _same(one: Call, other: Call) -> bool:
-    if one.name != other.name:
-        return False
-    return one.args == other.args or _canonical(one.args) == _canonical(other.args)
+    """Whether two calls mean the same, whatever names they use."""
+    if one.name == other.name and one.args == other.args:
+        return True
+    one, other = canonical(one), canonical(other)
+    return one.name == other.name and _canonical(one.args) == _canonical(other.args)
 
 
 def _canonical(args: str) -> str | bytes:
@@ -138,7 +141,11 @@ def _plain(step: Step) -> Iterator[Shown]:
 
 def _told(past: Sequence[Step], call: Call, *, length: int) -> str:
     number = sum(step.stopped for step in past) + 1
-    what = f"{call.name} with these arguments has" if length == 1 else f"These {length} calls have"
+    what = (
+        f"{canonical(call).name} with these arguments has"
+        if length == 1
+        else f"These {length} calls have"
+    )
     hint = HINTS[min(_breaks(past), BREAKS)]
     return f"{MARK}{number}: {what} brought the same result {ROUNDS} times in a row. {hint}"
 

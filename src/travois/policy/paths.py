@@ -36,9 +36,19 @@ INVISIBLE = (
 
 def inside(path: str, folder: str) -> bool:
     """Whether the path is the folder or below it; a path that climbs or floats is nowhere."""
+    if len(path) > LONGEST_PATH or len(folder) > LONGEST_PATH:
+        return _lies_inside(path, folder)
+    return _known_inside(path, folder)
+
+
+def _lies_inside(path: str, folder: str) -> bool:
     if not path.startswith("/") or not folder.startswith("/") or _climbs(path):
         return False
     return f"{plain(path)}/".startswith(plain(folder).rstrip("/") + "/")
+
+
+# Each command compares the same few hundred places with the same few folders.
+_known_inside = lru_cache(maxsize=8_192)(_lies_inside)
 
 
 def plain(path: str) -> str:

@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from travois.host.cage.programs import find_own_below_tmp
+from travois.host.cage.real import real_path
 from travois.host.cage.standin import relink
 from travois.policy.cage import TMP, Cage
 from travois.policy.paths import inside
@@ -91,10 +92,10 @@ def _home_link(cage: Cage, built: dict[str, Way]) -> tuple[str, ...]:
     """The link by which the environment names a hidden home, where that is hidden as well."""
     name = os.path.normpath(os.environ.get("HOME", ""))
     parent = os.path.dirname(name)
-    if name == cage.home or os.path.realpath(name) != cage.home or not os.path.isabs(name):
+    if name == cage.home or real_path(name) != cage.home or not os.path.isabs(name):
         return ()
     above = next((built[one] for one in _parents(name) if one in built), "")
-    hidden = above in ("hide", "home") and os.path.realpath(parent) == parent
+    hidden = above in ("hide", "home") and real_path(parent) == parent
     return ("--symlink", cage.home, name) if hidden else ()
 
 
@@ -183,7 +184,7 @@ def _ways(cage: Cage, *, copies: bool = False) -> dict[str, Way]:
 def _named(paths: Iterable[str]) -> list[str]:
     """What is there of some paths, by their own names and by where links lead from them."""
     there = list(filter(os.path.exists, paths))
-    return list(dict.fromkeys((*there, *map(os.path.realpath, there))))
+    return list(dict.fromkeys((*there, *map(real_path, there))))
 
 
 def _is_copied(path: str, home: str) -> bool:
@@ -248,7 +249,7 @@ def _open(folder: str) -> bool:
 
 
 def _real(paths: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(map(os.path.realpath, paths)))
+    return list(dict.fromkeys(map(real_path, paths)))
 
 
 def _within(path: str, roots: Iterable[str]) -> bool:

