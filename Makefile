@@ -19,6 +19,7 @@ test: $(VENV)/.installed-dev
 # What takes longer: every end-to-end test on a machine without namespaces, long fuzzing, and each
 # Python from 3.11 on that this machine has.
 test-full: test
+	$(BIN)/pytest -n 2 --dist worksteal -m full
 	$(BIN)/pytest -n 2 --dist worksteal --backend landlock tests/e2e tests/conformance
 	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile long tests/kernel tests/wire tests/policy tests/tools tests/store
 	$(BIN)/python -m tests.policy.observed 1 3000

@@ -225,7 +225,7 @@ def test_edits_and_commands_of_one_turn_go_back_together(program: Program) -> No
 def test_a_command_right_after_the_start_waits_for_the_snapshot_of_a_large_tree(
     program: Program,
 ) -> None:
-    plant(program.folder, files=6_000)
+    plant(program.folder, files=3_000)
     (program.folder / "untracked.txt").write_text("mine\n")
     (program.folder / "d0/f0.txt").write_text("not committed\n")
     before = files(program)

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.policy import fuzz
+from tests.sampling import first
 
 LINES = 5_000
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash on this machine")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", first(1, [1, 2]))
 def test_bash_runs_nothing_that_an_accepted_plan_does_not_know(tmp_path: Path, seed: int) -> None:
     found = fuzz.compare(LINES, seed, tmp_path.resolve())
     assert found.wrong == []
