@@ -107,16 +107,34 @@ def _is_done(way: Way, above: str) -> bool:
 
 
 def _is_needed(path: str, way: Way) -> bool:
-    """Whether there is anything to do for a path: nothing is hidden in an empty folder."""
+    """Whether there is anything to do for a path.
+
+    Nothing is hidden in an empty folder, or in what we may not use anyway.
+    """
     if way in ("temp", "home", "scratch"):
         return True
-    if way == "hide" and os.path.isdir(path):
+    if way == "hide" and not os.path.isdir(path):
+        return _is_open_to_us(path)
+    if way == "hide":
         try:
             with os.scandir(path) as entries:
                 return any(True for _ in entries)
         except OSError:
             return os.access(path, os.X_OK)
     return os.path.exists(path)
+
+
+def _is_open_to_us(path: str) -> bool:
+    """Whether we could use a file that is to be hidden: a mount on any other changes nothing.
+
+    An owner can change who may. A socket that cannot be written cannot be connected to.
+    """
+    if os.access(path, os.R_OK) or os.access(path, os.W_OK):
+        return True
+    try:
+        return os.lstat(path).st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def _between(path: str, over: str) -> Iterator[str]:
