@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import msgspec
+
+from travois.lab.editing import edit
+from travois.lab.profiles import Profile
 
 CHARS = 2.75
 """Characters per token, measured on recorded calls."""
@@ -12,6 +16,8 @@ HEAD = 20_000
 """The tokens of system text and tools."""
 TTL = 300.0
 READ, WRITE, OUTPUT = 0.1, 1.25, 5.0
+EDITING = b'"context_management"'
+"""What a request has that tells the provider to leave out old results."""
 
 
 def tokens(text: str) -> int:
@@ -24,6 +30,8 @@ class Seen(msgspec.Struct, frozen=True):
 
     head: bytes
     texts: tuple[str, ...]
+    left_out: int = 0
+    """How many results the provider left out, as it was told to."""
 
     @property
     def text(self) -> str:
@@ -33,6 +41,7 @@ class Seen(msgspec.Struct, frozen=True):
 class _Block(msgspec.Struct):
     type: str
     text: str = ""
+    thinking: str = ""
     name: str = ""
     input: msgspec.Raw = msgspec.Raw(b"")
     content: str | list[_Block] = ""
@@ -52,10 +61,19 @@ _DECODER = msgspec.json.Decoder(_Body)
 
 
 def seen(body: bytes) -> Seen:
-    """What a request shows, cache markers left aside."""
+    """What a request shows to the model, cache markers left aside."""
+    body, gone = edited(body) if EDITING in body else (body, 0)
     found = _DECODER.decode(body)
     texts = tuple(_text(block) for message in found.messages for block in message.content)
-    return Seen(bytes(found.system) + bytes(found.tools), texts)
+    return Seen(bytes(found.system) + bytes(found.tools), texts, gone)
+
+
+def edited(body: bytes) -> tuple[bytes, int]:
+    """A request after what it tells the provider to leave out, and how many results that were."""
+    done = edit(json.loads(body), Profile("recorded"))
+    gone = sum(int(one.get("cleared_tool_uses", 0)) for one in done.applied)
+    # Written as the recorded arguments are, so that only what is left out differs from before.
+    return json.dumps(done.body, ensure_ascii=False).encode(errors="surrogatepass"), gone
 
 
 def _text(block: _Block) -> str:
@@ -66,6 +84,8 @@ def _text(block: _Block) -> str:
             return block.content
         case "tool_result":
             return "\n".join(map(_text, block.content))
+        case "thinking":
+            return block.thinking
         case _:
             return block.text
 

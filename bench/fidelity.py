@@ -2,7 +2,11 @@
 
 `python bench/fidelity.py SESSIONS_DIR [--window N] [--json]`: recorded sessions of at least 120K
 tokens are played through the real engine (see `bench.replay`) and scored with the probe, whose
-file stands beside the sessions or is named with `--probe`.
+file stands beside the sessions or is named with `--probe`. `edit` is the share of recorded edits
+whose old text stood in the request that they were written from, `edit_of_keep_all` the same as a
+part of those that a request with everything would have shown; `continuation` and `stale` come from
+two more judges (`bench.continuation`, `bench.staleness`), which look at the request right after
+each compaction. `--thinking` keeps thinking in the history, so that the provider clears results.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from random import Random
 from statistics import mean
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -27,16 +32,20 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
 from bench.billing import HEAD, READ, TTL, WRITE, Seen, tokens
-from bench.replay import Player, Step, Watcher, replay, script
+from bench.continuation import continued, without_name_lists
+from bench.replay import Moment, Player, Setting, Watcher, replay
+from bench.staleness import Log, contradicted
+from bench.steps import Step, script
 from bench.tokens import half
 from travois.context.layers import Layers
-from travois.kernel.blocks import words
+from travois.kernel.blocks import Text, words
 
 SHORTEST = 120_000
 CATEGORIES = ("instruct", "edited", "todo", "verify", "error", "ids", "decide", "need", "fresh")
 LASTING = ("instruct", "edited", "todo", "ids")
 """What must still be in sight after a compaction."""
 WATCHED = (1, 3)
+MEASURES = ("visible", "near", "far", "F")
 KEEP_ALL = Layers(offload=False, clear=False, compact=False, draft=False, restore=False)
 AFTER = 60
 """How many messages after a cut the probe looks at for what was needed."""
@@ -49,6 +58,7 @@ class Task(msgspec.Struct, frozen=True):
     probe: str
     window: int
     layers: Layers
+    thinking: bool = False
 
 
 class Row(msgspec.Struct):
@@ -65,6 +75,18 @@ class Row(msgspec.Struct):
     """Recorded edits that succeeded."""
     edits_ready: int = 0
     """Those whose old text stood in the request that they were written from."""
+    edits_kept: int = 0
+    """The same if each request held all that was ever shown."""
+    unready: list[str] = []
+    """What was replaced by edits that only a request with everything was ready for."""
+    judged: int = 0
+    """Compactions that a request followed."""
+    wanted: int = 0
+    """What the next calls took from the conversation before each compaction."""
+    lost: list[str] = []
+    """What of that was out of sight."""
+    stale: list[str] = []
+    """Statements about the present that the log contradicts."""
     figures: dict[str, float] = {}
     died: str = ""
 
@@ -86,15 +108,17 @@ def measure(task: Task) -> Row | None:
     if traj.tokens() + probe.BASE < SHORTEST or len(traj.calls) < 10:
         return None
     cuts = probe.choose_cuts(traj)
-    without_thinking(traj)
-    steps, row = script(traj.msgs), Row(traj.id)
+    if not task.thinking:
+        without_thinking(traj)
+    steps, row = script(traj.msgs, thinking=task.thinking), Row(traj.id)
+    cwd = traj.head.get("cwd") or "/"
+    setting = Setting(task.window, task.layers, cwd=cwd, edits=task.thinking)
     with TemporaryDirectory() as scratch:
         folder = Path(scratch).resolve() / traj.id
         jury = Jury(probe, traj, row=row, folder=folder, cuts=placed(cuts, steps))
-        watcher = Watcher(jury.sent)
-        player, row.died = replay(
-            steps, folder, window=task.window, layers=task.layers, watcher=watcher
-        )
+        jury.steps, jury.cwd = steps, cwd
+        watcher = Watcher(jury.sent, jury.compacted)
+        player, row.died = replay(steps, folder, setting=setting, watcher=watcher)
     row.figures = figures(player) | {"keep_all": keep_all(steps), "seconds": perf_counter() - begun}
     return row
 
@@ -121,16 +145,23 @@ class Jury:
     ) -> None:
         self._probe, self._traj, self._row, self._folder = probe, traj, row, folder
         self._cuts = cuts
+        self.steps: list[Step] = []
+        self.cwd = "/"
+        self._written: set[str] = set()
+        """What the harness put in the place of the older conversation."""
         self._moved = [e["at"] for e in traj.events if e["type"] == "compaction"]
         self._edits = probe.edits(traj)
         self._bare: dict[str, str] = {}
+        self._ever: list[str] = []
+        """All that was shown up to the last edit, in order."""
+        self._until = 0
 
     def sent(self, step: Step, request: Seen, compactions: int) -> None:
         """Look at one request before its reply."""
         self._count_ready_edits(step, request)
         if step.index in self._cuts:
             self._row.sizes.append(HEAD + sum(map(tokens, request.texts)))
-            self._row.scores.append(self._score(self._cuts[step.index], request.text))
+            self._row.scores.append(self._score(self._cuts[step.index], request))
         if compactions in WATCHED and compactions not in self._row.after:
             facts = self._probe.facts(self._traj, step.index)
             found = self._probe.score(
@@ -139,27 +170,57 @@ class Jury:
             lasting = {name: found[name]["visible"] for name in LASTING if name in found}
             self._row.after[compactions] = lasting
 
+    def compacted(self, request: Seen, moment: Moment) -> None:
+        """Look at the request right after a compaction."""
+        row, fact = self._row, moment.fact
+        self._written = {block.text for block in fact.summary if isinstance(block, Text)}
+        shown = without_name_lists(request.texts, self._written)
+        found = continued(
+            self.steps, at=moment.at, shown=self._probe.norm(shown), atoms=self._atoms
+        )
+        log = Log(self.steps, at=moment.at, aside=moment.aside, cwd=self.cwd)
+        text = "\n".join(block.text for block in fact.summary if isinstance(block, Text))
+        row.judged += 1
+        row.wanted += found.wanted
+        row.lost += [f"{moment.at}: {name}" for name in found.lost]
+        row.stale += [f"{moment.at}: {why}" for why in contradicted(text, log, moment.tree.place)]
+
+    def _atoms(self, text: str) -> set[str]:
+        return self._probe.atoms(self._probe.norm(text))
+
     def _count_ready_edits(self, step: Step, request: Seen) -> None:
         wanted = self._edits.get(step.index, ())
         if not wanted:
             return
+        ready, row = self._probe.edit_ready, self._row
         self._bare = {t: self._bare.get(t) or self._probe.plain(t) for t in request.texts}
-        shown = list(self._bare.values())
-        self._row.edits += len(wanted)
-        self._row.edits_ready += sum(self._probe.edit_ready(shown, old) for old in wanted)
+        shown, ever = list(self._bare.values()), self._all_before(step.index)
+        for old in wanted:
+            seen, kept = ready(shown, old), ready(ever, old)
+            row.edits += 1
+            row.edits_ready += seen
+            row.edits_kept += kept
+            row.unready += [f"{step.index}: {old[:120]}"] if kept and not seen else []
 
-    def _score(self, cut: int, text: str) -> dict[str, dict[str, float]]:
+    def _all_before(self, index: int) -> list[str]:
+        """What a request with everything shows before this message."""
+        for texts in self._traj.blocks[self._until : index]:
+            self._ever += [self._probe.plain(text) for text, _ in texts]
+        self._until = index
+        return self._ever
+
+    def _score(self, cut: int, request: Seen) -> dict[str, dict[str, float]]:
         probe, traj = self._probe, self._traj
         untouched = cut + AFTER <= min(self._moved, default=sys.maxsize)
         stirred = any(cut - 10 <= at <= cut + 6 for at in self._moved)
-        found = probe.score(
-            traj,
-            cut,
-            text,
-            dict(self._artifacts(text)),
-            need=probe.need_atoms(traj, cut) if untouched else set(),
-            fresh=set() if stirred else probe.fresh_atoms(traj, cut),
-        )
+        fresh: set[str] = set() if stirred else probe.fresh_atoms(traj, cut)
+        files = dict(self._artifacts(request.text))
+        found = probe.score(traj, cut, request.text, files, need=set(), fresh=fresh)
+        if untouched and (need := probe.need_atoms(traj, cut)):
+            bare = "\n".join((without_name_lists(request.texts, self._written), *files))
+            found |= probe.score(traj, cut, bare, files, F=[], need=need, fresh=set())
+        rest = [score for name, score in found.items() if name != "all" and score]
+        found["all"] = {name: mean(score[name] for score in rest) for name in MEASURES}
         return {name: score for name, score in found.items() if score}
 
     def _artifacts(self, text: str) -> Iterator[tuple[str, str]]:
@@ -219,8 +280,10 @@ def total(rows: list[Row], *, window: int, seconds: float) -> dict[str, Any]:
         "at_cuts": round(mean(size for row in rows for size in row.sizes)),
         "miscounted": sums["misses"] / sums["calls"],
         "miscounted_most": max(row.figures["worst_miss"] for row in rows),
-        "edit_ready": sum(row.edits_ready for row in rows) / max(1, sum(row.edits for row in rows)),
-        "edits": sum(row.edits for row in rows),
+        **_edits(rows),
+        "continuation": _continuation(rows),
+        "stale": sum(len(row.stale) for row in rows),
+        "judged": sum(row.judged for row in rows),
         "visible": _mean(rows, "all", "visible"),
         "near": _mean(rows, "all", "near"),
         "far": _mean(rows, "all", "far"),
@@ -230,6 +293,21 @@ def total(rows: list[Row], *, window: int, seconds: float) -> dict[str, Any]:
         "died": [f"{row.id}: {row.died}" for row in rows if row.died],
         "seconds": round(seconds, 1),
     }
+
+
+def _edits(rows: list[Row]) -> dict[str, float]:
+    edits, ready = sum(row.edits for row in rows), sum(row.edits_ready for row in rows)
+    kept = sum(row.edits_kept for row in rows)
+    return {
+        "edit": ready / edits if edits else 1.0,
+        "edit_of_keep_all": ready / kept if kept else 1.0,
+        "edits": edits,
+    }
+
+
+def _continuation(rows: list[Row]) -> float | None:
+    wanted, lost = sum(row.wanted for row in rows), sum(len(row.lost) for row in rows)
+    return 1 - lost / wanted if wanted else None
 
 
 def _mean(rows: list[Row], category: str, measure: str) -> float | None:
@@ -258,6 +336,12 @@ def table(found: dict[str, Any]) -> None:
         print(f"died: {line}")
 
 
+def _lost(row: Row) -> str:
+    """What one session lost, as a line of JSON."""
+    kinds = {"unready": row.unready, "lost": row.lost, "stale": row.stale}
+    return json.dumps({"id": row.id, "wanted": row.wanted, **kinds}, ensure_ascii=False)
+
+
 def options(args: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/fidelity.py", description=__doc__)
     parser.add_argument("sessions", type=Path)
@@ -268,6 +352,9 @@ def options(args: list[str]) -> argparse.Namespace:
     parser.add_argument("--half", choices=("a", "b"), help="only this half of the sessions")
     parser.add_argument("--baseline", action="store_true", help="every layer off: keep all")
     parser.add_argument("--idle", choices=("normal", "cheap", "off"), default="normal")
+    parser.add_argument("--thinking", action="store_true", help="with thinking in the history")
+    parser.add_argument("--seed", type=int, help="take the sessions in this random order")
+    parser.add_argument("--lost", type=Path, help="write what was lost or stale to this file")
     parser.add_argument("--probe", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     return parser.parse_args(args)
@@ -290,7 +377,9 @@ def main(args: list[str]) -> None:
     layers = KEEP_ALL if chosen.baseline else Layers(idle=chosen.idle)
     paths = sorted(chosen.sessions.glob("*.jsonl.gz"), key=lambda path: -path.stat().st_size)
     halves = [p for p in paths if not chosen.half or half(p.name.split(".")[0]) == chosen.half]
-    tasks = [Task(str(path), probe, chosen.window, layers) for path in halves]
+    if chosen.seed is not None:
+        Random(chosen.seed).shuffle(halves)
+    tasks = [Task(str(path), probe, chosen.window, layers, chosen.thinking) for path in halves]
     rows: list[Row] = []
     with ProcessPoolExecutor(chosen.jobs) as pool:
         for number, row in enumerate(pool.map(measure, tasks), 1):
@@ -305,6 +394,8 @@ def main(args: list[str]) -> None:
     if chosen.each:
         for row in rows:
             print(json.dumps({"id": row.id, **row.figures, "scores": row.scores}))
+    if chosen.lost:
+        chosen.lost.write_text("\n".join(map(_lost, rows)), "utf-8")
     found = total(rows, window=chosen.window, seconds=perf_counter() - begun)
     print(json.dumps(found)) if chosen.json else table(found)
 

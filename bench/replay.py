@@ -1,21 +1,24 @@
 """One recorded session through the real engine: its replies are played, its results are given.
 
 Only the model and the tools are scripted. The loop, the layers, the log and the encoder are those
-of the program, in a folder of their own; the clock follows the recorded times.
+of the program, in a folder of their own; the clock follows the recorded times. The recorded files
+lie in a scratch tree as they were at each moment, so that they can be shown again. With thinking in
+the history, old results are left out by the provider, whose part the lab's code plays.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import msgspec
 
 from bench.billing import HEAD, Bill, Seen, seen, tokens
+from bench.present import present, stated_by_model
+from bench.steps import Step, shown
+from bench.tree import Tree, TreeFiles
 from travois.context.layers import Layers
 from travois.context.offload import measure, most_that_fits
 from travois.engine.agent import Agent, World
@@ -23,20 +26,18 @@ from travois.engine.loop import turn
 from travois.engine.ports import Answer, Env, Page, Question
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Tool, said
-from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
-from travois.kernel.blocks import AnyBlock, Call, Text, calls, words
+from travois.kernel.blocks import Text, calls, words
 from travois.kernel.facts import (
     AnyFact,
+    Assistant,
     Compacted,
     Entry,
     Epoch,
     Opened,
-    Origin,
     ToolSpec,
-    User,
 )
-from travois.kernel.models import Model, Price, Usage
+from travois.kernel.models import EDITS, Model, Price, Usage
 from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.policy.judge import Guard
@@ -47,8 +48,6 @@ from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 
 PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)
-ORIGINS: dict[str, Origin] = {"human": "human", "task": "task"}
-BEGINS = "(The recorded session begins here.)"
 ENDS = "(The recorded session ends here.)"
 LONGEST = 10
 """A reply of the model may fill this part of its window: 20K of 200K, as the real ones."""
@@ -61,69 +60,15 @@ SUMMARY = 1_500
 FILLER = "A head of the usual size: rules, surroundings, schemas [1, 2, 3] {x}.\n"
 
 
-class Step(msgspec.Struct):
-    """One recorded reply: what was said before it, and what its calls brought."""
+class Moment(msgspec.Struct, frozen=True):
+    """The first request after a compaction."""
 
-    index: int
-    """Which recorded message it is."""
-    time: float
-    said: tuple[User, ...]
-    content: tuple[AnyBlock, ...]
-    results: dict[str, Outcome] = {}
-
-    @property
-    def sizes(self) -> list[int]:
-        """The tokens of the reply's blocks and of what its calls brought."""
-        given = [words(outcome.content) for outcome in self.results.values()]
-        return [tokens(text) for text in (*map(_shown, self.content), *given)]
-
-
-def script(messages: Sequence[dict[str, Any]]) -> list[Step]:
-    """The recorded messages as steps; thinking is left out, and so are replies of nothing else."""
-    steps: list[Step] = []
-    waiting: list[User] = []
-    used: dict[str, int] = {}
-    for index, message in enumerate(messages):
-        rename(message["content"], used)
-        if message["role"] == "assistant":
-            content = tuple(_blocks(message["content"]))
-            if steps and content and not waiting and not calls(steps[-1].content):
-                steps[-1].content += content
-            elif content:
-                said = tuple(waiting) or (() if steps else (User((Text(BEGINS),), origin="note"),))
-                steps.append(Step(index, message["t"], said, content))
-                waiting = []
-            continue
-        for block in message["content"]:
-            if block["type"] == "tool_result":
-                text = (Text(str(block["content"])),)
-                outcome = Outcome(text, error=bool(block.get("is_error")))
-                steps[-1].results[block["tool_use_id"]] = outcome
-            elif block["type"] == "text" and block["text"].strip():
-                origin = ORIGINS.get(message["origin"], "note")
-                waiting.append(User((Text(block["text"]),), origin=origin))
-    return steps
-
-
-def rename(blocks: list[dict[str, Any]], used: dict[str, int]) -> None:
-    """Some recorded agents used an id again for a later call; ours would have renamed it."""
-    for block in blocks:
-        if block["type"] == "tool_use":
-            used[block["id"]] = used.get(block["id"], -1) + 1
-        for key in ("id", "tool_use_id"):
-            if used.get(block.get(key, ""), 0):
-                block[key] += f"_{used[block[key]]}"
-
-
-def _blocks(blocks: list[dict[str, Any]]) -> list[AnyBlock]:
-    found: list[AnyBlock] = []
-    for block in blocks:
-        if block["type"] == "text" and block["text"].strip():
-            found.append(Text(block["text"]))
-        elif block["type"] == "tool_use":
-            args = block["input"] if isinstance(block["input"], dict) else {"input": block["input"]}
-            found.append(Call(block["id"], block["name"], json.dumps(args, ensure_ascii=False)))
-    return found
+    at: int
+    """How many steps were played."""
+    aside: int
+    """How many of them are no longer shown."""
+    fact: Compacted
+    tree: Tree
 
 
 class Watcher(msgspec.Struct):
@@ -131,13 +76,16 @@ class Watcher(msgspec.Struct):
 
     sent: Callable[[Step, Seen, int], None] = lambda step, request, compactions: None
     """The step that follows, what the model sees, and how often it was compacted so far."""
+    compacted: Callable[[Seen, Moment], None] = lambda request, moment: None
+    """What the model sees right after a compaction; told before `sent` of the same request."""
 
 
 class Player:
     """The model: plays the recorded replies, bills each request, and sums up when asked aside."""
 
-    def __init__(self, steps: list[Step], *, window: int, watcher: Watcher) -> None:
+    def __init__(self, steps: list[Step], *, tree: Tree, window: int, watcher: Watcher) -> None:
         self.bill = Bill(window)
+        self.tree = tree
         self.at = 0
         self.now = steps[0].time
         self.counts: dict[str, int] = {}
@@ -146,6 +94,19 @@ class Player:
         self.agent: Agent | None = None
         self.steps = steps
         self._watcher = watcher
+        self._replies: list[int] = []
+        """The entries of the replies so far."""
+        self._fresh: Compacted | None = None
+        """A compaction that no request followed yet."""
+
+    def heard(self, entry: Entry) -> None:
+        """Take note of what was written to the log."""
+        kind = type(entry.fact).__name__
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if isinstance(entry.fact, Assistant):
+            self._replies.append(entry.seq)
+        elif isinstance(entry.fact, Compacted):
+            self._fresh = entry.fact
 
     @property
     def done(self) -> bool:
@@ -169,18 +130,22 @@ class Player:
         if self.done:
             return Reply((Text(ENDS),), stop="end", usage=Usage())
         step = self.steps[self.at]
+        if self._fresh is not None:
+            gone = sum(seq <= self._fresh.last for seq in self._replies)
+            self._watcher.compacted(request, Moment(self.at, gone, self._fresh, self.tree))
+            self._fresh = None
         self.at += 1
         self._watcher.sent(step, request, self.counts.get(Compacted.__name__, 0))
-        output = sum(tokens(_shown(block)) for block in step.content)
+        output = sum(tokens(shown(block)) for block in step.content)
         read, write = self.bill.charge(request, at=self.now)
         assert self.agent is not None and self.agent.session.view.sent is not None
         self.misses.append(abs(self.agent.session.view.sent.tokens / (read + write) - 1))
         usage = Usage(read=read, write=write, output=output)
         if not calls(step.content):
-            return Reply(step.content, stop="end", usage=usage)
+            return Reply(step.content, stop="end", usage=usage, left_out=request.left_out)
         if not self.done:
             self.agent.inbox.extend(self.steps[self.at].said)
-        return Reply(step.content, stop="calls", usage=usage)
+        return Reply(step.content, stop="calls", usage=usage, left_out=request.left_out)
 
     def _aside(self, request: Seen) -> Reply:
         text = self._summary()
@@ -188,19 +153,23 @@ class Player:
         return Reply((Text(text),), stop="end", usage=Usage(read=read, output=tokens(text)))
 
     def _summary(self) -> str:
-        """The first sentence of each message of the human, and the last words of the model."""
+        """The first sentence of each message of the human, the last words of the model, and where
+        the work stands at this moment: the same for every way of asking.
+        """
         past = self.steps[: self.at]
         human = [words(u.content) for s in past for u in s.said if u.origin == "human"]
         last = next((words(s.content) for s in reversed(past) if words(s.content)), "")
         lines = [text.strip().split("\n")[0].split(". ")[0][:300] for text in human]
-        return "\n".join([*lines, last])[: int((SUMMARY - 1) * 2.75)]
+        text = "\n".join([*lines, last])
+        return f"{text[: int((SUMMARY - 1) * 2.75)]}\n{stated_by_model(present(past))}"
 
     async def run(self, args: msgspec.Struct, env: Env, call: str) -> Outcome:
         """Give the recorded result of a call; by then it is the time of the next reply."""
         outcome = self.steps[self.at - 1].results[call]
         if not self.done:
             self.now = self.steps[self.at].time
-        return outcome
+        changes = self.tree.run(call, state=env.state)
+        return msgspec.structs.replace(outcome, changes=changes) if changes else outcome
 
     async def read(self, args: msgspec.Struct, env: Env, call: str) -> Outcome:
         """Give the recorded page of a file as far as Read would show it."""
@@ -211,7 +180,7 @@ class Player:
         if count == len(lines):
             return outcome
         told = f"[lines 1-{count} of {len(lines):,}; continue with offset={count + 1}]"
-        return said("\n".join([*lines[:count], told]))
+        return said("\n".join([*lines[:count], told]), changes=outcome.changes)
 
 
 async def _once(reply: Reply) -> AsyncGenerator[StreamDelta | Reply]:
@@ -219,21 +188,17 @@ async def _once(reply: Reply) -> AsyncGenerator[StreamDelta | Reply]:
     yield reply
 
 
-def _shown(block: AnyBlock) -> str:
-    return f"{block.name} {block.args}" if isinstance(block, Call) else words((block,))
+class HeardLog:
+    """The program's own log, whose player hears of each entry."""
 
-
-class CountingLog:
-    """The program's own log, with a count of the facts of each kind."""
-
-    def __init__(self, log: Log, counts: dict[str, int]) -> None:
+    def __init__(self, log: Log, heard: Callable[[Entry], None]) -> None:
         self.sync, self.read = log.sync, log.read
-        self._log, self._counts = log, counts
+        self._log, self._heard = log, heard
 
     def append(self, fact: AnyFact) -> Entry:
-        kind = type(fact).__name__
-        self._counts[kind] = self._counts.get(kind, 0) + 1
-        return self._log.append(fact)
+        entry = self._log.append(fact)
+        self._heard(entry)
+        return entry
 
 
 class Free(msgspec.Struct):
@@ -258,25 +223,46 @@ class NoWeb:
         raise OSError("there is no network here")
 
 
+class Setting(msgspec.Struct, frozen=True):
+    """How a session is played."""
+
+    window: int
+    layers: Layers
+    cwd: str = "/"
+    """Where the recorded agent worked."""
+    edits: bool = False
+    """Whether the provider leaves out old results when it is told to."""
+
+
 def replay(
-    steps: list[Step], folder: Path, *, window: int, layers: Layers, watcher: Watcher
+    steps: list[Step], folder: Path, *, setting: Setting, watcher: Watcher
 ) -> tuple[Player, str]:
     """Play all steps; returns the player, and why it ended early if it did."""
-    player = Player(steps, window=window, watcher=watcher)
-    limitless = not (layers.compact or layers.offload or layers.clear)
+    given = [(c, s.results[c.id]) for s in steps for c in calls(s.content) if c.id in s.results]
+    tree = Tree(folder.with_name(f"{folder.name}-files"), given)
+    player = Player(steps, tree=tree, window=setting.window, watcher=watcher)
 
     async def main() -> str:
-        card = Model("bench", "recorded", "anthropic", price=PRICE, output=window // LONGEST)
-        card = msgspec.structs.replace(card, window=1 << 40 if limitless else window)
-        opened = Opened(folder.name, cwd="/", project="bench", version="0")
+        opened = Opened(folder.name, cwd=setting.cwd, project="bench", version="0")
         with Log.create(folder, opened, clock=lambda: player.now) as log:
-            session = Session(CountingLog(log, player.counts))
+            session = Session(HeardLog(log, player.heard))
             async with anyio.create_task_group() as group:
-                player.agent = _agent(player, session, folder, card=card, layers=layers)
+                player.agent = _agent(player, session, folder, setting=setting)
                 player.agent.background = group.start_soon
                 return await _play(player, player.agent)
 
     return player, anyio.run(main)
+
+
+def _card(setting: Setting) -> Model:
+    layers, window = setting.layers, setting.window
+    limitless = not (layers.compact or layers.offload or layers.clear)
+    card = Model("bench", "recorded", "anthropic", price=PRICE, output=window // LONGEST)
+    return msgspec.structs.replace(
+        card,
+        window=1 << 40 if limitless else window,
+        betas=(EDITS,) if setting.edits else (),
+    )
 
 
 async def _play(player: Player, agent: Agent) -> str:
@@ -289,11 +275,11 @@ async def _play(player: Player, agent: Agent) -> str:
     return ""
 
 
-def _agent(player: Player, session: Session, folder: Path, *, card: Model, layers: Layers) -> Agent:
+def _agent(player: Player, session: Session, folder: Path, *, setting: Setting) -> Agent:
     names = {call.name for step in player.steps for call in calls(step.content)}
     tools: dict[str, AnyTool] = {name: _tool(name, player) for name in sorted(names)}
     specs = tuple(ToolSpec(name, name, '{"type":"object"}') for name in tools)
-    session.append(Epoch(card, _head(), specs))
+    session.append(Epoch(_card(setting), _head(), specs))
     kept = folder / "tool-results"
     blobs = Blobs(folder / "blobs")
 
@@ -308,12 +294,19 @@ def _agent(player: Player, session: Session, folder: Path, *, card: Model, layer
         model=player,
         encoder=Encoder(blobs.get),
         tools=tools,
-        world=World("/", DiskFiles(), LocalProcesses(), NoWeb(), blobs, spill, kept=str(kept)),
-        guard=Guard(mode="bypass"),
+        world=World(
+            "/", TreeFiles(player.tree), LocalProcesses(), NoWeb(), blobs, spill, kept=str(kept)
+        ),
+        guard=Guard(mode="bypass", folders=(_workspace(setting.cwd),)),
         person=Nobody(),
-        layers=layers,
+        layers=setting.layers,
         clock=lambda: player.now,
     )
+
+
+def _workspace(cwd: str) -> str:
+    """The folder whose files may be shown; of a path that is none here, all."""
+    return cwd if cwd.startswith("/") else "/"
 
 
 def _tool(name: str, player: Player) -> AnyTool:

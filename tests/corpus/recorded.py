@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.replay import rename
+from bench.steps import rename
 
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
 from travois.kernel.facts import AnyFact, Assistant, Epoch, Result, ToolSpec, User

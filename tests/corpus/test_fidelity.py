@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from bench.billing import HEAD, Bill, Seen, seen, tokens
 from bench.fidelity import KEEP_ALL, Task, keep_all, measure, total
-from bench.replay import Player, Step, Watcher, replay, script
+from bench.replay import Player, Setting, Watcher, replay
+from bench.steps import Step, script
 
 from tests.corpus.recorded import FOLDER, needed
 from travois.context.layers import Layers
@@ -18,6 +19,7 @@ from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import User
 
 PROBE = FOLDER.parent / "fidelity" / "fidelity.py"
+NO_FILES = Layers(restore=False)
 LINE = "the quick brown fox jumps over the lazy dog number {}\n"
 
 
@@ -43,11 +45,20 @@ def session(rounds: int, *, pause: float = 10.0, size: int = 50) -> list[dict[st
     return said
 
 
+def recording(folder: Path, told: list[dict[str, Any]]) -> Path:
+    path = folder / "long.jsonl.gz"
+    head = {"type": "session", "id": "long", "agent": "none", "cwd": "/w"}
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        for row in (head, *({"type": "message", **message} for message in told)):
+            print(json.dumps(row), file=file)
+    return path
+
+
 def played(folder: Path, steps: list[Step], **more: Any) -> tuple[Player, str, list[Seen]]:
     requests: list[Seen] = []
     watcher = Watcher(lambda step, request, compactions: requests.append(request))
-    chosen = {"window": 200_000, "layers": KEEP_ALL, "watcher": watcher} | more
-    return *replay(steps, folder / "s", **chosen), requests
+    setting = Setting(**({"window": 200_000, "layers": KEEP_ALL} | more))
+    return *replay(steps, folder / "s", setting=setting, watcher=watcher), requests
 
 
 def test_recorded_messages_become_steps_without_thinking() -> None:
@@ -126,18 +137,34 @@ def test_what_a_request_shows_is_read_from_its_bytes() -> None:
 
 @needed
 def test_a_long_session_that_keeps_all_has_full_marks_at_full_price(tmp_path: Path) -> None:
-    path = tmp_path / "long.jsonl.gz"
-    head = {"type": "session", "id": "long", "agent": "none", "cwd": "/w"}
-    told = session(60, size=100)
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        for row in (head, *({"type": "message", **message} for message in told)):
-            print(json.dumps(row), file=file)
+    path = recording(tmp_path, session(60, size=100))
     row = measure(Task(str(path), str(PROBE), 200_000, KEEP_ALL))
     assert row is not None and not row.died
     found = total([row], window=200_000, seconds=0.0)
     assert set(found["fidelity"].values()) == {1.0}
     assert found["billed_ratio"] == pytest.approx(1.0)
     assert (found["sessions"], found["over_window"], found["breaks_per_100_calls"]) == (1, 0, 0.0)
+
+
+@needed
+def test_an_edit_whose_text_is_out_of_sight_lowers_the_share_of_edits(tmp_path: Path) -> None:
+    """With everything kept the edit could be written; after compactions it is one read away."""
+    told = session(70, size=100)
+    change = {"file_path": "f0", "old_string": LINE.format(3).strip(), "new_string": "x"}
+    use = {"type": "tool_use", "id": "e", "name": "Edit", "input": change}
+    done = {"type": "tool_result", "tool_use_id": "e", "content": "ok"}
+    told[-1:] = [message("assistant", "model", 701.0, use), message("user", "tool", 702.0, done)]
+    told.append(message("assistant", "model", 703.0, text("Done.")))
+    path = recording(tmp_path, told)
+    whole, less = (
+        measure(Task(str(path), str(PROBE), 60_000, layers)) for layers in (KEEP_ALL, NO_FILES)
+    )
+    assert whole is not None and less is not None
+    shares = [total([row], window=0, seconds=0.0) for row in (whole, less)]
+    assert [found["edit"] for found in shares] == [1.0, 0.0]
+    assert [found["edit_of_keep_all"] for found in shares] == [1.0, 0.0]
+    assert [shares[0]["continuation"], shares[0]["stale"], shares[0]["judged"]] == [None, 0, 0]
+    assert shares[1]["judged"] > 0
 
 
 @needed

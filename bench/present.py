@@ -1,0 +1,127 @@
+"""How the work of a recorded session stands at a moment, told from the recording alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bench.steps import Step
+from travois.context.ledger.acts import Act, decoded, is_list, is_object, kind_of
+from travois.engine.tool import Outcome
+from travois.kernel.blocks import Call, calls, words
+
+STEP, FILE, ERROR, TASK = "Steps done so far", "Current file", "Last error", "Task in progress"
+"""The labels under which the recorded model states where it stands."""
+NONE = "none"
+LONGEST = 160
+SUBJECT = ("content", "step", "subject")
+REFUSED = "doesn't want to proceed"
+PATCHED = re.compile(r"^\*\*\* (Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
+PATCH = {"Update": "edited", "Add": "written", "Delete": "deleted"}
+DID = {"edit": "edited", "write": "written", "delete": "deleted"}
+
+
+class Present(msgspec.Struct):
+    """Where a session stands after some of its steps."""
+
+    steps: int = 0
+    file: str = ""
+    """The file that was read or changed last."""
+    error: str = ""
+    """The first line of the last result that was an error."""
+    error_at: int = -1
+    tasks: dict[str, str] = {}
+    """The status of each task of the list, by its subject."""
+    files: dict[str, tuple[str, int]] = {}
+    """What was last done to each file that a tool changed, and in which step."""
+    commands: dict[str, tuple[int, Outcome]] = {}
+    """Each command line that was run, when it was last, and what it brought."""
+
+    @property
+    def task(self) -> str:
+        """The task that is being worked on."""
+        underway = (subject for subject, status in self.tasks.items() if status == "in_progress")
+        return next(underway, "")
+
+
+def present(steps: Sequence[Step]) -> Present:
+    """How things stand after these steps."""
+    now, listed, made = Present(len(steps)), dict[str, str](), dict[str, tuple[str, str]]()
+    for at, step in enumerate(steps):
+        for call in calls(step.content):
+            outcome = step.results.get(call.id)
+            if outcome is None:
+                continue
+            args = decoded(call.args)
+            act = Act(at, kind_of(call.name, args), call.name, args, words(outcome.content))
+            _work(now, act, outcome)
+            if not outcome.error:
+                listed = dict(_list(act)) if act.kind == "list" else listed
+                _single(made, act)
+    now.tasks = listed | dict(made.values())
+    return now
+
+
+def _work(now: Present, act: Act, outcome: Outcome) -> None:
+    if act.command:
+        now.commands[act.command] = act.seq, outcome
+    if outcome.error:
+        if REFUSED not in act.text:
+            now.error, now.error_at = _headline(act.text), act.seq
+        return
+    if act.kind in ("read", *DID) and act.path:
+        now.file = act.path
+    if act.kind in DID and act.path:
+        now.files[act.path] = DID[act.kind], act.seq
+    for verb, path in PATCHED.findall(act.arg("input", "patch", "cmd", "command")):
+        now.file, now.files[path] = path, (PATCH[verb], act.seq)
+
+
+def _headline(text: str) -> str:
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return next((line for line in lines if line), "")[:LONGEST]
+
+
+def _list(act: Act) -> Iterator[tuple[str, str]]:
+    lists = [value for value in act.args.values() if is_list(value)]
+    for item in lists[0] if lists else ():
+        if is_object(item):
+            subject = next((str(item[key]) for key in SUBJECT if item.get(key)), "")
+            yield subject, str(item.get("status") or "pending")
+
+
+def _single(made: dict[str, tuple[str, str]], act: Act) -> None:
+    """Take tasks into account that are made and changed one by one."""
+    if act.kind == "task" and (subject := act.arg("subject")):
+        number = re.search(r"#(\d+)", act.text)
+        made[number[1] if number else f"call {act.seq}"] = subject, "pending"
+    elif act.kind == "retask" and (id := str(act.args.get("taskId"))) in made:
+        subject, status = made[id]
+        made[id] = act.arg("subject") or subject, act.arg("status") or status
+        if made[id][1] == "deleted":
+            del made[id]
+
+
+def stated_by_model(now: Present) -> str:
+    """What the recorded model says of the present when it is asked to sum up.
+
+    The next step goes by number: its arguments would tell the model what it is measured by.
+    """
+    error = now.error or NONE
+    return "\n".join(
+        f"{label}: {value}"
+        for label, value in (
+            (STEP, now.steps),
+            (FILE, now.file or NONE),
+            (ERROR, error),
+            (TASK, now.task or NONE),
+        )
+    )
+
+
+def calls_of(steps: Sequence[Step]) -> Iterator[Call]:
+    """All calls of these steps, in order."""
+    for step in steps:
+        yield from calls(step.content)
