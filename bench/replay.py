@@ -8,6 +8,7 @@ the history, old results are left out by the provider, whose part the lab's code
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -57,6 +58,9 @@ NUMBERED = 1.2
 """How much longer a page is with its line numbers."""
 SUMMARY = 1_500
 """How many tokens the fixed summary of a fork has at most."""
+HEADING = re.compile(r"^## .+$", re.MULTILINE)
+PRESENT = re.compile(r"(?i)current|state")
+"""What a heading says under which the present belongs."""
 FILLER = "A head of the usual size: rules, surroundings, schemas [1, 2, 3] {x}.\n"
 
 
@@ -148,20 +152,21 @@ class Player:
         return Reply(step.content, stop="calls", usage=usage, left_out=request.left_out)
 
     def _aside(self, request: Seen) -> Reply:
-        text = self._summary()
+        text = self._summary(request.texts[-1])
         read = self.bill.aside(request, output=tokens(text))
         return Reply((Text(text),), stop="end", usage=Usage(read=read, output=tokens(text)))
 
-    def _summary(self) -> str:
+    def _summary(self, asked: str) -> str:
         """The first sentence of each message of the human, the last words of the model, and where
-        the work stands at this moment: the same for every way of asking.
+        the work stands at this moment: the same whatever is asked, under the headings asked for.
         """
         past = self.steps[: self.at]
         human = [words(u.content) for s in past for u in s.said if u.origin == "human"]
         last = next((words(s.content) for s in reversed(past) if words(s.content)), "")
         lines = [text.strip().split("\n")[0].split(". ")[0][:300] for text in human]
-        text = "\n".join([*lines, last])
-        return f"{text[: int((SUMMARY - 1) * 2.75)]}\n{stated_by_model(present(past))}"
+        first, now = _headings(asked)
+        text = "\n".join((first, *lines))[: int((SUMMARY - 1) * 2.75) - len(last)]
+        return "\n".join(part for part in (text, now, last, stated_by_model(present(past))) if part)
 
     async def run(self, args: msgspec.Struct, env: Env, call: str) -> Outcome:
         """Give the recorded result of a call; by then it is the time of the next reply."""
@@ -181,6 +186,13 @@ class Player:
             return outcome
         told = f"[lines 1-{count} of {len(lines):,}; continue with offset={count + 1}]"
         return said("\n".join([*lines[:count], told]), changes=outcome.changes)
+
+
+def _headings(asked: str) -> tuple[str, str]:
+    """The headings under which the request and the present belong, if some are asked for."""
+    found = HEADING.findall(asked)
+    now = (heading for heading in found if PRESENT.search(heading))
+    return (found[0], next(now, "")) if found else ("", "")
 
 
 async def _once(reply: Reply) -> AsyncGenerator[StreamDelta | Reply]:
