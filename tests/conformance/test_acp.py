@@ -330,7 +330,13 @@ def test_agents_are_seen_at_work_and_heard_when_they_are_done(house: House) -> N
             one for one in window.of("tool_call_update") if one.tool_call_id == near.tool_call_id
         ]
         shown = [one.content[0].content.text for one in told if one.content]
-        assert shown[0] == "```\n$ ls\n```" and "Nothing there." in shown[-1]
+        assert any("Running the command ls · Bash · " in one and "\n$ ls\n" in one for one in shown)
+        assert "Nothing there." in shown[-1]
+        about = [one.field_meta["travois/agent"] for one in told if one.field_meta]
+        assert about[-1]["agentId"] == "a1" and about[-1]["doing"] == "Done with its task"
+        assert about[-1]["tokens"] > 0 and about[-1]["costUsd"] > 0
+        beside = [one for one in window.of("tool_call_update") if one.field_meta]
+        assert {one.tool_call_id for one in beside} == {near.tool_call_id, far.tool_call_id}
         assert window.said() == "Both.Heard."
         assert far.title == "Start agent (explore): later"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.context.doing import doing, phrase
+from travois.context.doing import HOLDS, NAME, asked_of, doing, name_of, phrase
 from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import (
     AnyFact,
@@ -18,6 +18,7 @@ from travois.kernel.facts import (
     Ended,
     Entry,
     Failed,
+    Noted,
     Result,
     User,
 )
@@ -77,3 +78,51 @@ def test_it_is_always_three_to_five_words_on_one_line(name: str, args: dict[str,
     words = phrase(Call("1", name, json.dumps(args)))
     assert 3 <= len(words.split()) <= 5
     assert words.isprintable()
+
+
+def at(*facts: tuple[float, AnyFact]) -> str:
+    return doing(Entry(number, time, fact) for number, (time, fact) in enumerate(facts, 1))
+
+
+def test_a_name_holds_for_a_while_and_then_rules_speak_again() -> None:
+    asked = Assistant((CALL,), stop="calls")
+    named = Noted(NAME, "Mending the parser")
+    assert at((0, asked), (1, named)) == "Mending the parser"
+    assert at((0, asked), (1, named), (1 + HOLDS, asked)) == "Mending the parser"
+    assert at((0, asked), (1, named), (2 + HOLDS, asked)) == "Reading the file main.py"
+    assert at((0, asked), (1, named), (2, Asked("1", "?", ""))) == "Waiting for an answer"
+    assert at((0, asked), (1, named), (2, Ended("end"))) == "Done with its task"
+
+
+def test_the_task_that_a_list_marks_as_worked_on_is_told() -> None:
+    todos = [
+        {"content": "Read it", "status": "completed"},
+        {"content": "Fix the parser", "activeForm": "Fixing the parser", "status": "in_progress"},
+    ]
+    assert phrase(Call("1", "TodoWrite", json.dumps({"todos": todos}))) == "Fixing the parser"
+
+
+@pytest.mark.parametrize(
+    ("reply", "name"),
+    [
+        ("Fixing the date parser", "Fixing the date parser"),
+        (' "Fixing the date parser."\n', "Fixing the date parser"),
+        ("Reading tests", "Reading tests"),
+        ("Reading all of the login tests", "Reading all of the login"),
+        ("Reading", ""),
+        ("", ""),
+        ("I am sorry,\nbut no", ""),
+        ("I would say that it is reading all the tests of it", ""),
+        ("Reading \x1b[2Jtests now", "Reading \\x1b[2Jtests now"),
+    ],
+)
+def test_only_a_name_counts_as_one(reply: str, name: str) -> None:
+    assert name_of(reply) == name
+
+
+def test_a_small_model_is_shown_the_task_and_the_last_steps_within_bounds() -> None:
+    task = User((Text("Find the bug. " + "x" * 9_000),), origin="task")
+    step = Assistant((Text("Now I look at it. " + "y" * 9_000), CALL), stop="calls")
+    shown = asked_of([Entry(n, 0.0, fact) for n, fact in enumerate((task, *[step] * 50))])
+    assert "Find the bug." in shown and "- Reading the file main.py" in shown
+    assert len(shown) < 5_000

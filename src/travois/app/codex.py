@@ -14,7 +14,16 @@ import msgspec
 from travois.app.shaped import NAME as ANSWER
 from travois.app.shapes import Json, Object, arguments
 from travois.app.tally import Tally
-from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
+from travois.engine.ports import (
+    AgentProgress,
+    Doing,
+    Event,
+    Progress,
+    Retrying,
+    Running,
+    Signalled,
+    Warned,
+)
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Shown, Text, calls, words
 from travois.kernel.canonical import canonical
 from travois.kernel.conversions import patched_files
@@ -65,7 +74,7 @@ class Teller:
                 yield self._trouble(event.text)
             case Entry() | Running() | Progress() | Began() | BlockBegan() | Grew() | BlockEnded():
                 pass
-            case Doing() | Signalled():
+            case Doing() | Signalled() | AgentProgress():
                 pass
             case _:
                 assert_never(event)

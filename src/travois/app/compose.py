@@ -268,6 +268,7 @@ def _served(
 ) -> tuple[str, ...]:
     """Let servers lend tools, and other models stand in, choose and search; says which cannot."""
     lending.equip(agent, loan)
+    agent.naming = serving.naming(agent, loaded, serve=serve)
     remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
     unheard = searching.equip(agent, loaded, serve=serve)
     return (*unheard, *serving.equip(agent, loaded, serve=serve, chain=options.fallback))

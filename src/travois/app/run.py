@@ -165,6 +165,10 @@ class Run:
                 group.start_soon(self._overhear, session, child)
 
         agent.born = born
+        if self._format == "stream-json":
+            from travois.app.agent_progress import watch_agents
+
+            watch_agents(agent)
         group.start_soon(self._watch_tasks, session)
 
     async def _watch_tasks(self, session: Session) -> None:
@@ -195,7 +199,8 @@ class Run:
 
         assert child.birth is not None
         top = session.crew.agent.session.children[child.birth.id.partition(".")[0]]
-        speaker, work = self.speaker(session, parent=top.call), Work(session.id, top)
+        speaker = self.speaker(session, parent=top.call)
+        work = Work(session.id, top, before=child.session.history())
         with child.session.watch() as events:
             async for event in events:
                 for line in (*speaker.child(event), *work.lines(event)):

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from travois.app.local import EMBEDDED, PROVIDER, Local, notice
 from travois.context.layers import MCP, Layers
-from travois.engine.agent import Agent, Small
+from travois.engine.agent import Agent, Naming, Small
 from travois.engine.hooked import parse
 from travois.engine.ports import Model
 from travois.engine.recover import restore_window
+from travois.engine.room import model
 from travois.engine.session import Session
 from travois.host import catalog
 from travois.host.catalog import Catalog
@@ -272,6 +273,14 @@ def small(served: Card, serve: Callable[[Card], Model], *, among: Catalog) -> Sm
         return Small(found, serve(found)) if found else None
     except Fault:
         return None
+
+
+def naming(agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model]) -> Naming | None:
+    """Who names what sub-agents do; none if the user wants rules alone."""
+    seconds = loaded.settings.agent_progress_seconds
+    if not seconds:
+        return None
+    return Naming(seconds, lambda: small(model(agent), serve, among=known(loaded)))
 
 
 def _name(agent: Agent) -> str:

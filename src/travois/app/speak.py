@@ -12,7 +12,16 @@ from travois.app.shapes import STOPS, Json, Object, block_json, stream_json, usa
 from travois.app.tally import Tally
 from travois.context.memory.shown import names
 from travois.engine.extract import told
-from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
+from travois.engine.ports import (
+    AgentProgress,
+    Doing,
+    Event,
+    Progress,
+    Retrying,
+    Running,
+    Signalled,
+    Warned,
+)
 from travois.kernel.blocks import words
 from travois.kernel.facts import (
     AnyFact,
@@ -95,7 +104,7 @@ class Speaker:
                 return []
             case Progress():
                 return self._progress(event)
-            case Signalled() | Doing():
+            case Signalled() | Doing() | AgentProgress():
                 return []
             case _:
                 assert_never(event)

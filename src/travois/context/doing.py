@@ -1,23 +1,43 @@
-"""What an agent is doing, in three to five words, by rule.
+"""What an agent is doing, in three to five words: as a small model named it, or by rule.
 
 Model sees: nothing; it is for people.
-Tokens: none.
+Tokens: none by rule; a name costs a request of about a thousand tokens to a small model.
 Cache: never moves the prefix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
-from travois.context.ledger.acts import decoded, kind_of
-from travois.context.sources import plain
-from travois.kernel.blocks import Call, calls
-from travois.kernel.canonical import canonical
-from travois.kernel.facts import Asked, Assistant, Decided, Ended, Entry, Failed, Result, User
+import msgspec
 
-MOST = 5
+from travois.context.ledger.acts import decoded, is_list, is_object, kind_of
+from travois.context.sources import plain
+from travois.kernel.blocks import Call, calls, words
+from travois.kernel.canonical import canonical
+from travois.kernel.facts import (
+    Asked,
+    Assistant,
+    Decided,
+    Ended,
+    Entry,
+    Failed,
+    Noted,
+    Result,
+    User,
+)
+
+NAME = "doing"
+"""The note in an agent's log with what a small model calls its work."""
+HOLDS = 60.0
+"""How many seconds such a name is shown while the agent goes on."""
+LEAST, MOST = 2, 5
 LONGEST = 40
+TASK, LAST = 600, 8
+"""How many characters of its task and how many of its last calls a small model is shown."""
+SAID = 300
+"""How many characters of what it said beside one."""
 THINKING = "Thinking about the task"
 ENDS = {
     "end": "Done with its task",
@@ -28,6 +48,7 @@ ENDS = {
     "hook": "Stopped by a hook",
     "crashed": "Lost in a crash",
 }
+UPDATING = "Updating its task list"
 FIXED = {
     "BashOutput": "Watching a background command",
     "KillShell": "Stopping a background command",
@@ -40,7 +61,7 @@ FIXED = {
     "GitLog": "Looking at git log",
     "GitShow": "Looking at a commit",
     "Recall": "Searching what was said",
-    **dict.fromkeys(("TodoWrite", "TaskCreate", "TaskUpdate"), "Updating its task list"),
+    **dict.fromkeys(("TaskCreate", "TaskUpdate"), UPDATING),
     **dict.fromkeys(("TaskGet", "TaskList"), "Looking at its tasks"),
 }
 OBJECTS = {
@@ -60,26 +81,76 @@ FILES = {
 }
 
 
-def doing(entries: Iterable[Entry]) -> str:
-    """The last thing that an agent began, or how it ended."""
-    said = last = THINKING
-    for entry in entries:
+class Work(msgspec.Struct, frozen=True):
+    """What an agent is doing, by what its log says up to some entry."""
+
+    said: str = THINKING
+    last: str = THINKING
+    """What it began last, which holds again once something that it waited for has come."""
+    named: str = ""
+    named_at: float = 0.0
+    tool: str = ""
+    """The last one that it used."""
+
+    def after(self, entry: Entry) -> Work:
+        """What it is doing after one more entry."""
         match entry.fact:
             case Assistant(content=content) if found := calls(content):
-                said = last = phrase(found[-1])
+                own = phrase(found[-1])
+                held = self.named if entry.at - self.named_at <= HOLDS else ""
+                return self._now(held or own, last=held or own, tool=found[-1].name)
+            case Noted(what=what, text=text) if what == NAME:
+                now = self._now(text, last=text)
+                return msgspec.structs.replace(now, named=text, named_at=entry.at)
             case Asked():
-                said = "Waiting for an answer"
+                return self._now("Waiting for an answer")
             case Failed(wait=wait) if wait >= 0:
-                said = "Waiting to try again"
+                return self._now("Waiting to try again")
             case User(origin="human" | "mail" | "task"):
-                said = last = THINKING
+                return Work(tool=self.tool)
             case Decided() | Result() | Assistant():
-                said = last
+                return self._now(self.last)
             case Ended(why=why):
-                said = ENDS.get(why, "Stopped before the end")
+                return self._now(ENDS.get(why, "Stopped before the end"))
             case _:
-                pass
-    return said
+                return self
+
+    def _now(self, said: str, *, last: str = "", tool: str = "") -> Work:
+        return msgspec.structs.replace(
+            self, said=said, last=last or self.last, tool=tool or self.tool
+        )
+
+
+def doing(entries: Iterable[Entry]) -> str:
+    """The last thing that an agent began, or how it ended."""
+    work = Work()
+    for entry in entries:
+        work = work.after(entry)
+    return work.said
+
+
+def asked_of(entries: Sequence[Entry]) -> str:
+    """What a small model is shown of an agent, to name what it is doing."""
+    tasks = [e.fact for e in entries if isinstance(e.fact, User) and e.fact.origin == "task"]
+    task = plain(words(tasks[-1].content))[:TASK] if tasks else ""
+    replies = [entry.fact for entry in entries if isinstance(entry.fact, Assistant)]
+    steps = [
+        line
+        for reply in replies[-LAST:]
+        for line in (
+            plain(words(reply.content).strip())[:SAID],
+            *(f"- {phrase(call)}" for call in calls(reply.content)),
+        )
+        if line
+    ]
+    return "\n".join(("<task>", task, "</task>", "<steps>", *steps[-2 * LAST :], "</steps>"))
+
+
+def name_of(reply: str) -> str:
+    """The name in a small model's reply; empty if it is no name."""
+    lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
+    found = plain(lines[0]).strip("\"'`.*# ").split() if len(lines) == 1 else []
+    return _short(*found) if LEAST <= len(found) <= 2 * MOST else ""
 
 
 def phrase(call: Call) -> str:
@@ -88,6 +159,8 @@ def phrase(call: Call) -> str:
     args = decoded(call.args)
     kind = kind_of(call.name, args)
     text = {name: value for name, value in args.items() if isinstance(value, str)}
+    if call.name == "TodoWrite":
+        return _listed(args)
     if call.name in FIXED:
         return FIXED[call.name]
     if call.name in OBJECTS:
@@ -101,6 +174,16 @@ def phrase(call: Call) -> str:
     if call.name == "WebFetch":
         return _short("Fetching a page from", _site(text.get("url", "")))
     return _short("Using the tool", call.name)
+
+
+def _listed(args: dict[str, object]) -> str:
+    """The task of a list that is worked on, as the agent itself calls it."""
+    todos = args.get("todos")
+    for todo in todos if is_list(todos) else ():
+        if is_object(todo) and todo.get("status") == "in_progress":
+            text = todo.get("activeForm") or todo.get("content")
+            return _short(str(text)) if text else UPDATING
+    return UPDATING
 
 
 def _command(description: str, command: str) -> str:

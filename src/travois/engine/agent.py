@@ -84,6 +84,16 @@ class Small(msgspec.Struct, frozen=True):
     model: Model
 
 
+class Naming(msgspec.Struct):
+    """How the work of sub-agents is named for people who watch."""
+
+    seconds: float
+    """How much time passes at least between two names."""
+    small: Callable[[], Small | None]
+    watched: bool = False
+    """Whether a front end shows the names; else no model is asked for them."""
+
+
 class Gathering(msgspec.Struct):
     """A look through the conversation for what is worth keeping."""
 
@@ -143,6 +153,8 @@ class Agent(msgspec.Struct):
     """Whether memories are shown with the prompts that they fit."""
     small: Callable[[], Small | None] = lambda: None
     """A cheaper model, if one is known."""
+    naming: Naming | None = None
+    """Who names the work of its sub-agents besides rules; none if nobody does."""
     search: Callable[[Agent, Wanted], Awaitable[Found]] | None = None
     """How the web is searched; none where it is not. Raises OSError."""
     fallbacks: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from travois.context.mail import mail
 from travois.engine.agent import Agent
 from travois.engine.crew import HOOK, Order, Report, State
+from travois.engine.deltas import AgentProgress
 from travois.engine.hooks import fire
 from travois.engine.jobs import PATIENCE, hand_over, wait_for_news
 from travois.engine.loop import turn
@@ -76,6 +77,7 @@ class Children:
             for id, outcome in parent.session.outcomes.items()
             if AGENT.fullmatch(id)
         }
+        self._progress: dict[str, AgentProgress] = {}
         self._leads: dict[int, anyio.Event] = {}
         """For each reply that asked for forks, whether the first of them is being answered."""
         self._stirred = anyio.Event()
@@ -132,6 +134,14 @@ class Children:
         """What is known of each child, by id."""
         return self._reports
 
+    def progress(self) -> Mapping[str, AgentProgress]:
+        """What each child was doing when it was last heard of, by id; of this process only."""
+        return self._progress
+
+    def _heard_of(self, now: AgentProgress) -> None:
+        self._progress[now.id] = now
+        self._parent.session.emit(now)
+
     async def stop(self, id: str) -> Report:
         """Stop a child that runs; raises KeyError if there never was one."""
         if child := self._running.get(id):
@@ -182,6 +192,8 @@ class Children:
         return self._conclude(child)
 
     async def _live(self, child: Child) -> None:
+        from travois.engine.progress import Follower
+
         parent, order = self._parent, child.order
         async with self._led(order) as lead, self._hire(parent, order, child.id) as agent:
             child.agent, agent.above = agent, self
@@ -192,7 +204,8 @@ class Children:
             parent.born(agent)
             await fire(agent, SubagentStart(child.id, order.kind))
             agent.inbox.append(_task(order))
-            child.state = STATES.get(await work(agent), "failed")
+            follower = Follower(agent, call=order.call, tell=self._heard_of)
+            child.state = STATES.get(await work(agent, beside=follower.follow), "failed")
 
     @asynccontextmanager
     async def _led(self, order: Order) -> AsyncGenerator[anyio.Event | None]:
@@ -214,11 +227,15 @@ class Children:
 
     def _conclude(self, child: Child) -> Report:
         """Write down that a child has ended, and what it cost: also while we are cancelled."""
+        from travois.engine.progress import last_progress
+
         entries = child.agent.session.history() if child.agent else []
         cost = spent(entries)
         over = report(child.id, entries, state=child.state, why=child.why)
         if child.agent is not None and (left := hand_over(child.agent, self._parent)):
             over = replace(over, text=f"{over.text}\n\n{left}")
+        if child.agent is not None:
+            self._heard_of(last_progress(child.id, entries, call=child.order.call))
         self._parent.session.append(Finished(child.id, child.state, cost.usage, cost.dollars))
         self._reports[child.id] = over
         del self._running[child.id]
@@ -251,12 +268,16 @@ def _task(order: Order) -> User:
     return User((Text(text),), origin="task")
 
 
-async def work(agent: Agent) -> EndedWhy:
-    """Run turns until the last word is the model's and nobody works for it any more."""
+async def work(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndedWhy:
+    """Run turns until the last word is the model's and nobody works for it any more.
+
+    `beside` runs along until then.
+    """
     why: EndedWhy = "crashed"
     try:
         async with anyio.create_task_group() as group:
             agent.background = partial(_begin, group)
+            _begin(group, beside)
             why = await turn(agent)
             while why == "end" and await wait_for_news(agent, patience=PATIENCE):
                 why = await turn(agent)

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from travois.engine.deltas import AgentProgress
 from travois.kernel.models import Usage
 
 HOOK = "hook"
@@ -75,6 +76,10 @@ class Agents(Protocol):
 
     def reports(self) -> Mapping[str, Report]:
         """What is known of each child, by id."""
+        ...
+
+    def progress(self) -> Mapping[str, AgentProgress]:
+        """What each child was doing when it was last heard of, by id; of this process only."""
         ...
 
     async def stop(self, id: str) -> Report:

@@ -46,3 +46,17 @@ class Signalled(msgspec.Struct, frozen=True):
     """Something for the terminal to obey: a bell, a title, a message beside it."""
 
     text: str
+
+
+class AgentProgress(msgspec.Struct, frozen=True):
+    """What a sub-agent is doing, and what it has used so far."""
+
+    id: str
+    call: str
+    """The call of its parent that started it."""
+    doing: str
+    """In three to five words."""
+    tool: str = ""
+    """The last one that it used."""
+    tokens: int = 0
+    dollars: float = 0.0

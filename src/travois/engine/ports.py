@@ -16,6 +16,7 @@ from travois.context.offload import Room as Room
 from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
+from travois.engine.deltas import AgentProgress as AgentProgress
 from travois.engine.deltas import Doing as Doing
 from travois.engine.deltas import Progress as Progress
 from travois.engine.deltas import Retrying as Retrying
@@ -476,6 +477,6 @@ class Env(Protocol):
         ...
 
 
-Delta = StreamDelta | Retrying | Running | Progress | Warned | Doing | Signalled
+Delta = StreamDelta | Retrying | Running | Progress | Warned | Doing | Signalled | AgentProgress
 Event = Entry | Delta
 """What a front end sees: what happened, and what is only for the eye."""

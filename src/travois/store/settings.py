@@ -265,6 +265,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     max_depth: Count = 3
     """How many levels of agents there may be below the first."""
     max_agents: Count = 0
+    agent_progress_seconds: Quantity = 30.0
+    """How often a small model names what a sub-agent does; nought for rules alone."""
     max_output_tokens: Count = 0
     max_mcp_output_tokens: Count = 25_000
     """Of what a tool of a server brings; the rest is in a file."""

@@ -59,7 +59,7 @@ LIMITS = frozenset(
 NEVER = frozenset(
     (
         *(*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"),
-        "claudeMd",
+        *("claudeMd", "agentProgressSeconds"),
         *("cleanupPeriodDays", "fileCheckpointingEnabled", "allowedMcpServers"),
         *("enableAllProjectMcpServers", "enabledMcpjsonServers"),
     )

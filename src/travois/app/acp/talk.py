@@ -14,7 +14,6 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from travois.app.acp.calls import fenced, text
 from travois.app.acp.choices import Choices
 from travois.app.acp.desk import Desk
 from travois.app.acp.files import Buffers
@@ -22,17 +21,18 @@ from travois.app.acp.messages import Block, Capabilities
 from travois.app.acp.peer import BROKEN, LOGIN, Peer, Wrong
 from travois.app.acp.person import Editor
 from travois.app.acp.said import SILENCE, Said, understood
+from travois.app.acp.steps import Steps
 from travois.app.acp.telling import Teller, answer, notice
+from travois.app.agent_progress import watch_agents
 from travois.app.options import Options
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
-from travois.app.shapes import Json, Object
-from travois.app.tui.calls import summary
+from travois.app.shapes import Object
 from travois.engine.agent import Agent
 from travois.engine.hooks import notify
-from travois.engine.ports import Event
+from travois.engine.ports import AgentProgress, Event
 from travois.engine.warmth import keep_warm
-from travois.kernel.blocks import Shown, calls
+from travois.kernel.blocks import Shown
 from travois.kernel.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
 from travois.kernel.faults import Fault
 
@@ -46,8 +46,6 @@ STOPS: dict[EndedWhy, str] = {
 }
 CLOSED = "The session was closed."
 CANCELLED: Object = {"stopReason": "cancelled"}
-STEPS = 8
-"""How many of the last steps of an agent are shown under the call that started it."""
 
 
 class Job:
@@ -111,6 +109,7 @@ class Talk:
         """The last entry that the editor has heard of."""
         self._moved = anyio.Event()
         self._offered: Object = {}
+        self._steps = Steps()
         self.over = anyio.Event()
         """Set when the session is closed and its log is free."""
 
@@ -151,6 +150,7 @@ class Talk:
             group.start_soon(self._overhear, child)
 
         agent.born = born
+        watch_agents(agent)
         group.start_soon(self._watch)
 
     def _buffers(self, agent: Agent) -> Buffers:
@@ -313,6 +313,8 @@ class Talk:
             async for event in events:
                 for update in self._teller.updates(event):
                     self._update(update)
+                if isinstance(event, AgentProgress):
+                    self._update(self._steps.progress(event, shown=self._teller.awaits(event.call)))
                 if isinstance(event, Entry):
                     await self._heard(event, agent)
 
@@ -334,28 +336,12 @@ class Talk:
         """Show the last steps of an agent under the call of ours that it works for."""
         assert child.birth is not None
         born = self._session.crew.agent.session.children[child.birth.id.partition(".")[0]]
-        steps: deque[str] = deque(maxlen=STEPS)
         with child.session.watch() as events:
             async for event in events:
                 if _over(event):
                     return
-                if fresh := _steps(event, child):
-                    steps.extend(fresh)
-                    self._progress(born.call, "\n".join(steps))
-
-    def _progress(self, call: str, said: str) -> None:
-        """Show what goes on in a call that is not answered yet."""
-        if self._teller.awaits(call):
-            shown: list[Json] = [text(fenced(said))]
-            told: Object = {"sessionUpdate": "tool_call_update", "toolCallId": call}
-            self._update({**told, "content": shown})
-
-
-def _steps(event: Event, agent: Agent) -> list[str]:
-    """The calls that an agent makes, a line each."""
-    if not isinstance(event, Entry) or not isinstance(event.fact, Assistant):
-        return []
-    return [summary(call, agent.tools) for call in calls(event.fact.content)]
+                if self._steps.add(born.call, event, child) and self._teller.awaits(born.call):
+                    self._update(self._steps.update(born.call))
 
 
 def _over(event: Event) -> bool:

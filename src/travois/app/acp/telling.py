@@ -15,7 +15,16 @@ from travois.engine.agent import Agent
 from travois.engine.compaction import receipt
 from travois.engine.extract import told
 from travois.engine.modes import MODE
-from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
+from travois.engine.ports import (
+    AgentProgress,
+    Doing,
+    Event,
+    Progress,
+    Retrying,
+    Running,
+    Signalled,
+    Warned,
+)
 from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, words
 from travois.kernel.blocks import calls as called
 from travois.kernel.canonical import canonical_name
@@ -83,6 +92,7 @@ class Teller:
                 | Progress()
                 | Doing()
                 | Signalled()
+                | AgentProgress()
             ):
                 pass
             case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from travois.app import lending
+from travois.app.agent_progress import price, progress_line, running_agents
 from travois.app.commands.plain import clean, table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
@@ -14,6 +15,7 @@ from travois.engine.jobs import report_end, running_jobs
 from travois.kernel.faults import Fault
 from travois.tools.output import readable
 
+HEADING = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "LAST TOOL", "DOING", "TASK")
 LINES = 40
 """How many of the last lines of a program are shown."""
 
@@ -43,10 +45,19 @@ async def _agents(desk: Desk, typed: str) -> str:
 def _running(agent: Agent, agents: Agents) -> str:
     states = {id: report.state for id, report in agents.reports().items()}
     rows = [
-        (id, born.kind, states.get(id, "ended"), clean(born.what, lines="show"))
+        (id, born.kind, states.get(id, "ended"), *_used(agents, id), clean(born.what, lines="show"))
         for id, born in agent.session.children.items()
     ]
-    return table([("AGENT", "TYPE", "STATE", "TASK"), *rows]) if rows else "No agents so far."
+    return table([HEADING, *rows], right=(3, 4)) if rows else "No agents so far."
+
+
+def _used(agents: Agents, id: str) -> tuple[str, str, str, str]:
+    """What an agent has used, its last tool, and what it is doing, as far as this process knows."""
+    now = agents.progress().get(id)
+    if now is None:
+        return ("", "", "", "")
+    tool, doing = clean(now.tool, lines="show"), clean(now.doing, lines="show")
+    return (f"{now.tokens:,}", price(now.dollars), tool, doing)
 
 
 def _kinds(agents: Agents) -> str:
@@ -71,11 +82,14 @@ def _listed(desk: Desk, agent: Agent) -> str:
         (job.id, "running" if job.status is None else "ended", clean(job.label, lines="show"))
         for job in agent.world.processes.jobs().values()
     ]
+    known = {now.id: progress_line(now) for now in running_agents(agent)}
     helpers = [
-        (id, "running", clean(one.what, lines="show")) for id, one in agent.session.running.items()
+        (id, "running", clean(one.what, lines="show"), known.get(id, ""))
+        for id, one in agent.session.running.items()
     ]
-    rows = [*programs, *helpers]
-    return table([("TASK", "STATE", "WHAT"), *rows]) if rows else "Nothing runs beside."
+    rows = [*((*program, "") for program in programs), *helpers]
+    heading = ("TASK", "STATE", "WHAT", "DOING")
+    return table([heading, *rows]) if rows else "Nothing runs beside."
 
 
 async def _task(desk: Desk, word: str, id: str) -> str:

@@ -22,6 +22,8 @@ class Standing(msgspec.Struct, frozen=True):
     warm: float = 0.0
     """For how many seconds the provider still remembers."""
     tasks: int = 0
+    doing: str = ""
+    """What the last of the agents among them is doing."""
     todos: tuple[int, int] = (0, 0)
     """How many tasks of the list are completed, and of how many."""
 
@@ -37,9 +39,10 @@ def line(standing: Standing, theme: Theme, columns: int) -> str:
         "warm": theme.mark(f"cache {_left(standing.warm)}", "quiet") if standing.warm else "",
         "todos": theme.mark(_todos(*standing.todos), "quiet"),
         "tasks": theme.mark(_tasks(standing.tasks), "accent") if standing.tasks else "",
+        "doing": theme.mark(clean(standing.doing), "quiet"),
     }
     gap = theme.mark(" · ", "quiet")
-    for dropped in ("", "warm", "todos", "branch", "model", "tasks"):
+    for dropped in ("", "warm", "todos", "doing", "branch", "model", "tasks"):
         parts.pop(dropped, None)
         shown = "  " + gap.join(part for part in parts.values() if part)
         if width(shown) <= columns:

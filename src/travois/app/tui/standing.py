@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from travois.app.agent_progress import running_agents
 from travois.app.sdk import Session
 from travois.app.tui.footer import Standing
 from travois.engine.room import threshold
@@ -27,6 +28,7 @@ def standing(session: Session) -> Standing:
         used=round(100 * context_tokens(agent.session.view) / limit),
         warm=agent.session.cache.left(time.time()),
         tasks=tasks(agent),
+        doing=agents[-1].doing if (agents := running_agents(agent)) else "",
         todos=(sum(not task.open for task in listed), len(listed)),
     )
 

@@ -10,6 +10,7 @@ from time import monotonic
 import anyio
 
 from travois.app import trusting
+from travois.app.agent_progress import watch_agents
 from travois.app.compose import prepare
 from travois.app.hangup import hold_hangups, ignore_hangups
 from travois.app.opening import is_worth_keeping
@@ -24,6 +25,7 @@ from travois.app.tui.desk import Desk
 from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import FRAME
 from travois.engine.hooks import notify, remind
+from travois.engine.ports import AgentProgress
 from travois.engine.warmth import keep_warm
 from travois.host.process import LocalProcesses
 from travois.kernel.blocks import Shown, Text
@@ -138,6 +140,7 @@ class Talking:
         desk = self.desk
         async with Session(options, person=desk.dialogs) as session:
             desk.seat(session)
+            watch_agents(session.crew.agent)
             self._greet(session)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, session)
@@ -169,6 +172,8 @@ class Talking:
         with agent.session.watch() as events:
             async for event in events:
                 desk.page.tell(event)
+                if isinstance(event, AgentProgress):
+                    desk.look()
                 if not isinstance(event, Entry):
                     continue
                 if desk.program is not None:

@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
+from travois.app.agent_progress import progress_line
 from travois.app.tui import calls, diffs, spinner, todos
 from travois.app.tui.cells import clean, cut, folded, worded
 from travois.app.tui.screen import Screen
 from travois.app.tui.spinner import Work
-from travois.engine.ports import Doing, Event, Progress, Retrying, Running, Signalled, Warned
+from travois.engine.ports import (
+    AgentProgress,
+    Doing,
+    Event,
+    Progress,
+    Retrying,
+    Running,
+    Signalled,
+    Warned,
+)
 from travois.engine.tool import AnyTool
 from travois.kernel.blocks import Call, Shown, Text, words
 from travois.kernel.blocks import calls as called
@@ -104,8 +114,8 @@ class Transcript:
                 self._grow(text, kind)
             case Running(call=call):
                 self._running[call], self._doing = "", "Running"
-            case Progress(call=call, text=text):
-                self._running[call] = text
+            case Progress() | AgentProgress():
+                self._progressed(event)
             case Retrying():
                 self._drop()
                 self.note(f"{event.message}; trying again in {event.wait:.1f} s", tone="warn")
@@ -119,6 +129,13 @@ class Transcript:
                 return
         if not isinstance(event, Grew):
             self._screen.refresh()
+
+    def _progressed(self, event: Progress | AgentProgress) -> None:
+        """What a call that runs has to show, or the agent that it started."""
+        if isinstance(event, Progress):
+            self._running[event.call] = event.text
+        elif event.call in self._running:
+            self._running[event.call] = progress_line(event)
 
     def _hooked(self, event: Doing | Signalled) -> None:
         """What a hook has to show beside the conversation."""

@@ -1,0 +1,116 @@
+"""What sub-agents are doing, for people who watch: told each time that it changed.
+
+By rule from the agent's own log; where somebody watches, a small model names the work now and then.
+Its requests are on the agent's record and bill like any other question beside its conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+
+from travois.context.doing import NAME, Work
+from travois.engine.deltas import AgentProgress
+from travois.engine.report import spent
+from travois.kernel.audit import Spent
+from travois.kernel.blocks import calls
+from travois.kernel.facts import Assistant, Entry, Noted
+
+if TYPE_CHECKING:
+    from travois.engine.agent import Agent
+
+PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "doing.md"
+PATIENCE = 20.0
+"""How many seconds a small model has for a name."""
+FAILURES = 2
+"""After so many requests in a row that brought no name, none is made for this agent any more."""
+
+
+def last_progress(id: str, entries: Sequence[Entry], *, call: str) -> AgentProgress:
+    """What an agent came to in the end, told by its log."""
+    work, cost = Work(), spent(entries)
+    for entry in entries:
+        work = work.after(entry)
+    return _progress(id, work, cost, call=call)
+
+
+def _progress(id: str, work: Work, cost: Spent, *, call: str) -> AgentProgress:
+    return AgentProgress(
+        id=id,
+        call=call,
+        doing=work.said,
+        tool=work.tool,
+        tokens=cost.usage.prompt + cost.usage.output,
+        dollars=cost.dollars,
+    )
+
+
+class Follower:
+    """Follows one sub-agent while it runs."""
+
+    def __init__(self, agent: Agent, *, call: str, tell: Callable[[AgentProgress], None]) -> None:
+        self._agent, self._call, self._tell = agent, call, tell
+        entries = agent.session.history()
+        self._work, self._spent = Work(), spent(entries)
+        self._told: AgentProgress | None = None
+        self._moved = anyio.Event()
+        """Set once the agent has done something since its work was named."""
+
+    async def follow(self) -> None:
+        """Tell of the agent until it is cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._name)
+            with self._agent.session.watch() as events:
+                self._say()
+                async for event in events:
+                    if isinstance(event, Entry):
+                        self._hear(event)
+
+    def _hear(self, entry: Entry) -> None:
+        self._work, self._spent = self._work.after(entry), self._spent.after(entry)
+        if isinstance(entry.fact, Assistant) and calls(entry.fact.content):
+            self._moved.set()
+        self._say()
+
+    def _say(self) -> None:
+        id = self._agent.birth.id if self._agent.birth else ""
+        now = _progress(id, self._work, self._spent, call=self._call)
+        if now != self._told:
+            self._told = now
+            self._tell(now)
+
+    async def _name(self) -> None:
+        """Let a small model name the work, at most once in a while and only if it has gone on."""
+        agent, failures = self._agent, 0
+        while agent.naming is not None and agent.naming.watched and failures < FAILURES:
+            await self._moved.wait()
+            await agent.sleep(agent.naming.seconds)
+            self._moved = anyio.Event()
+            name = await name_work(agent)
+            failures = 0 if name else failures + 1
+            if name:
+                agent.session.append(Noted(NAME, name))
+
+
+async def name_work(agent: Agent) -> str:
+    """What a small model calls the work of an agent; empty if none is known or it does not say."""
+    from travois.context.doing import asked_of, name_of
+    from travois.engine.fork import aside
+    from travois.kernel.blocks import Text, words
+    from travois.kernel.facts import Epoch, User
+    from travois.kernel.view import project
+
+    small = agent.naming.small() if agent.naming is not None else None
+    if small is None:
+        return ""
+    at, head = agent.clock(), Epoch(small.card, PROMPT.read_text("utf-8").strip())
+    shown = User((Text(asked_of(agent.session.history())),))
+    view, reply = project([Entry(1, at, head), Entry(2, at, shown)]), None
+    with anyio.move_on_after(PATIENCE):
+        asking = msgspec.structs.replace(agent, model=small.model)
+        reply = await aside(asking, view, what=NAME)
+    return name_of(words(reply.content)) if reply else ""
