@@ -195,7 +195,7 @@ class Run:
 
     async def _overhear(self, session: Session, child: Agent) -> None:
         """Tell of what an agent does under the call of ours that it works for."""
-        from travois.app.control.tasks import Work
+        from travois.app.control.agent_work import Work
 
         assert child.birth is not None
         top = session.crew.agent.session.children[child.birth.id.partition(".")[0]]

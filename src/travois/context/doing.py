@@ -1,7 +1,7 @@
 """What an agent is doing, in three to five words: as a small model named it, or by rule.
 
 Model sees: nothing; it is for people.
-Tokens: none by rule; a name costs a request of about a thousand tokens to a small model.
+Tokens: none by rule; a name costs a request of at most about a thousand tokens to a small model.
 Cache: never moves the prefix.
 """
 

@@ -64,11 +64,14 @@ class Follower:
         """Tell of the agent until it is cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._name)
-            with self._agent.session.watch() as events:
-                self._say()
-                async for event in events:
-                    if isinstance(event, Entry):
-                        self._hear(event)
+            await self._listen()
+
+    async def _listen(self) -> None:
+        with self._agent.session.watch() as events:
+            self._say()
+            async for event in events:
+                if isinstance(event, Entry):
+                    self._hear(event)
 
     def _hear(self, entry: Entry) -> None:
         self._work, self._spent = self._work.after(entry), self._spent.after(entry)

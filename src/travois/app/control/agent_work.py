@@ -1,0 +1,46 @@
+"""What an agent does, as lines of `stream-json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from travois.app.control.tasks import task_line
+from travois.app.shapes import Object
+from travois.context.doing import NAME
+from travois.context.doing import Work as Doing
+from travois.engine.ports import Event
+from travois.engine.report import spent
+from travois.kernel.blocks import calls
+from travois.kernel.facts import Assistant, Entry, Noted, Spawned
+
+
+class Work:
+    """Tells how far one agent has come, each time that it does something or that is named."""
+
+    def __init__(self, session: str, spawned: Spawned, *, before: Sequence[Entry] = ()) -> None:
+        self._session = session
+        self._about = spawned
+        self._began: float | None = None
+        self._uses = self._tokens = 0
+        self._work, self._spent = Doing(), spent(before)
+
+    def lines(self, event: Event) -> list[Object]:
+        """What to print for an event of its own."""
+        if not isinstance(event, Entry):
+            return []
+        self._began = event.at if self._began is None else self._began
+        self._work, self._spent = self._work.after(event), self._spent.after(event)
+        done = calls(event.fact.content) if isinstance(event.fact, Assistant) else ()
+        if isinstance(event.fact, Assistant):
+            self._tokens = event.fact.usage.context
+        named = isinstance(event.fact, Noted) and event.fact.what == NAME
+        if not done and not named:
+            return []
+        self._uses += len(done)
+        usage: Object = {"total_tokens": self._tokens, "tool_uses": self._uses}
+        usage["duration_ms"] = round(1000 * (event.at - self._began))
+        told: Object = {"description": self._about.what, "usage": usage}
+        told |= {"last_tool_name": self._work.tool, "summary": self._work.said}
+        told["total_cost_usd"] = self._spent.dollars
+        what = f"{self._about.id}.{event.seq}"
+        return [task_line("task_progress", what, self._about, session=self._session) | told]
