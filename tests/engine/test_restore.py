@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +25,7 @@ from travois.engine.occasions import AnyOccasion, InstructionsLoaded
 from travois.engine.ports import Warned
 from travois.engine.session import Session
 from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Compacted, User
+from travois.kernel.facts import Compacted, Result, User
 from travois.kernel.models import Usage
 from travois.kernel.tokens import estimate
 from travois.policy.judge import Guard
@@ -388,6 +389,36 @@ def test_long_files_come_back_from_where_they_were_read(tmp_path: Path) -> None:
     assert "\nline 2000 with" in text
     assert "line 1999 with" not in text
     assert 4_000 < estimate(text) < 5_200
+
+
+def test_a_file_whose_page_was_cut_for_want_of_room_comes_back_from_there_on(
+    tmp_path: Path,
+) -> None:
+    """The page is still shown, but not what the model had asked for beyond it."""
+    lines = [f"line {number} with some words in it" for number in range(1, 6_001)]
+    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
+    one = working(tmp_path, window=1_000_000)
+    for number in range(5):
+        filler(one, number)
+    one.model = Scripted(call("Read", file_path="long.txt"), weighed(say("ok")))
+    play(one)
+    page = words(facts(one, Result)[-1].content)
+    assert (stopped := re.search(r"lines 1-(\d+) of 6,000; continue with", page))
+    one.layers = Layers(tail=40_000)
+    fact = squeeze(one)
+    assert page in "".join(words(item.fact.content) for item in one.session.view.items)
+    assert f'lines="{int(stopped[1]) + 1}-' in shown_files(fact)
+
+
+def test_a_page_that_was_asked_for_and_is_shown_does_not_come_back(tmp_path: Path) -> None:
+    lines = [f"line {number} with some words in it" for number in range(1, 401)]
+    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
+    one = working(tmp_path)
+    filler(one, 1)
+    one.model = Scripted(call("Read", file_path="long.txt", limit=5), weighed(say("ok")))
+    play(one)
+    one.layers = Layers(tail=5_000)
+    assert shown_files(squeeze(one)) == ""
 
 
 @pytest.mark.parametrize("window", [16_000, 64_000, 200_000])

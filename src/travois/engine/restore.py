@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +38,10 @@ LEAST = 100
 SHARE = 0.12
 """How much of the window they may take together."""
 LARGEST = 1 << 20
+CONTINUED = re.compile(r"; continue with offset=(\d+)\]\s*$")
+"""How the result of Read ends that had no room for more."""
+NOTE = 200
+"""In so many of its last characters."""
 SKILL, SKILLS = 5_000, 25_000
 """How many tokens of one skill come back, and of all together."""
 INTRO = (
@@ -46,13 +51,15 @@ INTRO = (
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A file that was worked with, and the entries whose results showed it whole."""
+    """A file that was worked with, and the entries whose results showed what was asked for."""
 
     path: str
     text: str
     first: int = 1
     """The line from which on it was read last."""
     shown: tuple[int, ...] = ()
+    cut: dict[int, int] = {}
+    """The entries whose results had no room for all of it, and the line at which each stopped."""
     same: bool = True
     """Whether it is what the model knows."""
 
@@ -63,6 +70,7 @@ class Work(msgspec.Struct):
     known: str = ""
     first: int = 1
     shown: tuple[int, ...] = ()
+    cut: dict[int, int] = msgspec.field(default_factory=dict[int, int])
 
 
 async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
@@ -78,7 +86,7 @@ async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
         if data and b"\0" not in data:
             text = agent.session.secrets.redacted(data.decode("utf-8", errors="replace"))
             same = digest(data) == work.known
-            found.append(Held(path, text, work.first, work.shown, same))
+            found.append(Held(path, text, work.first, work.shown, work.cut, same))
         if len(found) == READ:
             break
     return tuple(found)
@@ -87,7 +95,9 @@ async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
 def restored(held: Iterable[Held], kept: Iterable[Item], *, budget: int) -> tuple[Text, ...]:
     """A text with as many of these files as there is room for; not those that are still shown."""
     visible = {item.seq for item in kept}
-    missing = [one for one in held if not one.same or visible.isdisjoint(one.shown)]
+    missing = [
+        _beyond(one, visible) for one in held if not one.same or visible.isdisjoint(one.shown)
+    ]
     parts: list[str] = []
     for one in missing[:FILES]:
         part = _shown(one, min(EACH, budget)) if budget >= LEAST else ""
@@ -136,12 +146,32 @@ def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
                 work.known = value
                 found[what] = work
                 if act is not None and act.kind in ("read", "write"):
-                    first = act.args.get("offset")
-                    work.first = first if isinstance(first, int) and first > 0 else 1
-                    work.shown += (act.seq,)
+                    _show(work, act)
             case _:
                 pass
     return {what.removeprefix(SEEN): found[what] for what in reversed(found)}
+
+
+def _show(work: Work, act: Act) -> None:
+    """Take note of what a read or a write showed of a file."""
+    first = act.args.get("offset")
+    work.first = first if isinstance(first, int) and first > 0 else 1
+    if stopped := _stopped(act):
+        work.cut[act.seq] = stopped
+    else:
+        work.shown += (act.seq,)
+
+
+def _stopped(act: Act) -> int:
+    """The line at which a read stopped for want of room; nought if it showed all it was asked."""
+    told = CONTINUED.search(act.text, max(0, len(act.text) - NOTE))
+    return int(told[1]) if told and "limit" not in act.args else 0
+
+
+def _beyond(one: Held, visible: Collection[int]) -> Held:
+    """The file from where the results that are still shown stopped, if nothing else is new."""
+    stopped = [line for seq, line in one.cut.items() if seq in visible]
+    return msgspec.structs.replace(one, first=max(stopped)) if stopped and one.same else one
 
 
 async def _content(agent: Agent, path: str) -> bytes:
