@@ -32,7 +32,7 @@ from travois.policy.paths import inside
 from travois.policy.rules import Rule
 from travois.policy.toolchains import Shown, ToolChainName, list_shown
 from travois.store.origins import UNASKED_COMMANDS
-from travois.store.project import repository
+from travois.store.project import verified_repository
 from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.store.settings import Loaded
 
@@ -183,8 +183,7 @@ def elsewhere(bounds: Bounds, root: str) -> Bounds:
 
 def _history(cwd: str) -> tuple[str, ...]:
     """Where git keeps the history of a folder, if that lies elsewhere: above it, or shared."""
-    _, common = repository(cwd)
-    # A folder names it itself: whatever else it names must not become visible by that.
+    _, common = verified_repository(cwd)
     real = all(os.path.isdir(f"{common}/{name}") for name in ("objects", "refs"))
     apart = common and not inside(common, cwd) and not inside(home(), common)
     return (common,) if apart and real else ()
@@ -195,7 +194,7 @@ def _repository(cwd: str) -> tuple[str, ...]:
 
     Not one that holds the home: it would show all of that.
     """
-    top, _ = repository(cwd)
+    top, _ = verified_repository(cwd)
     above = top and top != cwd and inside(cwd, top) and not inside(home(), top)
     return (top,) if above else ()
 

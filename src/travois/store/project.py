@@ -13,6 +13,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from travois.engine.checkouts import shared_git_folder
 from travois.store import disk
 from travois.store.home import Home
 
@@ -69,6 +70,15 @@ def repository(folder: str) -> tuple[str, str]:
         if parent == folder:
             return "", ""
         folder = parent
+
+
+def verified_repository(folder: str) -> tuple[str, str]:
+    """Like `repository`, but with a git folder only if that names the checkout, too.
+
+    A `.git` file is part of the workspace: what it names alone gives no rights over that folder.
+    """
+    top, common = repository(folder)
+    return top, common if common and shared_git_folder(top) else ""
 
 
 def _linked(file: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio.from_thread
 import anyio.to_thread
 
-from travois.store.project import repository
+from travois.store.project import verified_repository
 from travois.store.snapshot.node import Change, Node, Snapshot, State, changes, within
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _outermost(folders: Iterable[str]) -> Iterator[bytes]:
     """The folders that lie in no other one, with the repositories that they are part of."""
     found: dict[bytes, None] = {}
     for folder in map(os.path.realpath, folders):
-        top, git = repository(folder)
+        top, git = verified_repository(folder)
         found |= dict.fromkeys(os.fsencode(path) for path in (folder, top, git) if path)
     for path in found:
         if not any(within(path, other) for other in found):
