@@ -1,12 +1,17 @@
 """How many recorded commands of other agents would be asked about here, and why.
 
-`python bench/asks.py SESSIONS_DIR [--mode default|sandboxed|auto] [--json] [--show REASON]`
+`python bench/asks.py SESSIONS_DIR [--mode default|sandboxed|auto] [--answers once|always]
+[--json] [--show REASON]`
 
 Each recorded command goes through the functions of a session (`dispatch.understand`,
 `consent.decide`) with the full sandbox; nothing is executed. The workspace of a session is the
-folder where it was recorded, made anew below a scratch home so that paths and links resolve. A
+folder where it was recorded, made anew below a scratch home so that paths and links resolve: with
+the worktrees that recorded output of git names, and with the temporary folder of that machine as
+/tmp. The person says no each time, or with `--answers always` takes the rule that a question
+offers, if it offers one: such a question counts once for all commands that the rule covers. A
 command that is denied counts as asked. `fails` is an estimate of what the sandbox would break among
-what runs in it unasked: commands whose recorded output shows that they fetched something.
+what runs in it unasked: commands whose recorded output shows that they fetched something, and
+builders in another worktree, which is read-only.
 """
 
 from __future__ import annotations
@@ -31,7 +36,8 @@ import msgspec
 from bench.calls import Recorded, recorded_calls
 from bench.replay import NoWeb
 from travois.engine.agent import Agent, World
-from travois.engine.consent import Ready, decide
+from travois.engine.checkouts import find_sibling
+from travois.engine.consent import Ready, decide, use
 from travois.engine.dispatch import understand
 from travois.engine.person import Answer, Inquiry, Question
 from travois.engine.session import Session
@@ -41,8 +47,11 @@ from travois.host.process import LocalProcesses
 from travois.kernel.blocks import Call
 from travois.kernel.facts import AnyFact, Changed, Entry, Opened
 from travois.policy.bounds import Bounds
+from travois.policy.families import is_builder
 from travois.policy.judge import Guard, Mode
 from travois.store.blobs import Blobs
+from travois.store.home import Home
+from travois.store.skills import personal_folders
 from travois.testing import Scripted
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
@@ -53,6 +62,17 @@ SHELLS = ("Bash", "bash", "exec_command", "shell")
 HOME = re.compile(r"/(?:c/)?(?:Users|home)/[^/]+|/root")
 WINDOWS = re.compile(r"\b([A-Za-z]):[\\/]+(?=\w)")
 """`D:\\x` and `D:/x`, which Git Bash also writes `/d/x`."""
+TEMPORARY = re.compile(
+    r"(?:/private)?/var/folders/\w\w/\w+/T(?![\w.-])|/private/tmp(?![\w.-])"
+    r"|/c/Users/[^/]+/AppData/Local/Temp(?![\w.-])"
+)
+"""Where macOS and Windows keep temporary files: what /tmp is for a session here."""
+WORKTREE = re.compile(
+    r"^(?:worktree )?((?:[A-Za-z]:)?/\S+)(?:\s+[0-9a-f]{7,40} (?:\[[^\]]+\]|\(detached HEAD\)).*)?$",
+    re.MULTILINE,
+)
+"""A line of `git worktree list`, with `--porcelain` or without."""
+ADDED = re.compile(r"git worktree add (?:(?:-[bB] \S+|-\S+) )*([\w./-]+)")
 SHOWN = 20
 SHARES = ("asked", "tried", "allowed", "fails")
 FETCHED = re.compile(
@@ -84,8 +104,8 @@ class Judged(msgspec.Struct, frozen=True):
     fate: str
     """`allowed`, `tried`, `asked` or `unfit`."""
     because: str = ""
-    fetched: bool = False
-    """Whether its recorded output shows that it reached the network."""
+    fails: bool = False
+    """Whether it would lack something in the sandbox, as far as can be told."""
 
     @property
     def reason(self) -> str:
@@ -111,14 +131,16 @@ class MemoryLog:
 
 
 class Recorder:
-    """Says no, and keeps the question."""
+    """Keeps the question, and says no unless it offers a rule that is wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: str) -> None:
         self.asked: list[Question] = []
+        self._always = answers == "always"
 
     async def decide(self, question: Question) -> Answer:
         self.asked.append(question)
-        return Answer(allow=False)
+        always = self._always and bool(question.always)
+        return Answer(allow=always, always=always)
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
         return None
@@ -151,15 +173,48 @@ class Scene:
         self._own = cwd
         self.home = scratch + self._home
         self.root = scratch + cwd
-        os.makedirs(f"{self.root}/.git", exist_ok=True)
+        if not os.path.lexists(f"{self.root}/.git"):
+            os.makedirs(f"{self.root}/.git")
         os.makedirs(self.home, exist_ok=True)
 
     def moved(self, text: str) -> str:
         """The text with the recorded home and workspace in the scratch folder."""
-        text = _posix(text)
+        text = TEMPORARY.sub("/tmp", _posix(text))
         places = sorted({self._home, self._own}, key=len, reverse=True)
         pattern = "|".join(map(re.escape, places))
         return re.sub(rf"(?<![\w.])(?:{pattern})(?![\w.-])", lambda m: self._scratch + m[0], text)
+
+
+def find_worktrees(calls: Iterable[Recorded]) -> list[list[str]]:
+    """The checkouts of each repository of which recorded output of git lists them, main first."""
+    found: dict[str, dict[str, None]] = {}
+    for call in calls:
+        line = str(call.input.get("command") or call.input.get("cmd") or "")
+        where = _posix(str(call.input.get("workdir") or call.cwd))
+        if added := ADDED.search(line) if "Preparing worktree" in call.result else None:
+            found.setdefault(where, {where: None})[os.path.normpath(f"{where}/{added[1]}")] = None
+        if "worktree list" not in line:
+            continue
+        listed = [_posix(one[1]) for one in WORKTREE.finditer(call.result)]
+        if listed:
+            found.setdefault(listed[0], {}).update(dict.fromkeys(listed))
+    return [list(one) for one in found.values()]
+
+
+def link_worktrees(scratch: str, checkouts: list[str]) -> None:
+    """Make what git makes for the worktrees of a repository, as far as permissions look at it."""
+    main, *others = [scratch + path for path in checkouts if not path.startswith("/tmp/")]
+    os.makedirs(f"{main}/.git", exist_ok=True)
+    Path(f"{main}/.git/HEAD").touch()
+    for number, path in enumerate(others):
+        own = f"{main}/.git/worktrees/{number}"
+        os.makedirs(own, exist_ok=True)
+        os.makedirs(path, exist_ok=True)
+        Path(f"{own}/HEAD").touch()
+        Path(f"{own}/commondir").write_text("../..\n")
+        Path(f"{own}/gitdir").write_text(f"{path}/.git\n")
+        if not os.path.lexists(f"{path}/.git"):
+            Path(f"{path}/.git").write_text(f"gitdir: {own}\n")
 
 
 def _posix(text: str) -> str:
@@ -173,7 +228,9 @@ def _posix(text: str) -> str:
     )
 
 
-def judged(calls: Iterable[Recorded], mode: str, scratch: str) -> Iterator[Judged]:
+def judged(
+    calls: Iterable[Recorded], mode: str, scratch: str, *, answers: str = "once"
+) -> Iterator[Judged]:
     """What would become of each command, in order."""
     agents: dict[tuple[str, str], tuple[Agent, Scene, Recorder]] = {}
     for call in calls:
@@ -181,7 +238,7 @@ def judged(calls: Iterable[Recorded], mode: str, scratch: str) -> Iterator[Judge
             continue
         key = (call.agent, call.cwd)
         if key not in agents:
-            agents[key] = _agent(call.cwd, mode, scratch)
+            agents[key] = _agent(call.cwd, mode, scratch, answers=answers)
         agent, scene, person = agents[key]
         os.environ["HOME"] = scene.home
         given = {name: _given(scene, value) for name, value in call.input.items()}
@@ -213,8 +270,16 @@ async def _judge(agent: Agent, person: Recorder, call: Recorded, made: Call) -> 
     if ruling.decided.verdict == "deny":
         return Judged(call.agent, command, "asked", ruling.decided.because)
     fate = "tried" if ruling.trial else "allowed"
-    fetched = bool(FETCHED.search(call.result))
-    return Judged(call.agent, command, fate, ruling.decided.because, fetched=fetched)
+    fails = bool(FETCHED.search(call.result)) or _builds_elsewhere(agent, ready)
+    return Judged(call.agent, command, fate, ruling.decided.because, fails=fails)
+
+
+def _builds_elsewhere(agent: Agent, ready: Ready) -> bool:
+    """Whether a builder runs in another worktree, where it can write nothing."""
+    moves = [one.target for one in use(agent, ready).touched if one.kind == "read"]
+    apart = (one for one in moves if find_sibling(one, agent.world.root, home="/nowhere"))
+    steps = (step for plan in ready.plans for step in plan.steps)
+    return any(apart) and any(map(is_builder, steps))
 
 
 def _follow(agent: Agent, ready: Ready) -> None:
@@ -227,8 +292,8 @@ def _follow(agent: Agent, ready: Ready) -> None:
             agent.session.append(Changed("cwd", moves[-1].accesses[0].target))
 
 
-def _agent(cwd: str, mode: str, scratch: str) -> tuple[Agent, Scene, Recorder]:
-    scene, person, temp = Scene(cwd, scratch), Recorder(), f"{scratch}/tmp"
+def _agent(cwd: str, mode: str, scratch: str, *, answers: str) -> tuple[Agent, Scene, Recorder]:
+    scene, person, temp = Scene(cwd, scratch), Recorder(answers), f"{scratch}/tmp"
     os.makedirs(temp, exist_ok=True)
     blobs = Blobs(Path(scratch) / "blobs")
     session = Session(MemoryLog())
@@ -241,10 +306,25 @@ def _agent(cwd: str, mode: str, scratch: str) -> tuple[Agent, Scene, Recorder]:
         world=World(scene.root, DiskFiles(), LocalProcesses(), NoWeb(), blobs, lambda c, d: c),
         guard=Guard(MODES[mode], folders=(scene.root,), scratch=temp),
         person=person,
-        bounds=Bounds(temp, free=mode == "sandboxed", attended=True, offered=True),
+        bounds=Bounds(
+            temp,
+            free=mode == "sandboxed",
+            attended=True,
+            offered=True,
+            covered=(scratch,),
+            shown=tuple(_brought(scene.home)),
+            home=scene.home,
+        ),
         keeper=Covered(),
     )
     return agent, scene, person
+
+
+def _brought(home: str) -> Iterator[str]:
+    """Where agents keep skills and plugins, which they tell the model to read."""
+    for skills in personal_folders(Home(Path(home)), {"HOME": home}):
+        yield skills
+        yield os.path.join(os.path.dirname(skills), "plugins")
 
 
 def report(found: list[Judged]) -> dict[str, Any]:
@@ -262,7 +342,7 @@ def _shares(found: list[Judged]) -> dict[str, Any]:
     return {
         "commands": count,
         **{fate: round(fates[fate] / max(1, count), 4) for fate in ("asked", "tried", "allowed")},
-        "fails": round(sum(o.fetched for o in found if o.fate == "allowed") / max(1, count), 4),
+        "fails": round(sum(o.fails for o in found if o.fate == "allowed") / max(1, count), 4),
         "reasons": {why: round(n / max(1, count), 4) for why, n in reasons.most_common(SHOWN)},
     }
 
@@ -271,13 +351,18 @@ def main(args: list[str]) -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("sessions", type=Path)
     parser.add_argument("--mode", choices=MODES, default="sandboxed")
+    parser.add_argument("--answers", choices=("once", "always"), default="once")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--show", default="", metavar="REASON", help="print the commands")
     told = parser.parse_args(args)
     # Not below /tmp, which the sandbox replaces by a folder of its own.
     scratch = mkdtemp(prefix=".travois-asks-", dir=os.path.expanduser("~"))
     try:
-        found = list(judged(recorded_calls(told.sessions), told.mode, os.path.realpath(scratch)))
+        for checkouts in find_worktrees(recorded_calls(told.sessions)):
+            link_worktrees(os.path.realpath(scratch), checkouts)
+        calls = recorded_calls(told.sessions)
+        where = os.path.realpath(scratch)
+        found = list(judged(calls, told.mode, where, answers=told.answers))
     finally:
         rmtree(scratch)
     if told.show:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -13,14 +14,16 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.engine.fakes import RecordingPerson, agent, facts, play
+from tests.engine.test_checkouts import git
 from tests.engine.test_consent import Shell, shell
 from travois.app.control.person import Host
 from travois.engine.agent import Agent
 from travois.engine.amend import SANDBOXED, Update
+from travois.engine.ground import home
 from travois.engine.person import Answer, Question
 from travois.engine.snapshot_port import Kept
 from travois.kernel.blocks import words
-from travois.kernel.facts import Decided, Result
+from travois.kernel.facts import Changed, Decided, Result
 from travois.policy.bounds import Bounds
 from travois.policy.judge import PLANNING, Guard
 from travois.policy.rules import parse
@@ -171,6 +174,142 @@ def test_files_of_the_system_may_be_read_and_what_the_sandbox_hides_may_not(tmp_
     one = asking(tmp_path, Shell(), "cat /usr/share/secret/a", bounds=bounds)
     play(one)
     assert len(questions(one)) == 1
+
+
+def test_what_tool_chains_show_to_every_command_may_be_read(tmp_path: Path) -> None:
+    bounds = replace(
+        BOUNDS,
+        free=True,
+        covered=("/home/u",),
+        hidden=("/home/u/.cargo/credentials",),
+        tools=("/home/u/.cargo",),
+        caches=("/home/u/.cache/pip",),
+    )
+    one = asking(tmp_path, Shell(), "cat /home/u/.cargo/a", "ls /home/u/.cache/pip", bounds=bounds)
+    play(one)
+    assert questions(one) == []
+    one = asking(
+        tmp_path, Shell(), "cat /home/u/.cargo/credentials", "cat /home/u/a", bounds=bounds
+    )
+    play(one)
+    assert len(questions(one)) == 2
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that is not below /tmp, which is private."""
+    with TemporaryDirectory(prefix=".travois-test-", dir=Path.home()) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def checkouts(outside: Path) -> Path:
+    """A repository with a worktree beside it, and another repository."""
+    for name in ("main", "other"):
+        (outside / name).mkdir()
+        git(outside / name, "init", "-q")
+        git(outside / name, "commit", "-q", "--allow-empty", "-m", "first")
+    git(outside / "main", "worktree", "add", "-q", str(outside / "tree"))
+    return outside
+
+
+READS = ("cat {0}/a", "ls -la {0}", "git -C {0} status", "cd {0} && git log", "./x {0}/src")
+
+
+@pytest.mark.parametrize("line", READS)
+@pytest.mark.parametrize("mode", ["default", "auto"])
+def test_other_checkouts_of_the_repository_are_read_without_a_question(
+    checkouts: Path, line: str, mode: str
+) -> None:
+    bounds = replace(BOUNDS, free=True, covered=(str(checkouts),))
+    for root, other in (("main", "tree"), ("tree", "main")):
+        run = Shell()
+        text = line.format(checkouts / other)
+        one = asking(checkouts / root, run, text, mode=mode, bounds=bounds)
+        play(one)
+        assert (questions(one), len(run.walls)) == ([], 1)
+        (cage,) = run.walls
+        assert cage is not None
+        assert str(checkouts / other) in cage.shown
+        assert str(checkouts / other) not in (*cage.writable, *cage.folders)
+
+
+@pytest.mark.parametrize("line", [*READS, "echo > {0}/a", "rm {0}/a"])
+@pytest.mark.parametrize("mode", ["default", "auto"])
+def test_other_repositories_are_asked_about(checkouts: Path, line: str, mode: str) -> None:
+    bounds = replace(BOUNDS, free=True, covered=(str(checkouts),))
+    text = line.format(checkouts / "other")
+    one = asking(checkouts / "main", Shell(), text, mode=mode, bounds=bounds)
+    play(one)
+    assert len(questions(one)) == 1
+
+
+@pytest.mark.parametrize("line", ["echo > {0}/a", "rm {0}/a", "mv a {0}/a", "touch {0}/a"])
+def test_other_checkouts_are_not_written_without_a_question(checkouts: Path, line: str) -> None:
+    bounds = replace(BOUNDS, free=True, covered=(str(checkouts),))
+    text = line.format(checkouts / "tree")
+    one = asking(checkouts / "main", Shell(), text, mode="auto", bounds=bounds)
+    play(one)
+    assert len(questions(one)) == 1
+
+
+def test_rules_that_deny_files_and_settings_that_block_reads_hold_for_other_checkouts(
+    checkouts: Path,
+) -> None:
+    bounds = replace(BOUNDS, free=True, covered=(str(checkouts),))
+    line, more = f"cat {checkouts}/tree/a", {"mode": "auto", "bounds": bounds}
+    denying = asking(
+        checkouts / "main", Shell(), line, rules=(parse("Read(.env)", "deny"),), **more
+    )
+    play(denying)
+    assert len(questions(denying)) == 1
+    run = Shell()
+    blocking = asking(checkouts / "main", run, line, **more)
+    blocking.guard = replace(blocking.guard, blocked=("read",))
+    play(blocking)
+    assert (run.walls, [fact.verdict for fact in facts(blocking, Decided)]) == ([], ["deny"])
+
+
+def test_an_answer_of_always_opens_the_repository_that_was_read(checkouts: Path) -> None:
+    """From then on commands that are not known see it too; nothing in it can be written."""
+    other = checkouts / "other"
+    bounds = replace(BOUNDS, free=True, covered=(str(checkouts),))
+    run, lines = (
+        Shell(),
+        (f"cat {other}/a/b", f"ls {other}", f"./x {other}/c", f"cat {checkouts}/d"),
+    )
+    person = RecordingPerson(Answer(allow=True, always=True))
+    one = asking(checkouts / "main", run, *lines, bounds=bounds, person=person)
+    play(one)
+    first, last = questions(one)
+    assert first.always == (f"Read(/{other}/**)",)
+    assert f"{checkouts}/d" in last.because
+    cage = run.walls[2]
+    assert cage is not None
+    assert f"{other}/c" in cage.shown
+    assert cage.writable == ()
+
+
+@pytest.mark.parametrize("path", ["~/a", "/a", "~/.ssh/id", "~"])
+def test_no_rule_is_offered_that_would_open_the_home_or_secrets(tmp_path: Path, path: str) -> None:
+    bounds = replace(BOUNDS, free=True, hidden=(f"{home()}/.ssh",))
+    one = asking(tmp_path, Shell(), f"cat {path}", bounds=bounds)
+    play(one)
+    (question,) = questions(one)
+    assert question.always == ()
+
+
+def test_a_folder_that_the_sandbox_hides_is_asked_about_before_a_command_runs_there(
+    outside: Path,
+) -> None:
+    (outside / "work").mkdir()
+    (outside / "other").mkdir()
+    bounds = replace(BOUNDS, free=True, covered=(str(outside),))
+    one = asking(outside / "work", Shell(), "make", bounds=bounds)
+    one.session.append(Changed("cwd", str(outside / "other")))
+    play(one)
+    (question,) = questions(one)
+    assert question.because == f"reads outside the workspace: {outside}/other"
 
 
 def test_destroying_what_no_rewind_restores_is_asked_about(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from travois.store.origins import UNASKED_COMMANDS
 from travois.store.project import verified_repository
 from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.store.settings import Loaded
+from travois.store.skills import personal_folders
 
 OFF = (
     "Sandbox: off, as the settings say; commands may touch all that you may: nothing protects "
@@ -127,7 +128,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         tools=(*needed.reads, *shared, *find_programs(covered)),
         caches=needed.caches,
         shown=(
-            *(str(spill), *_paths(wanted.filesystem.allow_read), *_brought(loaded, own)),
+            *(str(spill), *_paths(wanted.filesystem.allow_read), *_brought(loaded, place)),
             *_repository(place.cwd),
         ),
         writable=(*_paths(wanted.filesystem.allow_write), *git),
@@ -166,10 +167,11 @@ def _bundle(bwrap: str) -> tuple[str, ...]:
     return (package, f"{package}.libs")
 
 
-def _brought(loaded: Loaded, own: str) -> tuple[str, ...]:
-    """Folders whose programs skills and plugins tell the model to run."""
-    folders = (os.path.join(own, "skills"), *(one.folder for one in loaded.plugins))
-    return tuple(filter(os.path.isdir, folders))
+def _brought(loaded: Loaded, place: Place) -> tuple[str, ...]:
+    """Folders whose texts and programs skills and plugins tell the model to use."""
+    skills = personal_folders(place.home, os.environ)
+    folders = (*skills, *(one.folder for one in loaded.plugins))
+    return tuple(os.path.realpath(path) for path in folders if os.path.isdir(path))
 
 
 def elsewhere(bounds: Bounds, root: str) -> Bounds:

@@ -13,6 +13,8 @@ from travois.policy.paths import inside
 LONGEST = 4096
 """How many bytes are read of a file that holds one path."""
 CONFIG = 1 << 16
+LEAST = 2
+"""How many folders deep one must be to be offered as a whole."""
 
 
 def shared_git_folder(checkout: str) -> str:
@@ -37,6 +39,17 @@ def find_sibling(path: str, root: str, *, home: str) -> str:
     shared = shared_git_folder(own)
     same = bool(shared) and os.path.realpath(shared) == os.path.realpath(shared_git_folder(other))
     return other if same else ""
+
+
+def folder_to_read(path: str, *, home: str) -> str:
+    """Return what may be offered to be read with a path: its checkout, or else its folder.
+
+    Empty for what would be too much: a folder at the top of the disk, or one that holds the home.
+    """
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    top = _checkout_around(folder)
+    folder = top if top and not inside(home, top) else folder
+    return "" if inside(home, folder) or folder.count("/") < LEAST else folder
 
 
 def _checkout_around(path: str) -> str:

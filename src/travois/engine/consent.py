@@ -16,7 +16,13 @@ from travois.engine.hooks import arguments, fire, update
 from travois.engine.occasions import PermissionRequest
 from travois.engine.person import OFFER
 from travois.engine.ports import Answer, Question, digest
-from travois.engine.sandboxed import accept_sandbox, judge_unasked, would_run_unasked
+from travois.engine.sandboxed import (
+    accept_sandbox,
+    folders_to_offer,
+    judge_unasked,
+    ruled_reads,
+    would_run_unasked,
+)
 from travois.engine.tool import AnyTool
 from travois.engine.uncovered import warn_of_uncovered
 from travois.kernel.blocks import Call
@@ -167,7 +173,7 @@ async def ask(agent: Agent, ready: Ready, *, because: str, offers: bool = True) 
         summary=ready.tool.summary(ready.args),
         because=because,
         effects=(*narrow.effects(wanted, around), *warn_of_uncovered(agent, ready.plans)),
-        always=narrow.always(agent.guard, wanted, around),
+        always=narrow.always(agent.guard, wanted, around, folders=folders_to_offer(agent, wanted)),
         offers_sandbox=offers and not ready.tool.judged_as and would_run_unasked(agent, wanted),
         digest=_digest(agent, ready),
     )
@@ -243,8 +249,10 @@ def walls(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
     if agent.bounds is None or not wanted.plans:
         return None
     looks = all(plan.looks for plan in wanted.plans)
-    profile = "work" if unasked and not looks else None
-    return cage(agent.bounds, agent.guard, wanted, profile=profile)
+    if not unasked or looks:
+        return cage(agent.bounds, agent.guard, wanted)
+    shown = (*agent.bounds.shown, *ruled_reads(agent.guard, wanted))
+    return cage(replace(agent.bounds, shown=shown), agent.guard, wanted, profile="work")
 
 
 def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:

@@ -34,7 +34,7 @@ from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.sought import Search
 from travois.engine.tasklist import AgentTasks
-from travois.engine.tmpdir import find_held_back, place_of, tmp_remarks
+from travois.engine.tmpdir import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.engine.tool import Here, Outcome, Refusal, refuse_nul
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.kernel.blocks import Call, Text, words
@@ -193,7 +193,7 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
         if tool.stands is not None:
             return understand(agent, Call(call.id, *tool.stands(args)))
         here = _place_of_call(agent, meaning)
-        told = tool.access(args, here)
+        told = (*tool.access(args, here), *hidden_place(agent, here, tool.name))
         cwd = here.cwd if meaning.workdir else ""
         ready = Ready(call, tool, args, told, (), meaning.remarks, cwd, meaning.tokens)
         found = _understood(ready, here)

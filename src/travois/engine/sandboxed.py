@@ -5,10 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
+from travois.engine.ground import home
 from travois.engine.uncovered import find_unrecoverable
-from travois.policy.bounds import contained, runs_outside, shown_reads
+from travois.policy.access import Access
+from travois.policy.bounds import Bounds, contained, runs_outside, shown_reads
 from travois.policy.judge import Guard, Verdict, judge
-from travois.policy.rules import Use
+from travois.policy.paths import inside, stem
+from travois.policy.rules import Use, permits
 
 ASKING = ("default", "accept-edits")
 UNASKED = "the sandbox holds it: the workspace can be restored, and there is no network"
@@ -50,6 +53,23 @@ def _not_offered(agent: Agent) -> str:
     return "" if agent.keeper is not None else "no snapshots are taken to restore from"
 
 
+def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
+    """Return the folders outside that a command reads and that a rule may open for good.
+
+    None if the sandbox hides one of the paths whatever is allowed: secrets, and our own state.
+    """
+    reads = _outside_reads(agent.guard, wanted)
+    if not reads:
+        return ()
+    from travois.engine.checkouts import folder_to_read  # a start does not wait for it
+
+    hidden = agent.bounds.hidden if agent.bounds is not None else ()
+    paths = [stem(one.target) if one.scope == "many" else one.target for one in reads]
+    found = [folder_to_read(path, home=home()) for path in paths]
+    closed = any(inside(path, one) or inside(one, path) for path in paths for one in hidden)
+    return () if closed or not all(found) else tuple(dict.fromkeys(found))
+
+
 def _is_free(agent: Agent, wanted: Use) -> bool:
     if agent.bounds is None or wanted.tool != "Bash":
         return False
@@ -61,7 +81,44 @@ def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
     guard, bounds = replace(agent.guard, mode="auto"), agent.bounds
     if bounds is None or bounds.backend != "full" or runs_outside(bounds, wanted):
         return guard
-    return replace(guard, readable=(*guard.readable, *shown_reads(bounds, wanted)))
+    if "read" not in guard.blocked:
+        bounds = _show_siblings(agent, bounds, _outside_reads(guard, wanted))
+    free = (*shown_reads(bounds, wanted), *ruled_reads(agent.guard, wanted))
+    return replace(guard, readable=(*guard.readable, *free))
+
+
+def ruled_reads(guard: Guard, wanted: Use) -> tuple[str, ...]:
+    """Return what a call reads outside in folders that rules open with all that is in them."""
+    rules = [rule for rule in guard.rules if rule.what.endswith("/**")]
+    return tuple(
+        access.target
+        for access in (_outside_reads(guard, wanted) if rules else ())
+        if any(permits(rule, access, wanted) for rule in rules)
+    )
+
+
+def _outside_reads(guard: Guard, wanted: Use) -> list[Access]:
+    kept = (*guard.folders, *guard.readable, guard.scratch)
+    reads = (access for access in wanted.touched if access.kind == "read")
+    return [one for one in reads if not any(f and inside(one.target, f) for f in kept)]
+
+
+def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bounds:
+    """Let commands see other checkouts of the repository that they name.
+
+    Not where rules deny files: those were looked for in the workspace alone.
+    """
+    denied = any(rule.effect == "deny" and rule.tool == "Read" for rule in agent.guard.rules)
+    if not outside or denied:
+        return bounds
+    from travois.engine.checkouts import find_sibling  # a start does not wait for it
+
+    paths = (stem(one.target) if one.scope == "many" else one.target for one in outside)
+    siblings = (find_sibling(path, agent.world.root, home=home()) for path in paths)
+    found = tuple(dict.fromkeys(one for one in siblings if one and one not in bounds.shown))
+    if found:
+        bounds = agent.bounds = replace(bounds, shown=(*bounds.shown, *found))
+    return bounds
 
 
 def _with_reason(wanted: Use, verdict: Verdict) -> Verdict:

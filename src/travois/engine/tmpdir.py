@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from travois.engine.agent import Agent
 from travois.engine.tool import Here
 from travois.policy.access import Access
-from travois.policy.bounds import Bounds
+from travois.policy.bounds import Bounds, is_covered
 from travois.policy.cage import PRIVATE_TMP, Cage
 from travois.policy.paths import inside
 from travois.policy.plan import Plan
@@ -30,6 +30,14 @@ def place_of(agent: Agent) -> Here:
         return Here(root, cwd, "", (*guard.folders, *guard.readable), jobs)
     temp = bounds.temp if bounds.backend == "full" else ""
     return Here(root, cwd, temp, (*guard.folders, *guard.readable, *bounds.programs), jobs)
+
+
+def hidden_place(agent: Agent, here: Here, tool: str) -> tuple[Access, ...]:
+    """Return the folder that a command runs in, as what it reads, if the sandbox hides it."""
+    if agent.bounds is None or tool != "Bash":
+        return ()
+    hides = is_covered(agent.bounds, agent.guard, here.cwd)
+    return (Access("read", here.cwd),) if hides else ()
 
 
 def find_held_back(

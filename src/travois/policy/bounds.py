@@ -211,7 +211,7 @@ def _is_free(guard: Guard, access: Access) -> bool:
 def shown_reads(bounds: Bounds, use: Use) -> tuple[str, ...]:
     """Return what a command reads outside the workspace that the sandbox shows to every command."""
     reads = (access for access in use.touched if access.kind == "read")
-    places = (*SYSTEM, *bounds.shown, *bounds.programs)
+    places = (*SYSTEM, *_listed_as_shown(bounds))
     return tuple(
         access.target
         for access in reads
@@ -221,9 +221,22 @@ def shown_reads(bounds: Bounds, use: Use) -> tuple[str, ...]:
 
 def _is_hidden(bounds: Bounds, path: str) -> bool:
     """Whether the sandbox hides a path; of two folders that hold it, the deeper one decides."""
-    hidden = max((len(folder) for folder in bounds.hidden if inside(path, folder)), default=-1)
-    shown = max((len(folder) for folder in bounds.shown if inside(path, folder)), default=-1)
-    return hidden > shown
+    return _depth(path, bounds.hidden) > _depth(path, _listed_as_shown(bounds))
+
+
+def is_covered(bounds: Bounds, guard: Guard, path: str) -> bool:
+    """Return whether a path is hidden from every command that was not allowed to read it."""
+    seen = (*guard.folders, *guard.readable, *bounds.writable, *_listed_as_shown(bounds))
+    return _depth(path, (*bounds.hidden, *bounds.covered)) > _depth(path, seen)
+
+
+def _listed_as_shown(bounds: Bounds) -> tuple[str, ...]:
+    return (*bounds.shown, *bounds.programs, *bounds.tools, *bounds.caches)
+
+
+def _depth(path: str, folders: tuple[str, ...]) -> int:
+    """Return how long the path of the innermost of these folders is that holds a path."""
+    return max((len(folder) for folder in folders if inside(path, folder)), default=-1)
 
 
 def _within(access: Access, folders: tuple[str, ...]) -> bool:

@@ -17,19 +17,28 @@ from travois.policy.plan import Plan, Step
 from travois.policy.rules import Use, parse
 
 INTERPRETERS = listed("sh bash dash zsh python python3 node deno bun ruby perl php lua source .")
+GROUPING = listed("gh glab aws gcloud az doctl kubectl helm docker podman firebase supabase")
+"""Programs whose second word only names a group of subcommands."""
+GROUPS = listed("run run-script pip tool mod compose remote worktree stash submodule config")
+"""Second words that only name a group, or what a project defines, whatever the program."""
 MOST = 5
 """How many rules one answer may make."""
 
 
-def always(guard: Guard, use: Use, cage: Cage | None = None) -> tuple[str, ...]:
+def always(
+    guard: Guard, use: Use, cage: Cage | None = None, *, folders: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """Rules after which this very use would not be asked about; none if there are no such rules.
+
+    `folders` are those outside the workspace that may be offered for commands to read.
 
     A script may say something else tomorrow: without walls around it, it is asked about each time.
     What a program reads as its input may be anything, so no rule is offered for one that runs it.
     """
     if any(reads_program(step.argv) for plan in use.plans for step in plan.steps):
         return ()
-    rules = tuple(dict.fromkeys(_wanted(use)))
+    reading = (f"Read(/{folder}/**)" for folder in folders if use.plans)
+    rules = tuple(dict.fromkeys((*_wanted(use), *reading)))
     if not rules or len(rules) > MOST or (cage is None and any(map(_scripted, use.plans))):
         return ()
     kept = (*guard.rules, *(parse(text, "allow") for text in rules))
@@ -129,11 +138,16 @@ def _exactly(text: str) -> Iterator[str]:
 
 
 def _family(step: Step) -> str:
-    """The program with its subcommand; a program alone would be too wide."""
-    words = [word.text for word in step.argv[:2] if word.kind == "plain"]
-    if len(words) < 2 or not words[1].replace("-", "").replace(":", "").isalnum():
-        return ""
-    return "" if words[1].startswith("-") else " ".join(words)
+    """The program with its subcommand; a program or a group of subcommands would be too wide."""
+    words = [word.text for word in step.argv[:3] if word.kind == "plain"]
+    grouped = bool(GROUPING.intersection(words[:1]) or GROUPS.intersection(words[1:2]))
+    named = words[: 3 if grouped else 2]
+    fits = len(named) == (3 if grouped else 2) and all(map(_is_subcommand, named[1:]))
+    return " ".join(named) if fits else ""
+
+
+def _is_subcommand(word: str) -> bool:
+    return not word.startswith("-") and word.replace("-", "").replace(":", "").isalnum()
 
 
 def _touching(use: Use, access: Access) -> Iterator[str]:

@@ -298,8 +298,15 @@ def _covers(rule: Rule, access: Access, use: Use) -> bool:
             return False
         case "read" | "write":
             spellings = (access.target, access.spelt or access.target)
-            root = anchor(rule, use)
-            return all(paths.allows(what, path, root=root, home=use.home) for path in spellings)
+            # Whoever may read all that is in a folder may list it; a bare name would be anywhere.
+            lists = access.kind == "read" and what.startswith(("/", "~/"))
+            folder = what.removesuffix("/**") if lists else what
+            return all(_lets(rule, (what, folder), path, use) for path in spellings)
+
+
+def _lets(rule: Rule, patterns: tuple[str, ...], path: str, use: Use) -> bool:
+    root = anchor(rule, use)
+    return any(paths.allows(one, path, root=root, home=use.home) for one in patterns if one)
 
 
 def _mentioned(rule: Rule, use: Use) -> bool:

@@ -13,7 +13,6 @@ from hashlib import blake2b
 
 import msgspec
 
-from travois.engine.checkouts import shared_git_folder
 from travois.store import disk
 from travois.store.home import Home
 
@@ -78,7 +77,11 @@ def verified_repository(folder: str) -> tuple[str, str]:
     A `.git` file is part of the workspace: what it names alone gives no rights over that folder.
     """
     top, common = repository(folder)
-    return top, common if common and shared_git_folder(top) else ""
+    if not common or common == os.path.join(top, ".git"):
+        return top, common
+    from travois.engine.checkouts import shared_git_folder  # most checkouts have no such file
+
+    return top, shared_git_folder(top)
 
 
 def _linked(file: str) -> str:

@@ -134,7 +134,7 @@ class DiskSkills:
         yield Shelf(str(here.etc / "travois/skills"))
         yield Shelf(str(here.etc / "claude-code/.claude/skills"))
         if "user" in here.levels:
-            yield from map(Shelf, _personal(here.home, here.environ))
+            yield from map(Shelf, personal_folders(here.home, here.environ))
         if "project" in here.levels:
             for folder in (*chain(here.cwd, here.root), *near):
                 yield from self._in(folder)
@@ -201,7 +201,8 @@ def _wish(skill: Custom, root: str) -> str:
     return f"skill: {os.path.relpath(skill.origin, root)} allows itself {skill.allowed}"
 
 
-def _personal(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
+def personal_folders(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield where the user's own skills may lie."""
     yield str(home.path / "skills")
     if theirs := foreign.user(environ):
         yield str(theirs.parent / "skills")
