@@ -14,7 +14,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from travois.engine.crew import HOOK
 from travois.engine.ports import Delta, Event, Log, Resumable, Warned
 from travois.kernel.audit import Cache, Spent, Strikes
-from travois.kernel.blocks import Media, calls
+from travois.kernel.blocks import AnyBlock, Media, calls
 from travois.kernel.facts import (
     AnyFact,
     Asked,
@@ -100,6 +100,10 @@ class Derived(msgspec.Struct, array_like=True):
 
 class _Edited(Exception):
     """A rewind or an undone compaction: what came before it has to be derived anew."""
+
+
+def _count_pictures(content: tuple[AnyBlock, ...]) -> int:
+    return len([block for block in content if isinstance(block, Media)])
 
 
 def _decoded(state: bytes) -> Derived | None:
@@ -327,6 +331,10 @@ class Session:
 
     def _settle(self, entry: Entry) -> None:
         match entry.fact:
+            case Assistant():
+                self.decided = {}
+            case Decided() as fact:
+                self.decided[fact.call] = fact
             case Opened():
                 self.jobs = {}  # those of the session that this one branched off are not ours
             case Changed(what=what, value=value):
@@ -337,10 +345,6 @@ class Session:
                     self.draft, self.drafted, self.notes = "", False, ""
             case User(mail=letter) if letter.startswith(JOB):
                 self.state[letter] = self.jobs[letter.removeprefix(JOB)] = "ended"
-            case Decided() as fact:
-                self.decided[fact.call] = fact
-            case Assistant():
-                self.decided = {}
             case User(origin="human"):
                 self.prompted = entry.seq
             case Ended():
@@ -380,17 +384,29 @@ class Session:
             self._count(entry)
 
     def _count(self, entry: Entry) -> None:
-        """Keep count of children, costs, the provider's cache, letters, pictures and notes."""
-        if not isinstance(entry.fact, Result):
-            self.strikes = self.strikes.after(entry.fact)
-            self.spent = self.spent.after(entry)
-            self.cache = self.cache.after(entry)
+        """Keep count of children, costs, the provider's cache, letters, pictures and notes.
+
+        Most entries are results and replies, which count for little.
+        """
+        fact = entry.fact
+        if isinstance(fact, Result):
+            self.pictures += _count_pictures(fact.content)
+            if self.owed:
+                self._parent(fact)
+            return
+        self.strikes = self.strikes.after(fact)
+        self.spent = self.spent.after(entry)
+        self.cache = self.cache.after(entry)
+        if not isinstance(fact, Assistant):
+            self._count_others(entry)
+
+    def _count_others(self, entry: Entry) -> None:
         self._parent(entry.fact)
         match entry.fact:
             case User(mail=letter) if letter:
                 self.received.add(letter)
-            case User(content=content) | Result(content=content):
-                self.pictures += sum(isinstance(block, Media) for block in content)
+            case User(content=content):
+                self.pictures += _count_pictures(content)
             case Spawned(kind="fork", what="summary", call=""):
                 self.drafted, self.drafted_at = True, entry.seq
             case Noted(what="draft", text=text):

@@ -75,6 +75,8 @@ class Strikes(msgspec.Struct, frozen=True):
 
     def after(self, fact: AnyFact) -> Strikes:
         """The count after one more fact."""
+        if isinstance(fact, Assistant) and not self.pending:
+            return self
         match fact:
             case User(origin="human"):
                 return Strikes(pending=self.pending)
@@ -82,7 +84,7 @@ class Strikes(msgspec.Struct, frozen=True):
                 return replace(self, pending=fact.before, failures=0)
             case Failed(kind="compaction"):
                 return replace(self, failures=self.failures + 1)
-            case Assistant() if self.pending:
+            case Assistant():
                 freed = self.pending - fact.usage.prompt
                 little = fact.usage.prompt > 0 and freed < min(LEAST, self.pending * SHARE)
                 return replace(self, pending=0, useless=self.useless + 1 if little else 0)
@@ -190,7 +192,7 @@ class Cache(msgspec.Struct, frozen=True):
             return self
         held = usage.read + usage.write + usage.write_1h
         lost = min(self.held, prompt) - usage.read
-        fresh = replace(self, held=held, pause=0.0, moved=())
+        fresh = Cache(held, self.used, epoch=self.epoch, misses=self.misses)
         if lost <= FALLEN or lost <= FALL * min(self.held, prompt):
             return fresh
         cause, detail = self._cause()

@@ -60,7 +60,7 @@ Shown = Text | Media
 
 def calls(content: tuple[AnyBlock, ...]) -> tuple[Call, ...]:
     """The tool calls among these blocks, in order."""
-    return tuple(block for block in content if isinstance(block, Call))
+    return tuple([block for block in content if isinstance(block, Call)])
 
 
 def words(content: tuple[AnyBlock, ...]) -> str:
