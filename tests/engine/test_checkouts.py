@@ -118,3 +118,13 @@ def test_other_checkouts_of_the_repository_are_siblings(tmp_path: Path, main: Pa
     # A worktree that only the git folder names any more is none.
     (tree / ".git").unlink()
     assert find_sibling(str(tree / "x"), str(main), home=home) == ""
+
+
+def test_a_link_to_the_git_folder_of_another_repository_shows_nothing_of_it(
+    tmp_path: Path, main: Path
+) -> None:
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    (forged / ".git").symlink_to(main / ".git")
+    assert shared_git_folder(str(forged)) == ""
+    assert find_sibling(str(main / "file"), str(forged), home="/home/none") == ""

@@ -20,6 +20,8 @@ LEAST = 2
 def shared_git_folder(checkout: str) -> str:
     """Return the git folder of a checkout; empty unless that folder also names the checkout."""
     git = os.path.join(checkout, ".git")
+    if os.path.islink(git):
+        return ""  # anybody can make one that leads to the git folder of somebody else
     if os.path.isdir(git):
         return git if os.path.isfile(os.path.join(git, "HEAD")) else ""
     own = _follow(git)
