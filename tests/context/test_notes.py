@@ -1,4 +1,4 @@
-"""Notes: when they are due, what is asked for, and what of them is shown."""
+"""Notes: when they are due, what is asked for, what they cost, and what of them is shown."""
 
 from __future__ import annotations
 
@@ -7,28 +7,51 @@ from pathlib import Path
 import pytest
 
 from travois.context import notes
-from travois.context.notes import EACH, WHOLE, Progress, blank, due, fitted, request, sections
+from travois.context.notes import (
+    Budget,
+    Pace,
+    Progress,
+    blank,
+    due,
+    fitted,
+    is_worthwhile,
+    oversize,
+    request,
+    sections,
+    with_sections,
+)
+from travois.kernel.models import Price
 
 PROMPTS = Path(notes.__file__).parent / "prompts"
 TEMPLATE = (PROMPTS / "notes.md").read_text("utf-8")
+PACE = Pace(first=50, growth=25, last=10)
+BUDGET = Budget()
 
 
 @pytest.mark.parametrize(
     ("progress", "expected"),
     [
-        (Progress(29_999, calls=99), False),
-        (Progress(30_000, calls=99), True),
-        (Progress(30_000, calls=3), False),
-        (Progress(30_000, paused=True), True),
-        (Progress(54_000, noted=30_000, calls=99), False),
-        (Progress(55_000, noted=30_000, calls=10), True),
-        (Progress(20_000, noted=60_000, calls=99, paused=True), False),
+        (Progress(49, left=99, first=True, calls=99), False),
+        (Progress(50, left=99, first=True, calls=10), True),
+        (Progress(50, left=99, first=True, calls=9), False),
+        (Progress(50, left=99, first=True, paused=True), True),
+        (Progress(24, left=99, calls=99, paused=True), False),
+        (Progress(25, left=99, calls=10), True),
+        (Progress(25, left=99, calls=9), False),
+        (Progress(5, left=10), True),
+        (Progress(4, left=10, calls=99, paused=True), False),
     ],
 )
 def test_notes_are_due_when_it_has_grown_and_the_moment_is_good(
     progress: Progress, expected: bool
 ) -> None:
-    assert due(progress) is expected
+    assert due(progress, PACE) is expected
+
+
+@pytest.mark.parametrize("room", [4_000, 12_000, 40_000, 147_000, 950_000])
+def test_thresholds_follow_the_room(room: int) -> None:
+    pace = Pace.of(room)
+    assert 0 < pace.last < pace.growth < pace.first < room
 
 
 def test_the_template_has_ten_sections() -> None:
@@ -49,27 +72,77 @@ def test_the_template_has_ten_sections() -> None:
     assert not blank(TEMPLATE.replace("(a few words", "Parser (a few words"), template=TEMPLATE)
 
 
-def test_the_first_request_gives_the_template_and_a_later_one_the_notes() -> None:
-    assert request("", template=TEMPLATE, instructions="Do.") == f"Do.\n\n{TEMPLATE.strip()}"
-    assert request("# Title\nX", template=TEMPLATE, instructions="Do.") == "Do.\n\n# Title\nX"
+def asked(held: str, instructions: str = "Edit {{notesPath}} with {{editTool}}:") -> str:
+    return request(
+        held,
+        template=TEMPLATE,
+        instructions=instructions,
+        path="/s/notes.md",
+        tool="replace",
+        budget=BUDGET,
+    )
+
+
+def test_variables_are_filled_in_and_the_notes_always_stand_in_the_request() -> None:
+    assert asked("") == f"Edit /s/notes.md with replace:\n\n{TEMPLATE.strip()}"
+    assert asked("# Title\nX", "<{{currentNotes}}> {{other}}") == "<# Title\nX> {{other}}"
+
+
+def test_what_notes_say_is_no_variable() -> None:
+    assert asked("# Title\n{{notesPath}}", "{{currentNotes}}") == "# Title\n{{notesPath}}"
+
+
+def test_our_prompts_name_the_variables() -> None:
+    update = (PROMPTS / "notes-update.md").read_text("utf-8")
+    assert all(f"{{{{{name}}}}}" in update for name in ("currentNotes", "notesPath", "editTool"))
+    assert "{{currentNotes}}" in (PROMPTS / "notes-text.md").read_text("utf-8")
 
 
 def test_a_request_says_what_is_too_long() -> None:
-    long = "word " * (EACH + 500)
-    asked = request(f"# Title\n{long}", template="", instructions="Do.")
-    assert f"Too long, shorten to {EACH:,} tokens each: # Title (" in asked
-    many = "\n".join(f"# S{n}\n{long}" for n in range(WHOLE // EACH + 1))
-    assert f"bring it below {WHOLE:,} tokens" in request(many, template="", instructions="Do.")
+    long = "word " * (BUDGET.each + 500)
+    one = asked(f"# Title\n{long}")
+    assert f"Too long, shorten to {BUDGET.each:,} tokens each: # Title (" in one
+    assert "as a whole" not in one
+    many = "\n".join(f"# S{n}\n{long}" for n in range(7))
+    assert f"bring them below {BUDGET.whole:,} tokens" in oversize(many, BUDGET)[-1]
 
 
 def test_each_section_is_cut_to_its_bounds_and_says_where_the_rest_is() -> None:
     text = "# A\nshort\n\n# B\n" + "a line of words\n" * 5_000
-    shown = fitted(text, path="/s/notes.md")
+    shown = fitted(text, path="/s/notes.md", budget=BUDGET)
     assert shown.startswith("# A\nshort\n\n# B\na line of words\n")
     assert shown.endswith("a line of words\n(more in /s/notes.md)")
-    assert len(shown) < EACH * 3 + 100
+    assert len(shown) < BUDGET.each * 3 + 100
+
+
+def test_sections_that_are_only_a_hint_are_not_shown() -> None:
+    text = "# A\n(what is done)\n\n# B\nThe lexer.\n\n# C\n"
+    assert fitted(text, path="/s", budget=BUDGET) == "# B\nThe lexer."
 
 
 def test_what_stands_before_the_headings_is_kept() -> None:
     assert sections("hello\n# A\nx") == {"hello": "hello", "# A": "# A\nx"}
     assert sections("no headings") == {"no headings": "no headings"}
+
+
+def test_sections_of_a_text_take_the_place_of_those_that_the_notes_have() -> None:
+    held = "# A\nold\n\n# B\nstays\n"
+    assert (
+        with_sections(held, "Sure:\n# A\nnew\n# X\nno such section") == "# A\nnew\n\n# B\nstays\n"
+    )
+    assert sections(with_sections(held, "I cannot do that.")) == sections(held)
+
+
+@pytest.mark.parametrize(
+    ("price", "expected"),
+    [
+        (Price(input=4, output=20, read=0.2, write=5), True),
+        (Price(input=3, output=15, read=0.3, write=3.75), True),
+        (Price(input=2, output=6, read=0.5), True),
+        (Price(input=0.15, output=0.6, read=0.075), False),
+        (Price(input=1, output=5), False),
+        (Price(), False),
+    ],
+)
+def test_notes_are_worth_it_where_reading_the_cache_is_cheap(price: Price, expected: bool) -> None:
+    assert is_worthwhile(price, limit=167_000, head=20_000) is expected

@@ -127,7 +127,7 @@ def test_a_pause_never_compacts_by_rules_alone(tmp_path: Path, idle: Idle) -> No
 
 
 def test_a_pause_may_compact_with_a_summary_that_is_up_to_date(tmp_path: Path) -> None:
-    one, _ = working(tmp_path, 85, window=128_000, layers=Layers(clear=False))
+    one, _ = working(tmp_path, 85, window=128_000, layers=Layers(clear=False, notes=False))
     one.clock = lambda: log(one).entries[-1].at + 1
     play(one)
 

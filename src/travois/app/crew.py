@@ -256,7 +256,8 @@ def described(tools: Mapping[str, AnyTool], kinds: tuple[Kind, ...]) -> dict[str
 def keep(folder: Path, call: str, data: bytes) -> str:
     """Keep a large output in a session's folder; returns its path."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in call)}.txt"
+    name, ending = (call[:-3], ".md") if call.endswith(".md") else (call, ".txt")
+    path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in name)}{ending}"
     path.touch(0o600)
     path.write_bytes(data)
     return str(path)

@@ -28,6 +28,7 @@ COMMANDS = {
     "dream": "put memories in order between sessions",
     "audit": "prove from its log what a session sent",
     "context": "what is in the window, what was set aside, and how to get it back",
+    "notes": "the notes that the model keeps on a session",
     "cost": "what a session cost, and what its cache missed and why",
     "inspect": "look inside a session in the browser",
     "compact": "set the older part of a conversation aside",

@@ -12,11 +12,13 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.blocks import calls
+from travois.kernel.blocks import calls, words
 from travois.kernel.facts import Assistant, Result, User
 from travois.kernel.tokens import fact_tokens
 from travois.kernel.view import Item, View
 
+TEXTS = 5
+"""How many messages with words stay at least where notes stand for what came before."""
 Trigger = Literal["auto", "cold", "manual", "overflow", "switch"]
 SET_ASIDE = "Earlier parts of this conversation were set aside to keep it within the window."
 OPENING = (
@@ -76,6 +78,39 @@ def cut(view: View, *, tail: int) -> Cut | None:
     if index <= 0 or (index == 1 and is_summary(items[0])):
         return None
     return Cut(tuple(items[:index]), tuple(items[index:]))
+
+
+def cut_after(view: View, seq: int, *, least: int, most: int) -> Cut | None:
+    """Keep what came after an entry, and before it until `least` tokens and a few texts are kept.
+
+    None if that is more than `most`: then what gives way would not be covered by whoever asks.
+    """
+    items = view.items
+    first = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
+    index = min(first, _newest(items))
+    while index > 0 and not _whole(items, index):
+        index -= 1
+    size = sum(fact_tokens(item.fact) for item in items[index:])
+    texts = sum(map(_has_text, items[index:]))
+    if size > most:
+        return None
+    while index > 1 and (size < least or texts < TEXTS):
+        before = index - 1
+        while before > 0 and not _whole(items, before):
+            before -= 1
+        more = sum(fact_tokens(item.fact) for item in items[before:index])
+        if is_summary(items[before]) or before == 0 or size + more > most:
+            break
+        texts += sum(map(_has_text, items[before:index]))
+        index, size = before, size + more
+    if index <= 0 or (index == 1 and is_summary(items[0])):
+        return None
+    return Cut(tuple(items[:index]), tuple(items[index:]))
+
+
+def _has_text(item: Item) -> bool:
+    """Whether an item is a message with words, of either side."""
+    return not isinstance(item.fact, Result) and bool(words(item.fact.content).strip())
 
 
 def up_to(view: View, seq: int) -> Cut | None:

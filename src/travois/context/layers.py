@@ -28,6 +28,7 @@ Read counts the file's own text and not the line numbers before it.
 
 
 Idle = Literal["normal", "cheap", "off"]
+NotesKept = bool | Literal["auto"]
 
 
 class Layers(msgspec.Struct, frozen=True):
@@ -45,8 +46,9 @@ class Layers(msgspec.Struct, frozen=True):
     """Whether a conversation may be compacted at all; if not, a full window is its end."""
     draft: bool = True
     """Whether the model may add prose to what rules have gathered."""
-    notes: bool = False
-    """Whether the model keeps notes while it works, instead of one draft before a compaction."""
+    notes: NotesKept = "auto"
+    """Whether the model keeps notes while it works, instead of one draft before a compaction;
+    `auto` where that costs less by the prices of the model."""
     notes_template: str = ""
     notes_prompt: str = ""
     """Files of the user's own that take the place of ours."""

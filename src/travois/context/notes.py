@@ -1,7 +1,7 @@
 """L3: notes that the model keeps while it works, for the time when the older part is set aside.
 
 Model sees: nothing until a compaction puts them beside what rules have gathered.
-Tokens: at most `WHOLE`, a sixth of it for each section.
+Tokens: at most `WHOLE`, a sixth of it for each section; less in a small window.
 Cache: never moves the prefix; an update reads the conversation's cache.
 """
 
@@ -12,56 +12,158 @@ from itertools import pairwise
 
 import msgspec
 
+from travois.kernel.models import Price, Usage, cost
 from travois.kernel.tokens import estimate
 
 WHOLE = 12_000
-EACH = 2_000
-FIRST = 30_000
-"""How far a conversation must have grown before its first notes, in tokens."""
-GROWTH = 25_000
+SECTIONS = 6
+"""A section may take the sixth part of the whole."""
+FIRST, GROWTH, LAST = 0.5, 0.25, 0.1
+"""Shares of the room between head and threshold: how far a conversation has grown before its first
+notes, how far before each update, and how near to the threshold the last one is made."""
 CALLS = 10
-"""How many calls make an update worth while when there was no pause."""
+"""How many calls since the last update make another one worth while when there was no pause."""
+ASKED, KEPT, EDITED = 700, 3_000, 700
+"""Tokens of a usual update: the request, the notes as they stand in it, and the edits."""
+SUMMARY = 3_000
+"""Tokens of the summary that an update saves, with its draft."""
+COLD = 0.4
+"""The share of compactions that come when the provider's cache is gone (docs/decisions/0046)."""
+EARLY = 0.75
+"""Where a summary is prepared that the cut brings up to date, as a share of the threshold."""
 HEADING = re.compile(r"^# .+$", re.MULTILINE)
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """How many tokens notes may take, all of them and each section."""
+
+    whole: int = WHOLE
+
+    @property
+    def each(self) -> int:
+        """What a section may take."""
+        return self.whole // SECTIONS
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """When notes are updated, in tokens."""
+
+    first: int
+    growth: int
+    last: int
+    """An update is also made when so much is left before a compaction, if half as much is new."""
+
+    @classmethod
+    def of(cls, room: int) -> Pace:
+        """Scale the thresholds to the room between head and threshold."""
+        return cls(round(room * FIRST), round(room * GROWTH), round(room * LAST))
 
 
 class Progress(msgspec.Struct, frozen=True):
     """How a conversation has gone on since its notes were last brought up to date."""
 
-    size: int
-    """Its tokens."""
-    noted: int = 0
-    """Its tokens when they were written; zero if there are none."""
+    grown: int
+    """The tokens of what they do not cover."""
+    left: int
+    """How many tokens are left before a compaction."""
+    first: bool = False
+    """Whether there are no notes yet."""
     calls: int = 0
+    """Calls since the last update."""
     paused: bool = False
     """Whether the last reply asked for nothing."""
 
 
-def due(progress: Progress) -> bool:
-    """Whether the notes should be brought up to date: it has grown, and there is a good moment."""
-    grown = progress.size - progress.noted >= (GROWTH if progress.noted else FIRST)
-    return grown and (progress.calls >= CALLS or progress.paused)
+def due(progress: Progress, pace: Pace) -> bool:
+    """Whether notes should be updated: the conversation has grown, and the moment is good."""
+    closing = progress.left <= pace.last and progress.grown >= pace.last // 2
+    grown = progress.grown >= (pace.first if progress.first else pace.growth)
+    return (grown or closing) and (progress.calls >= CALLS or progress.paused or closing)
 
 
-def request(notes: str, *, template: str, instructions: str) -> str:
-    """What the model is asked for: all of the notes, brought up to date."""
+def is_worthwhile(price: Price, *, limit: int, head: int) -> bool:
+    """Whether notes cost less than the summaries that they save, by the prices of a model.
+
+    Where no prices are known, or the provider keeps no cache, they are not.
+    """
+    if not price.input or not price.read or limit <= head:
+        return False
+    notes, summary = expenses(price, limit=limit, head=head)
+    return notes < summary
+
+
+def expenses(price: Price, *, limit: int, head: int) -> tuple[float, float]:
+    """What the updates until one compaction cost in dollars, and what its summary would cost.
+
+    A summary is prepared at `EARLY` and brought up to date at the cut, where the whole
+    conversation is read anew if the cache is gone by then.
+    """
+    room = limit - head
+    sizes = [limit - round(room * LAST)]
+    size = head + room * FIRST
+    while size < sizes[0] - room * LAST / 2:
+        sizes.append(round(size))
+        size += room * GROWTH
+    updates = sum(cost(Usage(input=ASKED + KEPT, read=one, output=EDITED), price) for one in sizes)
+    prepared = cost(Usage(input=ASKED, read=round(limit * EARLY), output=SUMMARY), price)
+    warm = cost(Usage(input=ASKED, read=limit, output=EDITED), price)
+    cold = cost(Usage(input=limit + ASKED, output=EDITED), price)
+    return updates, prepared + COLD * cold + (1 - COLD) * warm
+
+
+def request(
+    notes: str, *, template: str, instructions: str, path: str, tool: str = "", budget: Budget
+) -> str:
+    """What the model is asked for, with the variables filled in and what is too long named last.
+
+    Instructions that have no place for the notes are followed by them.
+    """
+    current = notes.strip() or template.strip()
+    if "{{currentNotes}}" not in instructions:
+        instructions = f"{instructions.strip()}\n\n{{{{currentNotes}}}}"
+    filled = {"currentNotes": current, "notesPath": path, "editTool": tool}
+    text = re.sub(r"\{\{(\w+)\}\}", lambda m: filled.get(m[1], m[0]), instructions.strip())
+    return "\n\n".join((text, *oversize(notes, budget)))
+
+
+def oversize(notes: str, budget: Budget) -> list[str]:
+    """What to tell the model of notes that are longer than they may be."""
     sizes = {name: estimate(text) for name, text in sections(notes).items()}
-    over = [f"{name} ({size:,} tokens)" for name, size in sizes.items() if size > EACH]
-    parts = [instructions.strip(), notes.strip() or template.strip()]
+    over = [f"{name} ({size:,} tokens)" for name, size in sizes.items() if size > budget.each]
+    told: list[str] = []
     if over:
-        parts.append(f"Too long, shorten to {EACH:,} tokens each: {', '.join(over)}.")
-    if sum(sizes.values()) > WHOLE:
-        parts.append(f"All of it together is too long: bring it below {WHOLE:,} tokens.")
-    return "\n\n".join(parts)
+        told.append(f"Too long, shorten to {budget.each:,} tokens each: {', '.join(over)}.")
+    if (total := sum(sizes.values())) > budget.whole:
+        most = f"bring them below {budget.whole:,} tokens"
+        told.append(f"The notes as a whole are too long ({total:,} tokens): {most}.")
+    return told
 
 
-def fitted(notes: str, *, path: str) -> str:
-    """The notes with each section within its bounds, and where the rest of it can be read."""
-    return "\n\n".join(_cut(text, path=path) for text in sections(notes).values()).strip()
+def fitted(notes: str, *, path: str, budget: Budget) -> str:
+    """The notes with each section within its bounds, and where the rest of it can be read.
+
+    Sections that are only a hint say nothing, so they are left out.
+    """
+    parts = [text for text in sections(notes).values() if not _is_hint(text)]
+    room, shown = budget.whole, list[str]()
+    for text in parts:
+        most = min(budget.each, room)
+        part = _cut(text, path=path, most=most) if most > 0 else ""
+        room -= estimate(part)
+        shown += [part] if part else []
+    return "\n\n".join(shown).strip()
 
 
 def blank(notes: str, *, template: str) -> bool:
     """Whether nothing was noted yet."""
     return not notes.strip() or notes.split() == template.split()
+
+
+def with_sections(notes: str, told: str) -> str:
+    """The notes with the sections that a text has anew; headings that they lack are left out."""
+    held, fresh = sections(notes), sections(told)
+    kept = {name: fresh.get(name, text) for name, text in held.items()}
+    return "\n\n".join(kept.values()) + "\n"
 
 
 def sections(notes: str) -> dict[str, str]:
@@ -72,8 +174,14 @@ def sections(notes: str) -> dict[str, str]:
     return {text.partition("\n")[0]: text for text in texts if text}
 
 
-def _cut(text: str, *, path: str) -> str:
-    if estimate(text) <= EACH:
+def _is_hint(section: str) -> bool:
+    """Whether a section has nothing but the hint of the template."""
+    body = section.partition("\n")[2].strip()
+    return section.startswith("# ") and (not body or bool(re.fullmatch(r"\([^\n]*\)", body)))
+
+
+def _cut(text: str, *, path: str, most: int) -> str:
+    if estimate(text) <= most:
         return text
-    kept = text[: EACH * 3].rpartition("\n")[0] or text[: EACH * 3]
+    kept = text[: most * 3].rpartition("\n")[0] or text[: most * 3]
     return f"{kept}\n(more in {path})"

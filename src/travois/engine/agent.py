@@ -102,6 +102,15 @@ class Gathering(msgspec.Struct):
     """What came of it, for the eye."""
 
 
+class Noting(msgspec.Struct):
+    """An update of the notes on a conversation."""
+
+    done: anyio.Event
+    covers: int
+    """The entry up to which it looks, also if nothing comes of it."""
+    begun: bool = False
+
+
 class Birth(msgspec.Struct, frozen=True):
     """How an agent came to be that another one started."""
 
@@ -147,6 +156,8 @@ class Agent(msgspec.Struct):
     """What is remembered from earlier sessions; none if nothing is."""
     gathering: Gathering | None = None
     """The last time that the conversation was looked through for what is worth keeping."""
+    noting: Noting | None = None
+    """The last update of its notes."""
     extract: Literal["model", "rules", "off"] = "model"
     """Who finds what is worth keeping."""
     recall: bool = True

@@ -12,7 +12,7 @@ from travois.engine.agent import Agent
 from travois.engine.briefing import reloaded
 from travois.engine.fork import inquire
 from travois.engine.hooks import bounded, fire
-from travois.engine.notes import keep_notes, shown
+from travois.engine.notes import is_updating, keep_notes, keeps_notes, notes, offer_notes
 from travois.engine.occasions import PostCompact, PreCompact, SessionStart
 from travois.engine.ports import Warned
 from travois.engine.restore import SHARE, SKILLS, Held, practised, recent, restored
@@ -48,12 +48,18 @@ async def compact(
         agent.session.append(Failed("compaction", f"a hook says: {heard.block}"))
         return None
     words_of_hooks = tuple(bounded(agent, text) for text in heard.context)
-    prose = await _prose(agent, trigger=trigger, focus=focus, hooks=words_of_hooks)
     stop = hard_stop(model(agent), agent.layers)
     usual = min(limit(agent), stop)
     held = await recent(agent, agent.session.history())
-    cuts = ((1.0, part),) if part else rungs(agent)
-    fact = shorter(agent, cuts, trigger=trigger, prose=prose, goal=goal or usual, held=held)
+    fact = None
+    if not focus and part is None:
+        fact = await _noted(
+            agent, trigger=trigger, goal=goal or usual, held=held, hooks=words_of_hooks
+        )
+    if fact is None:
+        prose = await _prose(agent, trigger=trigger, focus=focus, hooks=words_of_hooks)
+        cuts = ((1.0, part),) if part else rungs(agent)
+        fact = shorter(agent, cuts, trigger=trigger, prose=prose, goal=goal or usual, held=held)
     most = goal or stop
     if part is None and (fact is None or fact.after >= most):
         fact = shorter(agent, last_rungs(agent), trigger=trigger, goal=most) or fact
@@ -73,11 +79,28 @@ async def compact(
     return fact
 
 
+async def _noted(
+    agent: Agent, *, trigger: Trigger, goal: int, held: tuple[Held, ...], hooks: tuple[str, ...]
+) -> Compacted | None:
+    """The fact with the notes as the model's part; none where they cannot help."""
+    offer = await offer_notes(agent)
+    if offer is None:
+        return None
+    prose = "\n\n".join((offer.text, *hooks))
+    cuts = ((1.0, offer.cut),)
+    fact = shorter(agent, cuts, trigger=trigger, prose=prose, goal=goal, held=held)
+    return fact if fact is not None and fact.after < goal else None
+
+
 def prepare(agent: Agent) -> None:
-    """Let the model write its part beforehand, so that nobody waits when the time has come."""
-    if agent.layers.notes:
-        keep_notes(agent)
-    elif agent.background is not None and agent.layers.draft and not agent.session.drafted:
+    """Let the model write its part beforehand, so that nobody waits when the time has come.
+
+    Where notes are kept, those are its part.
+    """
+    keep_notes(agent)
+    if keeps_notes(agent) and (is_updating(agent) or notes(agent).text):
+        return
+    if agent.background is not None and agent.layers.draft and not agent.session.drafted:
         agent.background(lambda: _drafted(agent))
 
 
@@ -150,7 +173,7 @@ async def _prose(agent: Agent, *, trigger: Trigger, focus: str, hooks: tuple[str
     if agent.layers.draft and asking:
         text = await inquire(agent, _instruction(agent, focus, hooks), what="summary")
     elif agent.layers.draft:
-        text = shown(agent) or agent.session.draft
+        text = agent.session.draft
     text = text if estimate(text) <= fitted(agent).ledger else ""
     return text if asking and text else "\n\n".join(part for part in (text, *hooks) if part)
 

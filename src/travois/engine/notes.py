@@ -1,87 +1,168 @@
-"""Keeping notes beside the conversation, one update at a time."""
+"""Keeping notes beside the conversation, one update at a time (docs/decisions/0046)."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+import anyio
 import msgspec
 
-from travois.context.notes import Progress, blank, due, fitted, request
-from travois.engine.agent import Agent
+from travois.context.notes import Budget, Pace, Progress, due, fitted, is_worthwhile
+from travois.engine.agent import Agent, Noting
+from travois.engine.room import beside_head, limit, model
+from travois.engine.room import fitted as room
 from travois.kernel.blocks import calls
 from travois.kernel.facts import Assistant, Noted
-from travois.kernel.tokens import context_tokens
+from travois.kernel.tokens import context_tokens, fact_tokens, ratio
 from travois.kernel.view import View
 
-PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
+if TYPE_CHECKING:
+    from travois.context.compact import Cut
+
+FILE = "notes.md"
+PATIENCE = 60.0
+"""How many seconds a compaction waits for an update that is under way."""
+KEEP_LEAST, KEEP_MOST = 10_000, 40_000
+"""How many tokens stay word for word when notes become the summary."""
+LEAST_SHARE, MOST_SHARE = 0.07, 0.3
+"""The same as shares of the room between head and threshold, for small windows."""
 
 
 class Notes(msgspec.Struct, frozen=True):
-    """What was noted, and how large the conversation was then."""
+    """What was noted, how large the conversation was then, and up to which entry it is covered."""
 
-    size: int
+    size: int = 0
+    text: str = ""
+    covers: int = 0
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Notes that can stand for the older conversation, and where it is cut for that."""
+
     text: str
+    cut: Cut
+
+
+def keeps_notes(agent: Agent) -> bool:
+    """Whether notes are kept on this conversation: as the user said, or if they are worth it."""
+    card, wanted = model(agent), agent.layers.notes
+    if agent.background is None or card.frail or not wanted or not agent.layers.draft:
+        return False
+    if wanted != "auto":
+        return True
+    most = limit(agent)
+    return is_worthwhile(card.price, limit=most, head=most - beside_head(agent))
 
 
 def keep_notes(agent: Agent) -> None:
     """Bring the notes up to date in the background, if they should be."""
-    session = agent.session
-    if not agent.layers.notes or agent.background is None or "notes" in _underway(agent):
+    if not keeps_notes(agent) or is_updating(agent):
         return
-    held = notes(agent)
-    size = context_tokens(session.view)
-    since = held.size if held.size <= size else 0  # a compaction has begun a new count
-    asked, paused = _asked(session.view)
-    if not due(Progress(size, since, asked, paused)):
+    held, view, pace = notes(agent), agent.session.view, Pace.of(beside_head(agent))
+    if not held.text and context_tokens(view) < pace.first:
         return
+    since = max(held.covers, agent.noting.covers if agent.noting else 0)
+    if not due(_progress(view, since, held, limit=limit(agent)), pace):
+        return
+    underway = agent.noting = Noting(anyio.Event(), covers=agent.session.seq)
 
     async def update() -> None:
-        from travois.engine.fork import inquire
+        underway.begun = True
+        try:
+            await _update(agent, held)
+        finally:
+            underway.done.set()
 
-        text = await inquire(agent, _request(agent, held.text), what="notes")
-        if text and not blank(text, template=template(agent)):
-            agent.world.spill("notes", text.encode(errors="replace"))
-            noted = msgspec.json.encode(Notes(size, text)).decode()
-            session.append(Noted("notes", noted))
-
+    assert agent.background is not None
     agent.background(update)
+
+
+async def _update(agent: Agent, held: Notes) -> None:
+    """Ask the model for edits of the notes and put the outcome on record, then in their file."""
+    from travois.engine.note_update import edited_notes
+
+    session = agent.session
+    covers, size = session.seq, context_tokens(session.view)
+    text = await edited_notes(agent, held.text, path=notes_path(agent), budget=budget(agent))
+    if text:
+        session.append(Noted("notes", msgspec.json.encode(Notes(size, text, covers)).decode()))
+        write_notes(agent, text)
+
+
+def is_updating(agent: Agent) -> bool:
+    """Whether an update is under way."""
+    return agent.noting is not None and not agent.noting.done.is_set()
 
 
 def notes(agent: Agent) -> Notes:
     """The notes as they stand; empty if there are none."""
-    text = agent.session.notes
-    return msgspec.json.decode(text, type=Notes) if text else Notes(0, "")
+    return decode_notes(agent.session.notes)
 
 
-def shown(agent: Agent) -> str:
-    """What a compaction takes of them, without asking anybody."""
+def decode_notes(text: str) -> Notes:
+    """Read what the log says of the notes."""
+    return msgspec.json.decode(text, type=Notes) if text else Notes()
+
+
+def notes_path(agent: Agent) -> str:
+    """Where the notes of this session stand as a file."""
+    return f"{agent.world.kept}/{FILE}"
+
+
+def budget(agent: Agent) -> Budget:
+    """How long the notes may be: no more than a summary has room for."""
+    return Budget(min(Budget().whole, room(agent).ledger))
+
+
+def write_notes(agent: Agent, text: str) -> str:
+    """Write the notes to their file, which can be made anew from the log; returns its path."""
+    return agent.world.spill(FILE, text.encode(errors="replace"))
+
+
+async def offer_notes(agent: Agent) -> Offer | None:
+    """The notes as the model's part of a summary; waits for an update that is under way.
+
+    None if there are none, or if what they do not cover is more than may stay word for word.
+    """
+    if not agent.layers.notes or not agent.layers.draft:
+        return None
+    await settle_notes(agent)
+    cut = find_cut(agent)
+    if cut is None:
+        return None
     held = notes(agent).text
-    return fitted(held, path=f"{agent.world.kept}/notes.txt") if held else ""
+    text = fitted(held, path=write_notes(agent, held), budget=budget(agent))
+    return Offer(text, cut) if text else None
 
 
-def template(agent: Agent) -> str:
-    """The sections that notes have: the user's own, or ours."""
-    return _own(agent.layers.notes_template) or (PROMPTS / "notes.md").read_text("utf-8")
+def find_cut(agent: Agent) -> Cut | None:
+    """Where notes can stand for what comes before; none if too much is not covered by them."""
+    held = notes(agent)
+    if not held.text or not agent.layers.notes or not agent.layers.draft:
+        return None
+    from travois.context.compact import cut_after
+
+    free = beside_head(agent)
+    least = min(KEEP_LEAST, round(free * LEAST_SHARE))
+    most = min(KEEP_MOST, round(free * MOST_SHARE))
+    return cut_after(agent.session.view, held.covers, least=least, most=most)
 
 
-def _request(agent: Agent, held: str) -> str:
-    asking = _own(agent.layers.notes_prompt) or (PROMPTS / "notes-update.md").read_text("utf-8")
-    return request(held, template=template(agent), instructions=asking)
+async def settle_notes(agent: Agent, *, patience: float = PATIENCE) -> None:
+    """Wait for an update that is under way, but not for ever."""
+    if agent.noting is not None and agent.noting.begun:
+        with anyio.move_on_after(patience):
+            await agent.noting.done.wait()
 
 
-def _own(path: str) -> str:
-    try:
-        return Path(path).expanduser().read_text("utf-8") if path else ""
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _underway(agent: Agent) -> set[str]:
-    return {child.what for child in agent.session.running.values() if child.kind == "fork"}
-
-
-def _asked(view: View) -> tuple[int, bool]:
-    """How many calls stand in the view, and whether the last reply made none."""
-    replies = [item.fact for item in view.items if isinstance(item.fact, Assistant)]
-    asked = sum(len(calls(reply.content)) for reply in replies)
-    return asked, bool(replies) and not calls(replies[-1].content)
+def _progress(view: View, since: int, held: Notes, *, limit: int) -> Progress:
+    """How far the conversation has gone on since an entry."""
+    fresh = [item.fact for item in view.items if item.seq > since]
+    replies = [fact for fact in fresh if isinstance(fact, Assistant)]
+    return Progress(
+        grown=round(sum(map(fact_tokens, fresh)) * ratio(view)),
+        left=limit - context_tokens(view),
+        first=not held.text,
+        calls=sum(len(calls(reply.content)) for reply in replies),
+        paused=bool(replies) and not calls(replies[-1].content),
+    )

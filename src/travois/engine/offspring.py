@@ -69,6 +69,7 @@ def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Ag
         encoder=parent.encoder.fork(),
         world=replace(parent.world, root=root, spill=spill),
         background=None,
+        noting=None,
         agents=None,
         worktrees=None,
         relocate=_stay,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from travois.context.offload import last_calls, oversize, preview
 from travois.engine.agent import Agent
 from travois.engine.clearing import clear
+from travois.engine.notes import find_cut, keep_notes
 from travois.engine.recover import lighten
 from travois.engine.room import (
     cold,
@@ -51,11 +52,12 @@ async def relieve(agent: Agent) -> str:
         return ""
     if agent.layers.clear:
         clear(agent)
-    early = context_tokens(agent.session.view) >= EARLY * limit(agent)
-    if agent.layers.compact and (agent.layers.notes or early):
+    if agent.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
         from travois.engine.compaction import prepare
 
         prepare(agent)
+    else:
+        keep_notes(agent)
     return _stop(agent)
 
 
@@ -108,6 +110,8 @@ def wanted(agent: Agent) -> Trigger | None:
 
 def _prepared(agent: Agent) -> bool:
     """Whether the model's part of a summary is there, and what came since stays word for word."""
+    if find_cut(agent) is not None:
+        return True
     session, room = agent.session, fitted(agent)
     since = (item.fact for item in session.view.items if item.seq > session.drafted_at)
     short = bool(session.draft) and estimate(session.draft) <= room.ledger

@@ -55,7 +55,7 @@ CHECKED = 10_000
 QUIET = frozenset((Decided, Asked, Changed, Hooked, Offloaded, Ended, Unknown))
 """Facts of which nothing is kept count."""
 NEWS = frozenset((User, Changed))
-SETTLING = frozenset((Opened, Changed, User, Decided, Assistant, Ended))
+SETTLING = frozenset((Opened, Changed, User, Decided, Assistant, Ended, Noted))
 EDITS = frozenset((Rewound, Restored))
 UNSEEN = frozenset((Decided, Asked, Hooked, Spawned, Finished, Changed, Noted, Failed, Ended))
 """Facts of which a view takes no account."""
@@ -337,20 +337,25 @@ class Session:
                 self.decided[fact.call] = fact
             case Opened():
                 self.jobs = {}  # those of the session that this one branched off are not ours
-            case Changed(what=what, value=value):
-                self.state[what] = value
-                if what.startswith(JOB):
-                    self.jobs[what.removeprefix(JOB)] = value
-                if what == FORK:  # what was prepared was on the task of its original
-                    self.draft, self.drafted, self.notes = "", False, ""
+            case Changed() as fact:
+                self._change(fact)
             case User(mail=letter) if letter.startswith(JOB):
                 self.state[letter] = self.jobs[letter.removeprefix(JOB)] = "ended"
             case User(origin="human"):
                 self.prompted = entry.seq
+            case Noted(what="notes", text=text):  # a rewind also takes back what was noted
+                self.notes = text
             case Ended():
                 self.state.pop("ending", None)
             case _:
                 pass
+
+    def _change(self, fact: Changed) -> None:
+        self.state[fact.what] = fact.value
+        if fact.what.startswith(JOB):
+            self.jobs[fact.what.removeprefix(JOB)] = fact.value
+        if fact.what == FORK:  # what was prepared was on the task of its original
+            self.draft, self.drafted, self.notes = "", False, ""
 
     def _parent(self, fact: AnyFact) -> None:
         """Keep count of children; those of the session that this one branched off are not ours."""
@@ -411,8 +416,6 @@ class Session:
                 self.drafted, self.drafted_at = True, entry.seq
             case Noted(what="draft", text=text):
                 self.draft = text
-            case Noted(what="notes", text=text):
-                self.notes = text
             case Noted(what="extracted", text=text):
                 self.extracted = int(text)
             case Compacted():

@@ -59,7 +59,7 @@ async def ask(agent: Agent) -> str:
             tries = Tries()
         else:
             check(agent, reply)
-            agent.session.append(_assistant(agent.session.view, reply))
+            agent.session.append(as_fact(agent.session.view, reply))
             notice_truncation(agent)
             _tell_miss(agent)
             return ""
@@ -203,7 +203,7 @@ def _changed(epoch: Epoch, model: object, problem: Problem) -> Epoch:
     return replace(epoch, model=model, why=problem.message, unbind=False)
 
 
-def _assistant(view: View, reply: Reply) -> Assistant:
+def as_fact(view: View, reply: Reply) -> Assistant:
     """The reply as a fact, without calls that were cut or refused: those never run."""
     content, detail, stop = reply.content, reply.detail, reply.stop
     if stop in ("length", "window") and content and isinstance(content[-1], Call):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.layers import Idle, Layers
+from travois.context.layers import Idle, Layers, NotesKept
 from travois.context.memory.memory import Consent
 from travois.kernel.models import Effort
 from travois.policy.rules import Rule
@@ -51,8 +51,8 @@ class Context(Part, frozen=True):
     """Whether it may be compacted without being asked."""
     draft: bool = True
     """Whether the model may add its own words to what rules gather."""
-    notes: bool = False
-    """Whether the model keeps notes while it works; each update costs a reading of the cache."""
+    notes: NotesKept = Layers().notes
+    """Whether the model keeps notes while it works; `auto` where they cost less than summaries."""
     notes_template: str = ""
     notes_prompt: str = ""
     """Files that take the place of our sections and our request for them."""

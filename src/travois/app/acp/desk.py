@@ -18,7 +18,7 @@ from travois.kernel.faults import Fault
 from travois.store.sessions import Summary
 
 OURS = (
-    *("compact", "context", "cost", "todos", "memory", "agents", "tasks", "mcp", "skills"),
+    *("compact", "context", "notes", "cost", "todos", "memory", "agents", "tasks", "mcp", "skills"),
     *("hooks", "config", "rename", "inspect"),
 )
 """What stands neither in the editor's own menus, nor in the way of what it shows."""

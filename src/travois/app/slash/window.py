@@ -1,4 +1,4 @@
-"""/compact, /context and /cost: what is in the window, and what it costs."""
+"""/compact, /context, /notes and /cost: what is in the window, and what it costs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ async def _context(desk: Desk, _: str) -> str:
     return line(agent.session, agent.layers)
 
 
+async def _notes(desk: Desk, _: str) -> str:
+    from travois.app.commands.notes import told, versions
+
+    return told(versions(desk.session.crew.agent.session.record()))
+
+
 async def _cost(desk: Desk, _: str) -> str:
     from travois.app.commands.cost import bill, told
 
@@ -31,6 +37,9 @@ COMMANDS = {
         "/compact [FOCUS]", "set the older conversation aside", _compact, when="long"
     ),
     "context": Command("/context", "what is in the window", _context, when="ever"),
+    "notes": Command(
+        "/notes", "the notes that the model keeps on the session", _notes, when="ever"
+    ),
     "cost": Command(
         "/cost", "what the session cost, and what its cache missed", _cost, when="ever"
     ),

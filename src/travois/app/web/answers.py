@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from travois.app.commands.audit import derived, difference
 from travois.app.commands.cost import Kind, bill
+from travois.app.commands.notes import Version, versions
 from travois.app.commands.transcript import Part, parts
 from travois.app.receipts import Receipt, receipts
 from travois.app.web.story import LAYERS, Step, Story, layer
@@ -64,6 +65,8 @@ class Overview(msgspec.Struct, frozen=True):
     """How many it started by a call."""
     tasks: tuple[Task, ...]
     """Its task list as it stands."""
+    notes: Version | None
+    """The notes that the model keeps on it; none if there are none."""
     damaged: int
 
 
@@ -167,6 +170,7 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
         compactions=receipts(story.entries) if story.cuts else [],
         agents=len({fact.id for fact in started if isinstance(fact, Spawned) and fact.call != ""}),
         tasks=listed(living(story.entries)),
+        notes=next(reversed(versions(story.entries)), None),
         damaged=damaged,
     )
 

@@ -4,7 +4,7 @@ import { plot, short, dollars, used, USED } from "./plot.js";
 
 const $ = (id) => document.getElementById(id);
 const main = $("main"), find = $("find"), tip = $("tip");
-const TABS = ["requests", "cache", "compactions", "decisions", "agents", "tasks", "search"];
+const TABS = ["requests", "cache", "compactions", "decisions", "agents", "tasks", "notes", "search"];
 const ROW = 32, MOST = 300;
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
 let at = {}, story = null, sessions = null, stream = null, mark = null, list = null, due = 0, asked = 0, way = "messages";
@@ -223,6 +223,12 @@ const PANELS = {
     const good = { completed: "tag good", in_progress: "tag" };
     const rows = story.tasks.map((one) => [null, `#${one.id}`, h("span", { class: good[one.status] || "tag" }, one.status), one.owner, one.waits.map((id) => `#${id}`).join(", "), one.subject]);
     return rows.length ? table("The task list as it stands", [">Task", "Status", "Owner", "Blocked by", "*Subject"], rows) : h("p", { class: "card empty" }, "This session has no tasks.");
+  },
+
+  notes() {
+    const held = story.notes;
+    if (!held) return h("p", { class: "card empty" }, "No notes are kept on this session yet.");
+    return h("div", { class: "card" }, h("p", {}, `${count(held.tokens)} tokens, written ${day(held.at)}, up to entry ${count(held.covers)} of the log`), h("pre", {}, held.text));
   },
 
   async search() {

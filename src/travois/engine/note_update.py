@@ -1,0 +1,189 @@
+"""One update of the notes: a fork that may edit one file, which is held in memory meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from travois.context.notes import Budget, blank, request, with_sections
+from travois.engine.agent import Agent
+from travois.engine.consent import Ready
+from travois.engine.dispatch import carry_out
+from travois.engine.fork import aside
+from travois.engine.ground import home
+from travois.engine.interpret import Meaning, Senseless, interpret
+from travois.engine.ports import Stale, Stat, digest
+from travois.engine.stream import as_fact
+from travois.engine.tmpdir import place_of
+from travois.engine.tool import Refusal
+from travois.kernel.blocks import Call, Text, calls, words
+from travois.kernel.canonical import canonical_name
+from travois.kernel.facts import Assistant, Entry, Result, User
+from travois.kernel.view import View
+
+PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
+FOREIGN = ".claude/session-memory/config"
+"""Where Claude Code looks for a user's own template and prompt, below the home folder."""
+EDITORS = ("Edit", "ApplyPatch")
+"""Tools with which a file is changed in part; one of them must be in the head."""
+ALLOWED = (*EDITORS, "MultiEdit")
+ROUNDS = 3
+"""How often the model is asked: again only if an edit failed."""
+REFUSED = "Not run: this request may only edit {path}, in part, with {tool}."
+
+
+class NotesFile:
+    """The only file that an update can reach; it is in memory until the update is over."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.data = text.encode(errors="replace")
+
+    @property
+    def text(self) -> str:
+        """The notes as they are by now."""
+        return self.data.decode("utf-8", errors="replace")
+
+    async def stat(self, path: str) -> Stat | None:
+        """What the path is; nothing unless it is the notes."""
+        return Stat("file", len(self.data), 0) if path == self.path else None
+
+    async def names(self, folder: str, *, limit: int) -> list[str]:
+        """No folder is shown."""
+        return []
+
+    async def modified(self, paths: Sequence[str]) -> list[int]:
+        """When files were changed cannot be told."""
+        return [0 for _ in paths]
+
+    async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
+        """Bytes of the notes."""
+        self._check(path)
+        return self.data[offset : None if limit < 0 else offset + limit]
+
+    async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
+        """Replace the notes, iff they are what is expected."""
+        self._check(path)
+        if expect != digest(self.data):
+            raise Stale(path)
+        self.data = data
+        return digest(data)
+
+    async def remove(self, path: str, *, expect: str) -> None:
+        """Notes are not removed."""
+        raise PermissionError(f"{path} may only be edited")
+
+    @asynccontextmanager
+    async def queue(self, path: str) -> AsyncGenerator[None]:
+        """Edits of an update come one after the other anyway."""
+        yield
+
+    def _check(self, path: str) -> None:
+        if path != self.path:
+            raise FileNotFoundError(path)
+
+
+async def edited_notes(agent: Agent, held: str, *, path: str, budget: Budget) -> str:
+    """The notes with the edits that the model makes; empty if it makes none."""
+    pattern = template(agent)
+    file, view = NotesFile(path, held or pattern), agent.session.view.copy()
+    before = file.text
+    asked = _request(agent, held, pattern=pattern, path=path, budget=budget)
+    _say(agent, view, User((Text(asked),), origin="note"))
+    await _converse(agent, view, file)
+    text = agent.session.secrets.redacted(file.text)
+    return "" if file.text == before or blank(text, template=pattern) else text
+
+
+def template(agent: Agent) -> str:
+    """The sections that notes have: the user's own, or ours."""
+    return _own(agent.layers.notes_template, "template.md") or _ours("notes.md")
+
+
+async def _converse(agent: Agent, view: View, file: NotesFile) -> None:
+    """Let the model edit, and try again where an edit could not be made."""
+    for _ in range(ROUNDS):
+        reply = await aside(agent, view, what="notes")
+        if reply is None:
+            return
+        fact = as_fact(view, reply)
+        asked = calls(fact.content)
+        if not asked:
+            told = words(fact.content)
+            file.data = with_sections(file.text, told).encode() if told.strip() else file.data
+            return
+        _say(agent, view, fact)
+        results = [await _edit(agent, call, file) for call in asked]
+        for result in results:
+            _say(agent, view, result)
+        if not any(result.error for result in results):
+            return
+
+
+def _say(agent: Agent, view: View, fact: User | Assistant | Result) -> None:
+    """Let the fork's own view grow; the session's log does not hear of it."""
+    last = max((item.seq for item in view.items), default=0)
+    view.add(Entry(max(last, agent.session.seq) + 1, agent.clock(), fact))
+
+
+async def _edit(agent: Agent, call: Call, file: NotesFile) -> Result:
+    """Make one edit of the notes; any other call is refused."""
+    try:
+        meaning = interpret(call, agent.tools, agent.lent)
+        _check_allowed(agent, meaning, file.path)
+    except (Senseless, Refusal) as error:
+        return Result(call.id, (Text(str(error)),), error=True)
+    apart = replace(agent, world=replace(agent.world, files=file))
+    accesses = meaning.tool.access(meaning.args, place_of(agent))
+    ready = Ready(call, meaning.tool, meaning.args, accesses, ())
+    outcome = await carry_out(apart, ready, None)
+    return Result(call.id, outcome.content, outcome.error)
+
+
+def _check_allowed(agent: Agent, meaning: Meaning, path: str) -> None:
+    """Refuse whatever is no edit of the notes alone."""
+    why = REFUSED.format(path=path, tool=_editor(agent) or "text")
+    if meaning.tool.name not in ALLOWED:
+        raise Refusal(why)
+    touched = meaning.tool.access(meaning.args, place_of(agent))
+    if any(path not in (access.target, access.spelt) for access in touched):
+        raise Refusal(why)
+
+
+def _editor(agent: Agent) -> str:
+    """The name by which the model knows the tool that edits files; empty if it has none."""
+    epoch = agent.session.view.epoch
+    names = [spec.name for spec in epoch.tools] if epoch else []
+    return next((name for name in names if canonical_name(name) in EDITORS), "")
+
+
+def _request(agent: Agent, held: str, *, pattern: str, path: str, budget: Budget) -> str:
+    tool = _editor(agent)
+    own = _own(agent.layers.notes_prompt, "prompt.md") if tool else ""
+    return request(
+        held,
+        template=pattern,
+        instructions=own or _ours("notes-update.md" if tool else "notes-text.md"),
+        path=path,
+        tool=tool,
+        budget=budget,
+    )
+
+
+def _ours(name: str) -> str:
+    return (PROMPTS / name).read_text("utf-8")
+
+
+def _own(path: str, name: str) -> str:
+    """What the user has written in place of ours; empty if nothing."""
+    return _text(Path(path).expanduser()) if path else _text(Path(home(), FOREIGN, name))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
