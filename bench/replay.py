@@ -153,6 +153,8 @@ class Player:
 
     def _aside(self, request: Seen) -> Reply:
         text = self._summary(request.texts[-1])
+        if "<notes>" in request.texts[-1]:
+            text = f"# Current state\n{text}"
         read = self.bill.aside(request, output=tokens(text))
         return Reply((Text(text),), stop="end", usage=Usage(read=read, output=tokens(text)))
 

@@ -25,6 +25,8 @@ CALLS = 10
 """How many calls since the last update make another one worth while when there was no pause."""
 ASKED, KEPT, EDITED = 700, 3_000, 700
 """Tokens of a usual update: the request, the notes as they stand in it, and the edits."""
+LEAST_ROOM = 5_000
+"""In a smaller room between head and threshold notes have no space to say anything."""
 SUMMARY = 3_000
 """Tokens of the summary that an update saves, with its draft."""
 COLD = 0.4
@@ -86,7 +88,7 @@ def is_worthwhile(price: Price, *, limit: int, head: int) -> bool:
 
     Where no prices are known, or the provider keeps no cache, they are not.
     """
-    if not price.input or not price.read or limit <= head:
+    if not price.input or not price.read or limit - head < LEAST_ROOM:
         return False
     notes, summary = expenses(price, limit=limit, head=head)
     return notes < summary
@@ -104,7 +106,8 @@ def expenses(price: Price, *, limit: int, head: int) -> tuple[float, float]:
     while size < sizes[0] - room * LAST / 2:
         sizes.append(round(size))
         size += room * GROWTH
-    updates = sum(cost(Usage(input=ASKED + KEPT, read=one, output=EDITED), price) for one in sizes)
+    given = ASKED + min(KEPT, room // SECTIONS)
+    updates = sum(cost(Usage(input=given, read=one, output=EDITED), price) for one in sizes)
     prepared = cost(Usage(input=ASKED, read=round(limit * EARLY), output=SUMMARY), price)
     warm = cost(Usage(input=ASKED, read=limit, output=EDITED), price)
     cold = cost(Usage(input=limit + ASKED, output=EDITED), price)
