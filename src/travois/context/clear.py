@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.context.layers import Layers
-from travois.context.ledger.acts import FAMILIES, Kind
-from travois.kernel.blocks import Text, calls
-from travois.kernel.facts import Assistant, Result
-from travois.kernel.tokens import fact_tokens
-from travois.kernel.view import Item, View, thinks
+from travois.context.ledger.acts import FAMILIES, Kind, kind_of
+from travois.kernel.blocks import Opaque, Text, calls
+from travois.kernel.facts import Assistant, Result, User
+from travois.kernel.tokens import estimate, fact_tokens
+from travois.kernel.view import THINKING, Item, View, short_input, thinks
 
 KINDS: tuple[Kind, ...] = ("shell", "read", "edit", "write", "delete", "patch")
 SEARCHES = (
@@ -31,11 +32,12 @@ CLEARABLE = frozenset(" ".join((*(FAMILIES[kind] for kind in KINDS), SEARCHES)).
 """Tools whose results can be had again, by the last part of their name in small letters."""
 SMALL = 300
 """A result below this costs less than the line that would take its place is worth."""
-PROTECTED = 3
-PROTECTED_TOKENS = 40_000
-"""Under pressure: the newest results, and so many tokens of them, stay."""
-PRESSED = 20_000
-"""Under pressure, less than this is left to compaction."""
+WRITERS: tuple[Kind, ...] = ("edit", "write", "patch")
+"""Tools whose arguments are what is long, not their results."""
+LONG = 400
+"""The tokens from which on arguments are worth clearing."""
+THOUGHT = 1_000
+"""Thinking of fewer tokens is not worth clearing."""
 LINE = 40
 """The tokens of what takes the place of a result."""
 
@@ -64,6 +66,8 @@ class Clearing(msgspec.Struct, frozen=True):
     calls: tuple[str, ...]
     where: Literal["local", "server"]
     freed: int
+    inputs: tuple[str, ...] = ()
+    """Calls whose long arguments give way."""
 
 
 def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
@@ -71,16 +75,42 @@ def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
     bound = thinks(view)
     if bound and not now.server:
         return None
-    if now.cold:
-        held = min(PROTECTED_TOKENS, now.limit // 4) if now.early else 0
-        old = _oldest(view, kept=max(1, layers.kept), protected=held)
-        found = _prefix(view, old) if bound else _chosen(view, old)
-        return found if found.freed >= layers.cleared else None
-    if not now.warn <= now.size < now.limit:
+    old = _old(view, layers, now)
+    if not old:
         return None
-    old = _oldest(view, kept=PROTECTED, protected=PROTECTED_TOKENS)
-    found = _prefix(view, old) if bound else _chosen(view, old)
-    return found if found.freed >= PRESSED and pays(view, found, now=now) else None
+    found = _prefix(view, old, layers) if bound else _chosen(view, old)
+    if not bound and layers.inputs:
+        written, freed = _written(view, old)
+        found = replace(found, inputs=written, freed=found.freed + freed)
+    if now.cold:
+        return found if found.freed >= layers.cleared else None
+    enough = found.freed >= layers.pressed_cleared
+    return found if enough and pays(view, found, now=now) else None
+
+
+def old_thinking(view: View, *, least: int = THOUGHT) -> int:
+    """The last entry whose thinking can go, because a later turn has some; nought if none is."""
+    facts = [item.fact for item in view.items]
+    last = max((i for i, fact in enumerate(facts) if _thoughts(fact)), default=0)
+    while last > 0 and not isinstance(facts[last - 1], User):
+        last -= 1
+    gone = sum(estimate(b.raw) for fact in facts[:last] for b in _thoughts(fact))
+    return view.items[last - 1].seq if gone >= least else 0
+
+
+def _thoughts(fact: User | Assistant | Result) -> list[Opaque]:
+    blocks = fact.content if isinstance(fact, Assistant) else ()
+    return [b for b in blocks if isinstance(b, Opaque) and b.kind in THINKING]
+
+
+def _old(view: View, layers: Layers, now: Now) -> list[Item]:
+    """The results that may give way at this moment."""
+    if now.cold:
+        held = min(layers.pressed_tokens, now.limit // 4) if now.early else 0
+        return _oldest(view, kept=max(1, layers.kept), protected=held)
+    if not layers.pressure or not now.warn <= now.size < now.limit:
+        return []
+    return _oldest(view, kept=layers.pressed_kept, protected=layers.pressed_tokens)
 
 
 def clearable(name: str) -> bool:
@@ -98,13 +128,13 @@ def pays(view: View, found: Clearing, *, now: Now) -> bool:
     replies = sum(isinstance(item.fact, Assistant) for item in view.items)
     growth = max(1.0, now.size / max(1, replies))
     left = min(replies, (now.limit - now.size) / growth)
-    tail = _after(view.items, found.calls[0]) - found.freed
+    tail = _after(view.items, {*found.calls, *found.inputs}) - found.freed
     return left >= (now.write - now.read) * tail / (now.read * found.freed)
 
 
-def _after(items: Sequence[Item], call: str) -> int:
-    """The tokens from the result of this call on."""
-    results = [isinstance(item.fact, Result) and item.fact.call == call for item in items]
+def _after(items: Sequence[Item], gone: set[str]) -> int:
+    """The tokens from the first result of these calls on."""
+    results = [isinstance(item.fact, Result) and item.fact.call in gone for item in items]
     return sum(fact_tokens(item.fact) for item in items[results.index(True) :])
 
 
@@ -133,7 +163,21 @@ def _chosen(view: View, old: Sequence[Item]) -> Clearing:
     return Clearing(tuple(sizes), "local", sum(sizes.values()) - LINE * len(sizes))
 
 
-def _prefix(view: View, old: Sequence[Item]) -> Clearing:
+def _written(view: View, old: Sequence[Item]) -> tuple[tuple[str, ...], int]:
+    """The calls with long arguments whose results are old, and what that frees."""
+    done = {item.fact.call for item in old if isinstance(item.fact, Result)}
+    replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
+    made = [call for reply in replies for call in calls(reply.content) if call.id in done]
+    sizes = {
+        call.id: size - estimate(short_input(call.args, ""))
+        for call in made
+        if kind_of(call.name, {}) in WRITERS and (size := estimate(call.args)) >= LONG
+    }
+    sizes = {call: size - LINE for call, size in sizes.items() if size > LINE}
+    return tuple(sizes), sum(sizes.values())
+
+
+def _prefix(view: View, old: Sequence[Item], layers: Layers) -> Clearing:
     """All calls of such tools up to a point: a provider can be told of no other set."""
     names = dict(_named(view))
     sizes = {
@@ -142,7 +186,15 @@ def _prefix(view: View, old: Sequence[Item]) -> Clearing:
         if isinstance(fact := item.fact, Result) and clearable(names.get(fact.call, ""))
     }
     freed = sum(max(0, size - LINE) for call, size in sizes.items() if call not in view.cleared)
-    return Clearing(tuple(sizes), "server", freed)
+    if not layers.inputs:
+        return Clearing(tuple(sizes), "server", freed)
+    written, more = _written(view, [item for item in old if _call(item) not in view.cleared_inputs])
+    inputs = tuple(call for call in written if call in sizes)
+    return Clearing(tuple(sizes), "server", freed + more, inputs)
+
+
+def _call(item: Item) -> str:
+    return item.fact.call if isinstance(item.fact, Result) else ""
 
 
 def _named(view: View) -> Iterator[tuple[str, str]]:

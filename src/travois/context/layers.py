@@ -90,7 +90,25 @@ class Layers(msgspec.Struct, frozen=True):
     kept: int = 5
     """How many of the newest results are never cleared."""
     cleared: int = 5_000
-    """Clearing that frees less than this is not worth it."""
+    """Clearing after a pause that frees less than this is not worth it."""
+    pressure: bool = True
+    """Whether old results give way between the warning and the threshold, where that pays."""
+    pressed_kept: int = 3
+    pressed_tokens: int = 40_000
+    """Under pressure: so many of the newest results, and so many tokens of them, stay."""
+    pressed_cleared: int = 20_000
+    """Under pressure, clearing that frees less than this is left to compaction."""
+    server: bool = True
+    """Whether the provider may clear for us, which keeps thinking valid."""
+    inputs: bool = False
+    """Whether long arguments of old calls that wrote files give way with the results."""
+    thinking: bool = True
+    """Whether after an hour's pause only the last turn's thinking stays."""
+    collapse: bool = False
+    """Whether, before a compaction, old calls are folded into a line each; if that makes enough
+    room, there is no compaction."""
+    snip: bool = False
+    """Whether such folding may also leave out the oldest of these lines."""
     signed: bool = False
     """Whether the provider's own summary, which keeps thinking valid, goes with ours."""
     lifetime: bool = True

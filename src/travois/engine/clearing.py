@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from travois.context.clear import Clearing
 
 MARKER = "[This result was cleared. Its whole text is in {path}.]"
+INPUT_MARKER = "[This text was cleared. The whole input of the call is in {path}.]"
 NOTE = (
     "The results of the older calls of {tools} were cleared to save room. Each is in a file of "
     "{folder} whose name has the id of its call, and Recall finds words in them. Newest of them:"
@@ -40,26 +41,44 @@ def clear(agent: Agent) -> bool:
         early=rested
         and agent.layers.idle == "normal"
         and paused(agent) < agent.layers.idle_seconds,
-        server=card.edits,
+        server=card.edits and agent.layers.server,
         size=size,
         warn=warn_at(card),
         limit=limit(agent),
         read=card.price.read / plain or 0.1,
         write=card.price.write / plain or 1.25,
     )
+    forgotten = rested and _forget_thinking(agent)
     found = clearing(view, agent.layers, now=now)
     if found is None:
-        return False
+        return forgotten
     paths = _kept(agent, found.calls)
-    _leave_out(agent, paths) if found.where == "server" else _show(agent, paths)
+    if found.where == "server":
+        _leave_out(agent, paths, inputs=found.inputs)
+    else:
+        _show(agent, paths)
+        _shorten_inputs(agent, found.inputs)
     if rested:
         agent.session.emit(Warned(_told(found, paused(agent))))
     return True
 
 
+def _forget_thinking(agent: Agent) -> bool:
+    """After an hour's pause, show only the last turn's thinking; whether there was more."""
+    if not agent.layers.thinking or paused(agent) < agent.layers.idle_seconds:
+        return False
+    from travois.context.clear import old_thinking
+
+    until = old_thinking(agent.session.view)
+    if until:
+        agent.session.append(Cleared((), "", what="thinking", until=until))
+    return bool(until)
+
+
 def _told(found: Clearing, seconds: float) -> str:
     """What a pause led to, in one line."""
-    many = f"{len(found.calls)} old result{'' if len(found.calls) == 1 else 's'}"
+    count = len({*found.calls, *found.inputs})
+    many = f"{count} old result{'' if count == 1 else 's'}"
     after = f"after a pause of {round(seconds / 60)} minutes"
     return f"cleared {many} (about {found.freed:,} tokens) {after}; all can be read again"
 
@@ -87,8 +106,23 @@ def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
     return {call: paths[call] for call in cleared}
 
 
+def _shorten_inputs(agent: Agent, written: tuple[str, ...]) -> None:
+    """Keep the arguments of these calls on file, and show where in place of the long ones."""
+    replies = (i.fact for i in agent.session.view.items if isinstance(i.fact, Assistant))
+    made = (call for reply in replies for call in calls(reply.content) if call.id in written)
+    paths = {
+        call.id: agent.world.spill(f"{call.id}-input", call.args.encode(errors="replace"))
+        for call in made
+    }
+    for template, those in _alike(paths).items():
+        text = INPUT_MARKER.replace("{path}", template)
+        agent.session.append(Cleared(those, text, what="inputs"))
+
+
 def _show(agent: Agent, paths: dict[str, str]) -> None:
     """Show where each can be read; pictures as old as these go too, where there is no room."""
+    if not paths:
+        return
     items = agent.session.view.items
     last = max(i.seq for i in items if isinstance(i.fact, Result) and i.fact.call in paths)
     for template, those in _alike(paths).items():
@@ -106,7 +140,7 @@ def _alike(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
     return groups
 
 
-def _leave_out(agent: Agent, paths: dict[str, str]) -> None:
+def _leave_out(agent: Agent, paths: dict[str, str], *, inputs: tuple[str, ...]) -> None:
     """Let the provider clear them; as its own words name no file, ours do, at the tail."""
     asked = {
         call.id: call
@@ -119,4 +153,7 @@ def _leave_out(agent: Agent, paths: dict[str, str]) -> None:
     briefs = {call: " ".join(asked[call].args.split())[:80] for call in newest}
     lines = [f"- {asked[call].name} {briefs[call]}: {paths[call]}" for call in newest]
     told = NOTE.format(tools=tools, folder=agent.world.kept)
-    agent.session.append(Cleared(tuple(paths), "\n".join((told, *lines)), where="server"))
+    text = "\n".join((told, *lines))
+    if inputs:
+        agent.session.append(Cleared(inputs, "", where="server", what="inputs"))
+    agent.session.append(Cleared(tuple(paths), text, where="server"))

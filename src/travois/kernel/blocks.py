@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
+
+LONG_INPUT = 400
+"""An argument of more characters is long."""
 
 
 class Block(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=str.lower):
@@ -66,3 +69,25 @@ def calls(content: tuple[AnyBlock, ...]) -> tuple[Call, ...]:
 def words(content: tuple[AnyBlock, ...]) -> str:
     """The plain text of these blocks, a line break between them."""
     return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+def short_input(args: str, text: str) -> str:
+    """Arguments with a text in place of each that is long; as they are if they are no JSON."""
+    try:
+        value: object = msgspec.json.decode(args)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return args
+    return msgspec.json.encode(_shortened(value, text)).decode()
+
+
+def _shortened(value: object, text: str) -> object:
+    match value:
+        case str():
+            return text if len(value) > LONG_INPUT else value
+        case dict():
+            pairs = cast("dict[str, object]", value).items()
+            return {key: _shortened(one, text) for key, one in pairs}
+        case list():
+            return [_shortened(one, text) for one in cast("list[object]", value)]
+        case _:
+            return value

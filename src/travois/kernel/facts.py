@@ -107,12 +107,15 @@ class Cleared(Fact, frozen=True):
     """Old results are shown as this text (`local`), or the provider leaves them out (`server`).
 
     `{call}` in the text stands for the id of each call. Where the provider clears, the text is
-    told at the tail.
+    told at the tail. `inputs` are the long arguments of calls, `thinking` is all up to `until`.
     """
 
     calls: tuple[str, ...]
     text: str
     where: Literal["local", "server"] = "local"
+    what: Literal["results", "inputs", "thinking"] = "results"
+    until: int = 0
+    """The last entry whose thinking is no longer shown."""
 
 
 class Compacted(Fact, frozen=True):

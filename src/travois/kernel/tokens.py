@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text
+from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, calls
 from travois.kernel.facts import Assistant, Epoch, Result, User
 from travois.kernel.models import Model
 from travois.kernel.view import Item, View
@@ -248,7 +248,10 @@ def _left_out(view: View) -> int:
     gone = (
         i.fact for i in view.items if isinstance(i.fact, Result) and i.fact.call in view.cleared
     )
-    return sum(max(0, fact_tokens(fact) - 2 * PER_RESULT) for fact in gone)
+    results = sum(max(0, fact_tokens(fact) - 2 * PER_RESULT) for fact in gone)
+    replies = (i.fact for i in view.items if isinstance(i.fact, Assistant))
+    made = (c for reply in replies for c in calls(reply.content) if c.id in view.cleared_inputs)
+    return results + sum(estimate(call.args) for call in made)
 
 
 def _scaled(view: View, tokens: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.kernel.blocks import Call, Opaque, Text, calls
+from travois.kernel.blocks import Call, Opaque, Text, calls, short_input
 from travois.kernel.facts import (
     AnyFact,
     Assistant,
@@ -83,6 +83,8 @@ class View(msgspec.Struct):
     """The number of the entry with which the present model began: it counts in its own way."""
     cleared: tuple[str, ...] = ()
     """Calls whose results the provider clears for us."""
+    cleared_inputs: tuple[str, ...] = ()
+    """Those of them whose arguments it clears, too."""
     summaries: dict[int, int] = {}
     """The compactions whose summary is shown, by entry; and under which number it is."""
     omitted: int = 0
@@ -145,7 +147,7 @@ class View(msgspec.Struct):
         elif old and (old.system != epoch.system or old.tools != epoch.tools):
             self._unbind()
         if self.cleared and not epoch.model.edits:
-            self.cleared, self.counted = (), -1
+            self.cleared, self.cleared_inputs, self.counted = (), (), -1
         self.epoch, self.moves, self.anchor = epoch, self.moves + 1, 0
 
     def _unbind(self, kinds: tuple[str, ...] = THINKING) -> None:
@@ -190,11 +192,21 @@ class View(msgspec.Struct):
     def _clear(self, fact: Cleared, seq: int) -> None:
         if fact.where == "server":
             self.cleared += tuple(call for call in fact.calls if call not in self.cleared)
+            if fact.what == "inputs":
+                fresh = tuple(call for call in fact.calls if call not in self.cleared_inputs)
+                self.cleared_inputs += fresh
             self.counted = -1
             self._note(seq, fact.text)
             return
         self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
+        if fact.what == "thinking":  # taken from the front, which leaves the rest valid
+            until = fact.until
+            self.items = [_without(i, THINKING) if i.seq <= until else i for i in self.items]
+            return
         self._unbind()
+        if fact.what == "inputs":
+            self.items = [_with_short_inputs(item, fact) for item in self.items]
+            return
         for call in fact.calls:
             self._show(call, fact.text.replace("{call}", call))
 
@@ -375,6 +387,19 @@ def _without(item: Item, kinds: tuple[str, ...]) -> Item:
     if len(kept) == len(item.fact.content):
         return item
     return Item(item.seq, msgspec.structs.replace(item.fact, content=kept))
+
+
+def _with_short_inputs(item: Item, fact: Cleared) -> Item:
+    """The same reply with another text in place of each long argument of these calls."""
+    if not isinstance(item.fact, Assistant):
+        return item
+    blocks = tuple(
+        msgspec.structs.replace(b, args=short_input(b.args, fact.text.replace("{call}", b.id)))
+        if isinstance(b, Call) and b.id in fact.calls
+        else b
+        for b in item.fact.content
+    )
+    return Item(item.seq, msgspec.structs.replace(item.fact, content=blocks))
 
 
 def _summary(fact: Compacted) -> Item:

@@ -88,36 +88,62 @@ class Context(Part, frozen=True):
     """How long a pause is after which `normal` clears them, however few tokens are in use."""
     cold_tokens: Count = Layers().cold
     """With `cheap`: a conversation beyond this is compacted when the cache is gone."""
+    keep_results: Count = Layers().kept
+    clear_at_least: Count = Layers().cleared
+    """After a pause: how many of the newest results stay, and the fewest tokens worth clearing."""
+    clear_pressure: bool = Layers().pressure
+    """Whether old results give way when the window is nearly full, where that pays."""
+    pressure_results: Count = Layers().pressed_kept
+    pressure_tokens: Count = Layers().pressed_tokens
+    pressure_at_least: Count = Layers().pressed_cleared
+    """Then so many results and tokens of them stay, and less than this is not worth clearing."""
+    clear_server: bool = Layers().server
+    """Whether the provider may clear for us where it can, which keeps thinking valid."""
+    clear_inputs: bool = Layers().inputs
+    """Whether long arguments of old calls that wrote files give way, too."""
+    clear_thinking: bool = Layers().thinking
+    """Whether after an hour's pause only the thinking of the last turn stays."""
+    collapse: bool = Layers().collapse
+    """Whether old calls are folded into a line each, if that is enough to need no compaction."""
+    snip: bool = Layers().snip
+    """Whether folding may also leave out the oldest of these lines."""
 
     @property
     def layers(self) -> Layers:
         """The same, as the engine knows it."""
+        same = {name: getattr(self, name) for name in SAME_NAMES}
+        others = {ours: getattr(self, name) for name, ours in LAYER_NAMES.items()}
         return Layers(
-            offload=self.offload,
-            clear=self.clear,
+            **same,
+            **others,
             compact=self.compact and self.auto_compact,
             shorten=self.compact,
-            draft=self.draft,
-            notes=self.notes,
-            notes_template=self.notes_template,
-            notes_prompt=self.notes_prompt,
-            restore=self.restore,
-            signed=self.signed_summary,
             lifetime=self.cache_lifetime and not self.cache_ttl,
-            keep_warm=self.keep_warm,
-            threshold=self.threshold,
-            percent=self.threshold_percent,
-            hard_limit=self.hard_limit,
-            window=self.window,
-            result=self.result_tokens,
-            caps=self.tool_tokens,
-            reply=self.reply_tokens,
-            tail=self.tail_tokens,
-            ledger=self.ledger_tokens,
-            idle=self.idle,
             idle_seconds=60.0 * self.idle_minutes,
-            cold=self.cold_tokens,
         )
+
+
+SAME_NAMES = {*Layers.__struct_fields__} & {*Context.__struct_fields__} - {"compact"}
+LAYER_NAMES = {
+    "signed_summary": "signed",
+    "threshold_percent": "percent",
+    "result_tokens": "result",
+    "tool_tokens": "caps",
+    "reply_tokens": "reply",
+    "tail_tokens": "tail",
+    "ledger_tokens": "ledger",
+    "cold_tokens": "cold",
+    "keep_results": "kept",
+    "clear_at_least": "cleared",
+    "clear_pressure": "pressure",
+    "clear_server": "server",
+    "pressure_results": "pressed_kept",
+    "pressure_tokens": "pressed_tokens",
+    "pressure_at_least": "pressed_cleared",
+    "clear_inputs": "inputs",
+    "clear_thinking": "thinking",
+}
+"""Settings that the engine knows by another name."""
 
 
 class Mail(Part, frozen=True):

@@ -37,6 +37,9 @@ def edits(view: View) -> bytes:
         return b""
     spared = sorted({tool_name(use.name) for use in uses[:count] if use.id not in gone})
     names = b',"exclude_tools":[' + b",".join(map(quote, spared)) + b"]" if spared else b""
+    whole = {tool_name(use.name) for use in uses[:count] if use.id in view.cleared_inputs}
+    inputs = b",".join(map(quote, sorted(whole)))
+    names += b',"clear_tool_inputs":[' + inputs + b"]" if inputs else b""
     newest = b'{"type":"tool_uses","value":%d}' % (len(uses) - count)
     return (
         b',"context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"},'

@@ -115,7 +115,8 @@ def _shaped(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> 
         case Offloaded():
             return f"The model sees only a preview of the result of {fact.call}"
         case Cleared():
-            return f"{len(fact.calls)} old results are no longer shown to the model"
+            old = "thinking of earlier turns is" if fact.what == "thinking" else ""
+            return f"{old or f'{len(fact.calls)} old {fact.what} are'} no longer shown to the model"
         case Rewound():
             return f"Rewound to entry {fact.to}: what was said after it is not part of this"
         case Restored():
