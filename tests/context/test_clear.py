@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from msgspec.structs import replace
 
-from travois.context.clear import Clearing, Now, clearable, clearing
+from travois.context.clear import Clearing, Now, clearable, clearing, old_thinking
 from travois.context.layers import Layers
 from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
-from travois.kernel.facts import AnyFact, Assistant, Entry, Epoch, Result, Sent, User
+from travois.kernel.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
 from travois.kernel.models import Model
 from travois.kernel.tokens import fact_tokens
-from travois.kernel.view import View, project
+from travois.kernel.view import Item, View, project
 
 THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","signature":"s"}')
 COLD = Now(cold=True)
@@ -108,3 +109,66 @@ def test_what_the_provider_has_cleared_frees_nothing_more() -> None:
     view = told(*[("Read", BIG)] * 6, thinking=True)
     view.cleared = ("c0", "c1", "c2", "c3")
     assert clearing(view, LAYERS, now=Now(cold=True, server=True)) is None
+
+
+WRITTEN = '{"file_path":"a.py","content":"' + "x = 1; " * 400 + '"}'
+
+
+def wrote(count: int, *, thinking: bool = False) -> View:
+    """Calls of Write with long arguments, then two reads."""
+    view = told(*[("Write", "done")] * count, *[("Read", BIG)] * 2, thinking=thinking)
+    for index, item in enumerate(view.items):
+        if isinstance(item.fact, Assistant) and index <= 2 * count:
+            blocks = tuple(
+                replace(b, args=WRITTEN) if isinstance(b, Call) else b for b in item.fact.content
+            )
+            view.items[index] = Item(item.seq, replace(item.fact, content=blocks))
+    return view
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_long_inputs_of_old_writes_are_cleared_if_that_is_wanted(thinking: bool) -> None:
+    view = wrote(3, thinking=thinking)
+    now = Now(cold=True, server=thinking)
+    assert clearing(view, LAYERS, now=now) is None
+    found = clearing(view, Layers(kept=2, cleared=500, inputs=True), now=now)
+    assert found is not None
+    assert (found.inputs, found.where) == (("c0", "c1", "c2"), "server" if thinking else "local")
+    assert found.freed > 3 * 700
+
+
+def test_short_inputs_and_those_of_other_tools_stay() -> None:
+    view = told(("Write", BIG), ("Read", BIG), *[("Read", BIG)] * 2)
+    found = clearing(view, Layers(kept=2, cleared=500, inputs=True), now=COLD)
+    assert found is not None
+    assert found.inputs == ()
+
+
+def test_pressure_can_be_switched_off_alone() -> None:
+    view = told(*[("Read", BIG * 3)] * 25)
+    assert tuple(cleared(view, pressed(0.9)))
+    assert cleared(view, pressed(0.9), Layers(pressure=False)) == ()
+    assert tuple(cleared(view, COLD, Layers(pressure=False)))
+
+
+def test_only_thinking_of_turns_before_the_last_is_old() -> None:
+    thought = Opaque("anthropic", "thinking", "t" * 9_000)
+    facts: list[AnyFact] = [Epoch(Model("a", "m", "anthropic"), "s")]
+    for turn in range(3):
+        facts.append(User((Text(f"turn {turn}"),)))
+        call = Call(f"c{turn}", "Read", "{}")
+        facts += [Assistant((thought, call), "calls"), Result(call.id, (Text("x"),))]
+        facts.append(Assistant((thought, Text("done")), "end"))
+    facts.append(User((Text("and now"),)))
+    view = project(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
+    last = [item.seq for item in view.items if isinstance(item.fact, User)][2]
+    assert old_thinking(view) == last
+    assert old_thinking(view, least=1_000_000) == 0
+    view.add(Entry(99, 1.0, Cleared((), "", what="thinking", until=last)))
+    thoughts = [
+        i.seq
+        for i in view.items
+        if isinstance(i.fact, Assistant) and any(isinstance(b, Opaque) for b in i.fact.content)
+    ]
+    assert thoughts and min(thoughts) > last
+    assert old_thinking(view) == 0

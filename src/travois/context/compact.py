@@ -73,7 +73,7 @@ def cut(view: View, *, tail: int) -> Cut | None:
         size += fact_tokens(items[index].fact)
     if size > tail and index < limit:
         index += 1
-    while 0 < index < limit and not _whole(items, index):
+    while 0 < index < limit and not is_whole(items, index):
         index += 1
     if index <= 0 or (index == 1 and is_summary(items[0])):
         return None
@@ -88,7 +88,7 @@ def cut_after(view: View, seq: int, *, least: int, most: int) -> Cut | None:
     items = view.items
     first = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
     index = min(first, _newest(items))
-    while index > 0 and not _whole(items, index):
+    while index > 0 and not is_whole(items, index):
         index -= 1
     size = sum(fact_tokens(item.fact) for item in items[index:])
     texts = sum(map(_has_text, items[index:]))
@@ -96,7 +96,7 @@ def cut_after(view: View, seq: int, *, least: int, most: int) -> Cut | None:
         return None
     while index > 1 and (size < least or texts < TEXTS):
         before = index - 1
-        while before > 0 and not _whole(items, before):
+        while before > 0 and not is_whole(items, before):
             before -= 1
         more = sum(fact_tokens(item.fact) for item in items[before:index])
         if is_summary(items[before]) or before == 0 or size + more > most:
@@ -117,7 +117,7 @@ def up_to(view: View, seq: int) -> Cut | None:
     """Everything up to an entry gives way, as far as calls and results stay together."""
     items = view.items
     index = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
-    while index > 0 and not _whole(items, index):
+    while index > 0 and not is_whole(items, index):
         index -= 1
     return Cut(tuple(items[:index]), tuple(items[index:])) if index > 0 else None
 
@@ -126,7 +126,7 @@ def starting(view: View, seq: int) -> Cut | None:
     """Everything from an entry on gives way; what stands before it stays, and so does its cache."""
     items = view.items
     index = next((i for i, item in enumerate(items) if item.seq >= seq), len(items))
-    while index < len(items) and not _whole(items, index):
+    while index < len(items) and not is_whole(items, index):
         index += 1
     return Cut(tuple(items[index:]), tuple(items[:index])) if index < len(items) else None
 
@@ -143,7 +143,7 @@ def _newest(items: Sequence[Item]) -> int:
     return max(index, 0)
 
 
-def _whole(items: Sequence[Item], index: int) -> bool:
+def is_whole(items: Sequence[Item], index: int) -> bool:
     """Whether a cut before this item parts no call from its result."""
     if index >= len(items):
         return True

@@ -46,6 +46,8 @@ async def relieve(agent: Agent) -> str:
         suit(agent)
     trigger = wanted(agent)
     if trigger is not None:
+        if agent.layers.collapse and trigger in ("auto", "cold") and _fold(agent, trigger):
+            return ""
         from travois.engine.compaction import compact
 
         await compact(agent, trigger=trigger)
@@ -59,6 +61,13 @@ async def relieve(agent: Agent) -> str:
     else:
         keep_notes(agent)
     return _stop(agent)
+
+
+def _fold(agent: Agent, trigger: Trigger) -> bool:
+    """Fold old calls in place of a compaction; whether that is enough."""
+    from travois.engine.folding import collapse
+
+    return collapse(agent, trigger=trigger)
 
 
 def _stop(agent: Agent) -> str:

@@ -418,7 +418,7 @@ class Session:
                 self.draft = text
             case Noted(what="extracted", text=text):
                 self.extracted = int(text)
-            case Compacted():
+            case Compacted(by=by) if by != "folded":  # what folds is still covered by a draft
                 self.draft, self.drafted = "", False
             case _:
                 pass

@@ -124,7 +124,7 @@ class Compacted(Fact, frozen=True):
     first: int
     last: int
     summary: tuple[AnyBlock, ...]
-    by: Literal["notes", "model", "provider", "dropped"]
+    by: Literal["notes", "model", "provider", "dropped", "folded"]
     trigger: str = ""
     before: int = 0
     """The window in use, in tokens, when it was decided."""

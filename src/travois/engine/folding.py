@@ -1,0 +1,72 @@
+"""Folding: old calls as lines in place of a compaction, where that makes enough room."""
+
+from __future__ import annotations
+
+from travois.context import spans
+from travois.context.compact import Trigger
+from travois.context.fold import folded, is_folded, middle
+from travois.engine.agent import Agent
+from travois.engine.ports import Warned
+from travois.engine.room import beside_head, limit
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Cleared, Compacted
+from travois.kernel.tokens import context_tokens, estimate, fact_tokens, ratio
+from travois.kernel.view import project
+
+TAIL = 0.35
+"""The share of the room between head and threshold whose newest messages stay unchanged."""
+ENOUGH = 0.65
+"""Folding is enough if less than this share of the threshold is in use after it."""
+TEXT = 0.2
+"""The share of the room that the folded text may take."""
+
+
+def collapse(agent: Agent, *, trigger: Trigger) -> bool:
+    """Fold the middle of the conversation; whether that made enough room to need no compaction."""
+    session, view = agent.session, agent.session.view
+    room = beside_head(agent) / ratio(view)  # as we estimate
+    cut = middle(view, tail=round(room * TAIL))
+    if cut is None or view.omitted:
+        return False
+    entries = session.history()
+    whole = project(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
+    ever = {item.seq: item for item in whole.items}
+    gone = [ever.get(item.seq, item) for item in cut.dropped if not is_folded(item)]
+    pieces = spans.split(gone)
+    names = [f"folded-{cut.last}-{number}" for number in range(1, len(pieces) + 1)]
+    before = _earlier_files(agent)
+    paths = [f"{agent.world.kept}/{name}.txt" for name in names]
+    text = folded(cut.dropped, [*before, *paths], budget=round(room * TEXT), snip=agent.layers.snip)
+    size = context_tokens(view)
+    freed = sum(fact_tokens(item.fact) for item in cut.dropped) - estimate(text)
+    after = size - round(freed * ratio(view))
+    if not text or after >= ENOUGH * limit(agent):
+        return False
+    data = (span.text.encode(errors="replace") for span in pieces)
+    files = tuple(map(agent.world.spill, names, data))
+    fact = Compacted(
+        cut.first,
+        cut.last,
+        (Text(text),),
+        "folded",
+        trigger=trigger,
+        before=size,
+        after=after,
+        files=files,
+        titles=tuple(span.title for span in pieces),
+        limit=limit(agent),
+    )
+    session.append(fact)
+    many = f"folded {len(cut.dropped)} messages"
+    session.emit(Warned(f"{many}: {size:,} to about {after:,} tokens; all can be read again"))
+    return True
+
+
+def _earlier_files(agent: Agent) -> list[str]:
+    """The files of foldings that are folded again."""
+    facts = [entry.fact for entry in agent.session.history()]
+    cuts = [fact for fact in facts if isinstance(fact, Compacted)]
+    found: list[str] = []
+    for fact in cuts:
+        found = [*found, *fact.files] if fact.by == "folded" else []
+    return found
