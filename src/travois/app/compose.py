@@ -38,7 +38,7 @@ from travois.app.reloading import Reload
 from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.context.kinds import Kind
 from travois.context.styles import DEFAULT
-from travois.engine.agent import Agent, Patience, World
+from travois.engine.agent import Agent, Patience, Summaries, World
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
 from travois.engine.hooked import Listener
@@ -308,6 +308,8 @@ def _equip(
     agent.toolset = asked.toolset
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
     agent.remember = partial(trust.keep, place.home, loaded.root)
+    if options.persist and not place.home.passing:
+        agent.summaries = partial(_summaries, place, loaded)
     if asked.file_checkpointing_enabled:
         agent.keeper = _keeper(place, options, agent, folders=agent.guard.folders)
     stack.callback(_end_snapshots, agent)
@@ -333,6 +335,13 @@ def _equip(
     if agent.session.state.get(MODE) == "plan" and not options.mode:
         follow(agent, "plan")
     return _place(agent, place, options, id=id, loaded=loaded)
+
+
+def _summaries(place: Place, loaded: Loaded) -> Summaries:
+    """The summaries of this project, as far as it is trusted now."""
+    from travois.store.summaries import FolderSummaries
+
+    return FolderSummaries(place.home.summaries / place.project.key / loaded.trust)
 
 
 def prepare(options: Options) -> tuple[Place, Loaded]:

@@ -102,6 +102,18 @@ class Gathering(msgspec.Struct):
     """What came of it, for the eye."""
 
 
+class Summaries(Protocol):
+    """Summaries that sessions of one project and trust share, by the digest of what they are on."""
+
+    def get(self, key: str) -> str:
+        """The summary of this key; empty if there is none."""
+        ...
+
+    def put(self, key: str, text: str) -> None:
+        """Keep a summary, if that is possible."""
+        ...
+
+
 class Noting(msgspec.Struct):
     """An update of the notes on a conversation."""
 
@@ -156,6 +168,8 @@ class Agent(msgspec.Struct):
     """What is remembered from earlier sessions; none if nothing is."""
     gathering: Gathering | None = None
     """The last time that the conversation was looked through for what is worth keeping."""
+    summaries: Callable[[], Summaries] | None = None
+    """Where summaries are that another session may have paid for; none if none are shared."""
     noting: Noting | None = None
     """The last update of its notes."""
     extract: Literal["model", "rules", "off"] = "model"

@@ -17,6 +17,8 @@ from travois.wire.ration import rationed
 from travois.wire.replies import Problem, Reply
 
 Change = Callable[[Request], Request]
+REUSED = "reused"
+"""How a fork ended that nobody was asked in: another session had the answer."""
 
 
 async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
@@ -58,14 +60,34 @@ async def beside(
     session.append(Spawned(id, "fork", what))
     usage, outcome = Usage(), "stopped"
     try:
+        if known := _known(agent, view, what):
+            outcome = REUSED
+            return known
         reply = await _reply(agent, view, change)
         usage, outcome = reply.usage, "done" if reply.content else "said nothing"
+        _keep(agent, view, reply, what)
         return reply
     except (Problem, PrefixBreak, Exhausted) as problem:
         outcome = str(problem)
         raise
     finally:
         session.append(Finished(id, outcome, usage, _dollars(agent, view, usage)))
+
+
+def _known(agent: Agent, view: View, what: str) -> Reply | None:
+    """What another session was answered at this very point."""
+    if agent.summaries is None:
+        return None
+    from travois.engine.reuse import find_reply
+
+    return find_reply(agent, view, what=what)
+
+
+def _keep(agent: Agent, view: View, reply: Reply, what: str) -> None:
+    if agent.summaries is not None:
+        from travois.engine.reuse import keep_reply
+
+        keep_reply(agent, view, reply, what=what)
 
 
 def _dollars(agent: Agent, view: View, usage: Usage) -> float | None:

@@ -32,6 +32,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.path / "blobs"
 
     @property
+    def summaries(self) -> Path:
+        """Summaries that sessions share: one folder per project, and in it one per trust."""
+        return self.path / "summaries"
+
+    @property
     def projects(self) -> Path:
         """What is known of folders, so that one that was moved is known again."""
         return self.path / "projects"

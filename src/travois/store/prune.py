@@ -62,6 +62,10 @@ def tidy(home: Home, *, days: int, now: float) -> None:
     for summary in plan(everything, everything, before=now - days * DAY, keep=0).doomed:
         with suppress(Fault):  # somebody is writing to it after all
             discard(home, summary)
+    for path in home.summaries.glob("*/*/*.md"):
+        with suppress(OSError):
+            if path.stat().st_mtime < now - days * DAY:
+                path.unlink()
 
 
 def discard(home: Home, summary: Summary) -> Path:

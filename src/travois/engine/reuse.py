@@ -1,0 +1,78 @@
+"""Summaries that were paid for already: the same question on the same conversation, asked again.
+
+A fork of a session, a copy that was resumed or a sibling may come to the same point as another one.
+What the model wrote there is kept by the digest of all that it was asked on, so that it can only be
+true of whoever finds it. Only its words are: everything else of a compaction is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from travois.engine.agent import Agent
+from travois.engine.room import fitted
+from travois.kernel.blocks import Text, words
+from travois.kernel.facts import Result, User
+from travois.kernel.models import Usage
+from travois.kernel.tokens import fact_tokens
+from travois.kernel.view import Item, View
+from travois.wire.replies import Reply
+
+SHARED = frozenset(("summary", "draft"))
+"""What may be asked on a conversation whose answer another session can use."""
+NEWER = 0.5
+"""The share of what stays word for word that may have come after what was summarised."""
+
+
+def find_reply(agent: Agent, view: View, *, what: str) -> Reply | None:
+    """What was answered to this question on this conversation, or on nearly all of it."""
+    if agent.summaries is None or what not in SHARED:
+        return None
+    known = agent.summaries()
+    most = fitted(agent).tail * NEWER
+    for key in _keys(view, most=most):
+        if text := known.get(key):
+            return Reply((Text(text),), stop="end", usage=Usage())
+    return None
+
+
+def keep_reply(agent: Agent, view: View, reply: Reply, *, what: str) -> None:
+    """Keep an answer for sessions that come to the same point; not one that was cut or empty."""
+    text = words(reply.content).strip()
+    if agent.summaries is None or what not in SHARED or reply.stop != "end" or not text:
+        return
+    key = next(_keys(view, most=0))
+    agent.summaries().put(key, agent.session.secrets.redacted(text))
+
+
+def _keys(view: View, *, most: float) -> Iterator[str]:
+    """The digests of a question on all that was said, then on less, as long as that is little."""
+    *items, asked = view.items
+    links = _chain(view, items)
+    question = _told(asked)
+    newer, index = 0, len(items)
+    while index > 0 and newer <= most:
+        yield blake2b(links[index] + question, digest_size=20).hexdigest()
+        index -= 1
+        newer += fact_tokens(items[index].fact)
+
+
+def _chain(view: View, items: Sequence[Item]) -> list[bytes]:
+    """For each number of items, the digest of the head and of these."""
+    assert view.epoch is not None
+    head = (view.epoch.model.name, view.epoch.system, view.epoch.tools)
+    links = [blake2b(msgspec.json.encode(head), digest_size=20).digest()]
+    for item in items:
+        links.append(blake2b(links[-1] + _told(item), digest_size=20).digest())
+    return links
+
+
+def _told(item: Item) -> bytes:
+    """What an item says, and who says it; not what it cost or when it was."""
+    fact = item.fact
+    who = fact.origin if isinstance(fact, User) else type(fact).__name__
+    call = (fact.call, fact.error) if isinstance(fact, Result) else ()
+    return msgspec.json.encode((who, call, fact.content))

@@ -1,0 +1,43 @@
+"""Summaries by the digest of what they are on, for all sessions of one project and one trust.
+
+A cache: deleting it costs money, and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from travois.store import disk
+
+MOST = 200
+"""How many are kept; the oldest go first."""
+LARGEST = 200_000
+"""A file of more bytes is none of ours."""
+
+
+class FolderSummaries:
+    """A folder with one file for each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> str:
+        """The summary of this key; empty if there is none."""
+        path = self._folder / f"{key}.md"
+        try:
+            if path.is_symlink() or path.stat().st_size > LARGEST:
+                return ""
+            return path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def put(self, key: str, text: str) -> None:
+        """Keep a summary; where that is not possible, it will be asked for again."""
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            data = text.encode(errors="replace")
+            disk.replace(self._folder / f"{key}.md", data, sync="whenever")
+            kept = sorted(self._folder.glob("*.md"), key=lambda path: path.stat().st_mtime)
+            for path in kept[:-MOST]:
+                path.unlink(missing_ok=True)
