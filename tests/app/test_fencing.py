@@ -8,12 +8,18 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
+from travois.app import fencing
 from travois.app.compose import prepare
 from travois.app.fencing import build
 from travois.app.opening import open_log
 from travois.app.options import Options
-from travois.policy.bounds import Bounds
+from travois.host.cage.programs import find_covered
+from travois.policy.bounds import Bounds, cage
+from travois.policy.judge import Guard
+from travois.policy.rules import Use
+from travois.policy.shell import plan
 
 
 def bounds(folder: Path, settings: dict[str, object]) -> Bounds:
@@ -102,3 +108,24 @@ def test_the_private_folder_of_a_session_stays_with_what_is_in_it(work: Path) ->
 
     assert not anyio.run(main, "").exists()
     assert (anyio.run(main, "left") / "left").read_text() == "x"
+
+
+def test_a_start_does_not_look_for_what_commands_may_not_see(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked for once, when a command first needs it; then all of it is there."""
+    looked: list[str] = []
+
+    def find() -> tuple[str, ...]:
+        looked.append("covered")
+        return find_covered()
+
+    monkeypatch.setattr(fencing, "find_covered", find)
+    made = bounds(work, {})
+    assert looked == []
+    guard = Guard(folders=(str(work),))
+    use = Use("Bash", (), str(work), plans=(plan("./x", cwd=str(work), home="/h"),))
+    seen = [cage(made, guard, use, profile="look") for _ in range(2)]
+    assert looked == ["covered"]
+    expected = replace(made, covered=find_covered(), tools=tuple(made.tools))
+    assert seen == [cage(expected, guard, use, profile="look")] * 2

@@ -25,7 +25,7 @@ from travois.host.cage.programs import (
 from travois.kernel.blocks import words
 from travois.kernel.facts import Result
 from travois.kernel.faults import Fault
-from travois.policy.bounds import SECRET, Bounds
+from travois.policy.bounds import SECRET, Bounds, LazyPaths
 from travois.policy.cage import PRIVATE_TMP, TMP
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
@@ -115,7 +115,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     hidden = tuple(_denied(loaded, place.cwd))
     git = _history(place.cwd)
     barred = loaded.settings.permissions.disable_auto_mode == "disable"
-    covered = find_covered()
+    covered = LazyPaths(find_covered)
     needed = _needed(wanted.hidden_tool_chains)
     settings = find_settings(needed.settings)
     shared = (*settings, *find_git_files(settings, home()))
@@ -125,7 +125,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
         hidden=(*secret, own, *_paths(wanted.filesystem.deny_read), *hidden),
         covered=covered,
         home=home(),
-        tools=(*needed.reads, *shared, *find_programs(covered)),
+        tools=LazyPaths(lambda: (*needed.reads, *shared, *find_programs(covered.found))),
         caches=needed.caches,
         shown=(
             *(str(spill), *_paths(wanted.filesystem.allow_read), *_brought(loaded, place)),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from posixpath import dirname, isabs, join
-from typing import Literal
+from typing import Literal, overload
 
 import msgspec
 
@@ -74,6 +74,37 @@ BEGINS = frozenset(("init", "clone"))
 GIT = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "lfs"))
 
 
+class LazyPaths(Sequence[str]):
+    """Paths that take time to find, so that a start which runs no command does not look for them.
+
+    Whoever reads them gets all of them: there is no state in which they seem to be none.
+    """
+
+    def __init__(self, find: Callable[[], tuple[str, ...]]) -> None:
+        self._find = find
+        self._found: tuple[str, ...] | None = None
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        """All of them."""
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        return self.found[index]
+
+
 class Bounds(msgspec.Struct, frozen=True):
     """The sandbox that a session has."""
 
@@ -86,12 +117,12 @@ class Bounds(msgspec.Struct, frozen=True):
     """Folders below /tmp that hold programs in use: the private /tmp must not hide them."""
     hidden: tuple[str, ...] = ()
     """Secrets, our own state, and what rules deny: not read by any command."""
-    covered: tuple[str, ...] = ()
+    covered: Sequence[str] = ()
     """The home, other people's files and volumes: not seen by a command that was not allowed to
     read there by name."""
     home: str = ""
     shown: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
+    tools: Sequence[str] = ()
     """What programs on PATH and tool chains need of covered places."""
     caches: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
@@ -159,7 +190,7 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
     )
 
 
-def _outside(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+def _outside(paths: Sequence[str], folders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path for path in paths if not any(inside(path, one) for one in folders))
 
 
