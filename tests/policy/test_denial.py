@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 import pytest
 
+from travois.engine.disk_facts import LocalDisk
 from travois.policy.cage import Cage
 from travois.policy.denial import Denial, find_denial, granted
 
@@ -253,6 +255,40 @@ def test_a_port_of_this_machine_is_missed_only_if_somebody_listens_there() -> No
 def test_sockets_are_refused_where_there_is_no_other_way_to_be_offline() -> None:
     said = "ping: socket: Operation not permitted"
     assert denial(said, PARTIAL) == Denial("network")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cat: {}: No such file or directory",
+        "FileNotFoundError: [Errno 2] No such file or directory: '{}'",
+        "Error: ENOENT: no such file or directory, open '{}'",
+        "ls: cannot access '{}': No such file or directory",
+        "grep: {}: No such file or directory",
+    ],
+)
+def test_what_is_missing_in_a_hidden_folder_is_not_the_sandboxs_doing(
+    tmp_path: Path, said: str
+) -> None:
+    hiding = msgspec.structs.replace(WORK, hidden=(str(tmp_path),))
+    (tmp_path / "there").touch()
+    for name, found in (("there", Denial("read", f"{tmp_path}/there")), ("none", None)):
+        text = said.format(tmp_path / name)
+        assert find_denial(text, hiding, cwd="/w", disk=LocalDisk()) == found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "touch: cannot touch '{}': No such file or directory",
+        "cp: cannot create regular file '{}': No such file or directory",
+    ],
+)
+def test_what_could_not_be_made_in_a_hidden_folder_is(tmp_path: Path, said: str) -> None:
+    hiding = msgspec.structs.replace(WORK, hidden=(str(tmp_path),))
+    text = said.format(tmp_path / "none")
+    found = find_denial(text, hiding, cwd="/w", disk=LocalDisk())
+    assert found == Denial("read", str(tmp_path))
 
 
 @pytest.mark.parametrize(

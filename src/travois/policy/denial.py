@@ -26,6 +26,8 @@ BUSY = ("device or resource busy", "ebusy")
 """What removing or renaming a path says on which the sandbox has mounted something."""
 MISSING = ("no such file or directory", "enoent")
 """What is said of a path below a folder that the sandbox hides."""
+MAKES = re.compile(r"\b(?:creat|touch|mkdir|make directory|writing|copy|move|link)", re.IGNORECASE)
+"""Words of errors about a path that was to be made."""
 OFFLINE = (
     *("could not resolve host", "network is unreachable", "name or service not known"),
     *("temporary failure in name resolution", "eai_again", "enotfound", "getaddrinfo"),
@@ -143,7 +145,7 @@ def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Deni
         return Denial("write", path) if disk.may(path, "write") else None
     unlisted = cage.backend == "partial" and path == "/" and word in FORBIDDEN
     if grant == "none" or unlisted:
-        return _hidden(word, path, cage, disk=disk)
+        return _hidden(word, path, cage, said=said, disk=disk)
     if word in MISSING:
         return None
     changeable = grant != "write" and disk.may(path, "write") and not disk.is_read_only(path)
@@ -160,13 +162,14 @@ def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Deni
     return Denial("rights", path) if disk.needs_root(path) or owning else None
 
 
-def _hidden(word: str, path: str, cage: Cage, *, disk: Disk) -> Denial | None:
+def _hidden(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Denial | None:
     """Judge an error about a path that the sandbox hides: it is there, or could have been made."""
     if disk.may(path, "read"):
         return Denial("read", path)
     above = dirname(path)
     if word in MISSING and above != cage.home and granted(cage, above) == "none":
-        return Denial("read", above) if disk.may(above, "read") else None
+        # Whoever reads what is not there would fail as well if nothing were hidden.
+        return Denial("read", above) if MAKES.search(said) and disk.may(above, "read") else None
     makes = word in (*FORBIDDEN, *READ_ONLY) and disk.may(path, "write")
     return Denial("write", path) if makes else None
 
