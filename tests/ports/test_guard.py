@@ -422,6 +422,38 @@ def test_a_session_beside_a_killed_one_does_not_take_its_state_for_good(place: S
         assert (look(place.work), len(told)) == (before, 1)
 
 
+@pytest.mark.parametrize(
+    ("made", "names"),
+    [
+        (
+            "git init -q new && printf '#!/bin/sh\\n' > new/.git/hooks/pre-commit",
+            "hooks/pre-commit",
+        ),
+        ("git init -q new && git -C new config core.fsmonitor x", "config (core.fsmonitor)"),
+        ("git init -q a/new && git -C a/new config alias.x '!y'", "config (alias.x)"),
+        ("git init -q new && git -C new config user.name me", ""),
+        ("git init -q --bare new && git -C new config core.pager x", "config (core.pager)"),
+    ],
+)
+def test_repositories_that_appeared_since_a_session_was_killed_are_told_and_kept(
+    place: Scene, made: str, names: str
+) -> None:
+    with LocalJournal(place) as folder:
+        roots = (str(place.work),)
+        guard = Journal(folder).open(watches(place.cage, held=False), mark="", roots=roots)
+        os.close(guard._lock)  # pyright: ignore[reportPrivateUsage] - as a kill does
+        subprocess.run(["bash", "-c", f"mkdir -p a; {made}"], cwd=place.work, check=True)
+        before = look(place.work)
+        processes = LocalProcesses(journal=folder)
+        processes.recover()
+        told = processes.notices()
+        assert look(place.work) == before
+        assert len(told) == bool(names)
+        assert all(f"new/.git: {names}" in one or f"new: {names}" in one for one in told)
+        processes.recover()
+        assert processes.notices() == ()
+
+
 def test_two_processes_share_what_was_saved(place: Scene) -> None:
     with LocalJournal(place) as folder:
         before = look(place.work)

@@ -23,7 +23,7 @@ import msgspec
 from travois.engine.folders import make_folders
 from travois.host.cage.aside import Aside
 from travois.host.cage.checking import Change, Check, Checked, check, plain
-from travois.host.cage.nested import NAMES, Surroundings, check_repository
+from travois.host.cage.nested import NAMES, Surroundings, check_repository, find_dangerous
 from travois.host.cage.real import real_path
 from travois.host.cage.repositories import Repositories
 from travois.host.cage.saved import Saved, read, read_names, save
@@ -37,6 +37,10 @@ FORGOTTEN = 7 * 24 * 3600
 Rule = Literal["exact", "config", "hooks", "repository", "lifted"]
 """How a path may change: not at all, as git changes its settings, hooks or repositories, or as it
 likes."""
+NEW = (
+    "New in the workspace since a command ran whose session was killed, and git would start "
+    "programs there: {}. Unless you made this yourself, look at it before you use git there."
+)
 OVERLAP = " (another command runs that may not change it; end that one, then repeat this)"
 
 
@@ -190,11 +194,26 @@ class Journal:
     def _recovered(self) -> Iterator[str]:
         living = dict(self._running())
         for name in set(self._names()) - living.keys():
-            when = "while a command ran whose session was killed"
+            when, whole = "while a command ran whose session was killed", self._read(name)
             # Who made a repository since then is not known: it may have been the user.
-            run = msgspec.structs.replace(self._read(name), roots=())
+            run = msgspec.structs.replace(whole, roots=())
             yield from self._checked(run, _guarded(living.values()), when=when)
+            yield from self._tell_new(whole)
             os.unlink(os.path.join(self.folder, "runs", name))
+
+    def _tell_new(self, run: Run) -> Iterator[str]:
+        """Say which repositories that start programs are there now and were not when a run began.
+
+        They stay as they are: the user may have made them since.
+        """
+        found = self.find_repositories(run.roots)
+        known = found | {top for root in run.roots for top in (root, f"{root}/.git")}
+        around = Surroundings(run.roots, known)
+        new = (watch.path for watch in self._nested(run.watches, run.roots))
+        each = ((path, find_dangerous(path, around=around)) for path in new)
+        told = [f"{plain(path)}: {', '.join(names)}" for path, names in each if names]
+        if told:
+            yield NEW.format(_few(told))
 
     def accept(self, path: str, data: bytes | None = None) -> None:
         """Take a change that we made ourselves for how things are to be."""

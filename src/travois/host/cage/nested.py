@@ -14,7 +14,7 @@ import msgspec
 from travois.host.cage.aside import Aside
 from travois.host.cage.checking import Change, Checked, plain, settle_config
 from travois.host.cage.saved import Node, Saved, Tree, read_names, restore
-from travois.policy.gitconfig import is_harmless_hook
+from travois.policy.gitconfig import is_harmless_hook, settle
 from travois.policy.paths import inside
 
 NAMES = ("config", "config.worktree", "commondir", "hooks")
@@ -57,6 +57,20 @@ def check_repository(saved: Saved, aside: Aside, *, around: Surroundings) -> Che
         else:
             changes.append(_undone(saved, name, aside, path=path))
     return Checked(tuple(changes), msgspec.structs.replace(saved, tree=tuple(tree.items())))
+
+
+def find_dangerous(path: str, *, around: Surroundings) -> tuple[str, ...]:
+    """Return what would start programs in a repository that is new; nothing is changed."""
+    now = read_names(path, NAMES)
+    allowed = partial(_stays_within, path, around.roots)
+    found = list[str]()
+    for name, node in sorted(now.items()):
+        if name in CONFIGS and node.data is not None:
+            undone = settle(b"", node.data, allowed=allowed).undone
+            found += [f"{os.fsdecode(name)} ({', '.join(map(plain, undone))})"] if undone else []
+        elif not _is_acceptable(name, now, path=path, around=around):
+            found.append(plain(os.fsdecode(name)) or "where it leads")
+    return tuple(found)
 
 
 def _take(tree: dict[bytes, Node], name: bytes, node: Node | None) -> None:
