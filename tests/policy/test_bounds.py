@@ -8,6 +8,7 @@ from travois.policy.access import Access
 from travois.policy.bounds import Bounds, cage, harmless
 from travois.policy.cage import Cage
 from travois.policy.judge import Guard, Mode
+from travois.policy.program_cage import cage_for_program
 from travois.policy.rules import Use
 from travois.policy.shell import plan
 
@@ -122,3 +123,10 @@ def test_only_a_line_that_is_excluded_as_a_whole_runs_outside() -> None:
 )
 def test_a_command_is_tried_only_where_the_try_could_succeed(line: str, may: bool) -> None:
     assert harmless(Guard(folders=("/w",)), use(line)) is may
+
+
+def test_files_of_a_program_in_the_workspace_do_not_make_it_read_only() -> None:
+    bounds = Bounds(temp="/private", writable=("/srv/cache",))
+    shown = ("/w", "/w/tools", "/srv/cache/x", "/home/u/hooks")
+    walls = cage_for_program(bounds, Guard(folders=("/w",)), shown=shown)
+    assert walls.shown == ("/home/u/hooks",)

@@ -169,9 +169,11 @@ def _bundle(bwrap: str) -> tuple[str, ...]:
 
 def _brought(loaded: Loaded, place: Place) -> tuple[str, ...]:
     """Folders whose texts and programs skills and plugins tell the model to use."""
-    skills = personal_folders(place.home, os.environ)
-    folders = (*skills, *(one.folder for one in loaded.plugins))
-    return tuple(os.path.realpath(path) for path in folders if os.path.isdir(path))
+    skills = map(os.path.realpath, personal_folders(place.home, os.environ))
+    # What is only shown cannot be written: links may lead to skills that are worked on here.
+    apart = (path for path in skills if not inside(path, place.cwd))
+    folders = (*apart, *(one.folder for one in loaded.plugins))
+    return tuple(filter(os.path.isdir, folders))
 
 
 def elsewhere(bounds: Bounds, root: str) -> Bounds:

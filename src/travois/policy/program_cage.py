@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from travois.policy.bounds import Bounds, cage
 from travois.policy.cage import Cage
 from travois.policy.judge import Guard
+from travois.policy.paths import inside
 from travois.policy.rules import Use
 
 
@@ -18,6 +19,9 @@ def cage_for_program(bounds: Bounds, guard: Guard, *, shown: tuple[str, ...] = (
     """
     walls = cage(bounds, guard, Use("", (), guard.folders[0]), profile="work")
     assert walls is not None, "a given profile always has a sandbox"
+    # What is only shown cannot be written, and the files of a program may lie in the workspace.
+    own = (*guard.folders, *bounds.writable)
+    apart = tuple(path for path in shown if not any(inside(path, folder) for folder in own))
     network = bounds.network or ("listed" if bounds.hosts else "off")
     sifted = network == "on" and bool(bounds.barred)
     return replace(
@@ -25,5 +29,5 @@ def cage_for_program(bounds: Bounds, guard: Guard, *, shown: tuple[str, ...] = (
         network="listed" if sifted else network,
         hosts=("*",) if sifted else bounds.hosts,
         writable=bounds.writable,
-        shown=(*walls.shown, *shown),
+        shown=(*walls.shown, *apart),
     )
