@@ -13,9 +13,9 @@ from tests.engine.fakes import facts
 from travois.context.layers import Layers
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact
-from travois.kernel.blocks import words
+from travois.kernel.blocks import Opaque, words
 from travois.kernel.facts import Changed, Cleared, Compacted, Offloaded, Result
-from travois.lab import Prompt, call, editing, text
+from travois.lab import Prompt, call, editing, text, thinking
 from travois.lab.objects import Json
 
 
@@ -99,3 +99,76 @@ def test_a_provider_that_leaves_out_something_else_is_told_of_once(tmp_path: Pat
         say(one, "3")
     (told,) = facts(one, Changed)
     assert (told.what, told.value.split()[0]) == ("left-out", "0")
+
+
+def thoughtful(prompt: Prompt, state: dict[str, int]) -> list[Json]:
+    """Think in every reply; read one file in each turn."""
+    thought = thinking("a long thought, " * 600)
+    if prompt.results:
+        return [thought, text("done")]
+    state["n"] = state.get("n", 0) + 1
+    return [thought, call("Read", path=f"file{state['n']}")]
+
+
+def thoughts(one: Agent) -> list[int]:
+    """The entries whose thinking is shown."""
+    return [
+        i.seq for i in one.session.view.items if any(isinstance(b, Opaque) for b in i.fact.content)
+    ]
+
+
+@pytest.mark.parametrize("server", [True, False])
+def test_after_an_hour_only_the_last_turns_thinking_is_sent(tmp_path: Path, server: bool) -> None:
+    """Taken from the front it leaves what is bound valid: the lab checks every signature."""
+    model = LabModel(thoughtful)
+    one, _ = opened(tmp_path, model, layers=Layers(server=server))
+    for number in range(3):
+        assert say(one, f"turn {number}") == "end"
+    before = thoughts(one)
+    model.world.clock.advance(3_700.0)
+    assert say(one, "and now") == "end"
+    assert thoughts(one)[:2] == before[-2:]
+    (fact,) = (fact for fact in facts(one, Cleared) if fact.what == "thinking")
+    assert before[-3] <= fact.until < before[-2]
+    assert say(one, "go on") == "end"
+    assert [exchange.status for exchange in model.ledger] == [200] * len(model.ledger)
+    assert model.ledger[-1].usage.read > 0
+
+
+@pytest.mark.parametrize("pause", [600.0, 3_700.0])
+def test_thinking_stays_in_a_short_pause_and_where_that_is_wanted(
+    tmp_path: Path, pause: float
+) -> None:
+    model = LabModel(thoughtful)
+    one, _ = opened(tmp_path, model, layers=Layers(thinking=pause < 3_600.0))
+    for number in range(3):
+        assert say(one, f"turn {number}") == "end"
+    before = thoughts(one)
+    model.world.clock.advance(pause)
+    assert say(one, "and now") == "end"
+    assert thoughts(one)[: len(before)] == before
+
+
+def writing(prompt: Prompt, state: dict[str, int]) -> list[Json]:
+    """Write as many long files as the human said."""
+    if prompt.last_text.strip().isdigit():
+        state["left"] = int(prompt.last_text)
+    if not state.get("left"):
+        return [text("done")]
+    state["left"] -= 1
+    return [call("Write", path=f"file{state['left']}", content="a line of code\n" * 300)]
+
+
+def test_long_inputs_are_on_file_before_they_give_way(tmp_path: Path) -> None:
+    model = LabModel(writing)
+    one, disk = opened(tmp_path, model, layers=Layers(inputs=True, kept=2, cleared=500))
+    assert say(one, "6") == "end"
+    model.world.clock.advance(3_700.0)
+    assert say(one, "0") == "end"
+    found = [fact for fact in facts(one, Cleared) if fact.what == "inputs"]
+    assert [len(fact.calls) for fact in found] == [4]
+    for id in found[0].calls:
+        assert "a line of code" in disk.held[f"/kept/{id}-input.txt"]
+    body = model.ledger[-1].json
+    assert str(body).count("The whole input of the call is in /kept/") == 4
+    assert [exchange.status for exchange in model.ledger] == [200] * len(model.ledger)

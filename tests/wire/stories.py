@@ -205,7 +205,12 @@ class Author:
         if not ids:
             return None
         some = tuple(self.chance.sample(ids, self.chance.randint(1, len(ids))))
-        return Cleared(some, "[cleared]", where=self.chance.choice(("local", "server")))
+        if self.chance.random() < 0.2:
+            until = self.chance.choice(view.items).seq if view.items else 0
+            return Cleared((), "", what="thinking", until=until)
+        what = self.chance.choice(("results", "results", "inputs"))
+        where = self.chance.choice(("local", "server"))
+        return Cleared(some, "[cleared]", where=where, what=what)
 
     def compact(self, view: View) -> AnyFact | None:
         if not view.items:

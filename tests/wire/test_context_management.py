@@ -54,6 +54,25 @@ def test_the_set_is_told_by_what_is_kept_and_by_what_is_spared() -> None:
     assert left_out(view) == 3
 
 
+def test_inputs_are_cleared_by_the_names_of_tools_and_only_of_calls_that_are_cleared() -> None:
+    facts = (Cleared(("c1", "c4"), "", "server", "inputs"), Cleared(("c0", "c1"), "", "server"))
+    assert '"clear_tool_inputs":["Read"]' in request(told(*facts)).body.decode()
+    assert "clear_tool_inputs" not in request(told(facts[1])).body.decode()
+
+
+def test_long_arguments_are_shown_as_where_they_are() -> None:
+    view = told(names="R")
+    args = json.dumps({"file_path": "a.py", "content": "x" * 900, "edits": [{"new": "y" * 900}]})
+    reply = Assistant((Call("w", "Write", args),), "calls")
+    view.add(Entry(50, 1.0, reply))
+    view.add(Entry(51, 1.0, Result("w", (Text("done"),))))
+    view.add(Entry(52, 1.0, Cleared(("w",), "[in {call}.txt]", what="inputs")))
+    (shown,) = (b for b in view.items[-2].fact.content if isinstance(b, Call))
+    marker = "[in w.txt]"
+    expected = {"file_path": "a.py", "content": marker, "edits": [{"new": marker}]}
+    assert json.loads(shown.args) == expected
+
+
 def test_the_pieces_are_the_same_and_the_digest_is_not() -> None:
     plain, edited = request(told()), request(told(Cleared(("c0",), "", "server")))
     assert (plain.pieces, plain.chain) == (edited.pieces, edited.chain)

@@ -18,7 +18,7 @@ from travois.context.layers import Layers
 from travois.context.ledger.acts import FAMILIES, Kind, kind_of
 from travois.kernel.blocks import Opaque, Text, calls
 from travois.kernel.facts import Assistant, Result, User
-from travois.kernel.tokens import estimate, fact_tokens
+from travois.kernel.tokens import block_tokens, estimate, fact_tokens
 from travois.kernel.view import THINKING, Item, View, short_input, thinks
 
 KINDS: tuple[Kind, ...] = ("shell", "read", "edit", "write", "delete", "patch")
@@ -36,7 +36,7 @@ WRITERS: tuple[Kind, ...] = ("edit", "write", "patch")
 """Tools whose arguments are what is long, not their results."""
 LONG = 400
 """The tokens from which on arguments are worth clearing."""
-THOUGHT = 1_000
+THOUGHT = 500
 """Thinking of fewer tokens is not worth clearing."""
 LINE = 40
 """The tokens of what takes the place of a result."""
@@ -94,13 +94,22 @@ def old_thinking(view: View, *, least: int = THOUGHT) -> int:
     last = max((i for i, fact in enumerate(facts) if _thoughts(fact)), default=0)
     while last > 0 and not isinstance(facts[last - 1], User):
         last -= 1
-    gone = sum(estimate(b.raw) for fact in facts[:last] for b in _thoughts(fact))
+    gone = sum(map(_thought_tokens, facts[:last]))
     return view.items[last - 1].seq if gone >= least else 0
 
 
 def _thoughts(fact: User | Assistant | Result) -> list[Opaque]:
     blocks = fact.content if isinstance(fact, Assistant) else ()
     return [b for b in blocks if isinstance(b, Opaque) and b.kind in THINKING]
+
+
+def _thought_tokens(fact: User | Assistant | Result) -> int:
+    """About how many tokens the thinking of a reply is: its text may not be told, but is paid."""
+    thoughts = _thoughts(fact)
+    if not thoughts or not isinstance(fact, Assistant):
+        return 0
+    others = sum(block_tokens(block) for block in fact.content if block not in thoughts)
+    return max(sum(estimate(b.raw) for b in thoughts), fact.usage.output - others)
 
 
 def _old(view: View, layers: Layers, now: Now) -> list[Item]:
