@@ -52,10 +52,8 @@ async def compact(
     usual = min(limit(agent), stop)
     held = await recent(agent, agent.session.history())
     fact = None
-    if not focus and part is None:
-        fact = await _noted(
-            agent, trigger=trigger, goal=goal or usual, held=held, hooks=words_of_hooks
-        )
+    if not focus and part is None and not words_of_hooks:
+        fact = await _noted(agent, trigger=trigger, goal=goal or usual, held=held)
     if fact is None:
         prose = await _prose(agent, trigger=trigger, focus=focus, hooks=words_of_hooks)
         cuts = ((1.0, part),) if part else rungs(agent)
@@ -80,15 +78,14 @@ async def compact(
 
 
 async def _noted(
-    agent: Agent, *, trigger: Trigger, goal: int, held: tuple[Held, ...], hooks: tuple[str, ...]
+    agent: Agent, *, trigger: Trigger, goal: int, held: tuple[Held, ...]
 ) -> Compacted | None:
     """The fact with the notes as the model's part; none where they cannot help."""
     offer = await offer_notes(agent)
     if offer is None:
         return None
-    prose = "\n\n".join((offer.text, *hooks))
     cuts = ((1.0, offer.cut),)
-    fact = shorter(agent, cuts, trigger=trigger, prose=prose, goal=goal, held=held)
+    fact = shorter(agent, cuts, trigger=trigger, prose=offer.text, goal=goal, held=held)
     return fact if fact is not None and fact.after < goal else None
 
 

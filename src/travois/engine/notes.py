@@ -41,6 +41,8 @@ class Offer(msgspec.Struct, frozen=True):
 
     text: str
     cut: Cut
+    covers: int
+    """The last entry that they cover."""
 
 
 def keeps_notes(agent: Agent) -> bool:
@@ -120,19 +122,24 @@ def write_notes(agent: Agent, text: str) -> str:
 
 
 async def offer_notes(agent: Agent) -> Offer | None:
-    """The notes as the model's part of a summary; waits for an update that is under way.
-
-    None if there are none, or if what they do not cover is more than may stay word for word.
-    """
+    """The notes as the model's part of a summary; waits for an update that is under way."""
     if not agent.layers.notes or not agent.layers.draft:
         return None
     await settle_notes(agent)
+    return ready_notes(agent)
+
+
+def ready_notes(agent: Agent) -> Offer | None:
+    """The notes as they stand, for a summary.
+
+    None if there are none, or if what they do not cover is more than may stay word for word.
+    """
     cut = find_cut(agent)
     if cut is None:
         return None
-    held = notes(agent).text
-    text = fitted(held, path=write_notes(agent, held), budget=budget(agent))
-    return Offer(text, cut) if text else None
+    held = notes(agent)
+    text = fitted(held.text, path=write_notes(agent, held.text), budget=budget(agent))
+    return Offer(text, cut, held.covers) if text else None
 
 
 def find_cut(agent: Agent) -> Cut | None:
