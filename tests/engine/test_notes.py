@@ -313,6 +313,8 @@ def test_sections_that_are_over_their_budget_are_told(tmp_path: Path) -> None:
         (Layers(notes=True), Price(), True),
         (Layers(notes=False), PRICE, False),
         (Layers(draft=False), PRICE, False),
+        (Layers(compact=False), PRICE, False),
+        (Layers(compact=False, notes=True), PRICE, True),
     ],
 )
 def test_notes_are_kept_where_they_are_worth_it_or_as_the_user_says(

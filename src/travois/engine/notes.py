@@ -50,8 +50,8 @@ def keeps_notes(agent: Agent) -> bool:
     card, wanted = model(agent), agent.layers.notes
     if agent.background is None or card.frail or not wanted or not agent.layers.draft:
         return False
-    if wanted != "auto":
-        return True
+    if wanted != "auto" or not agent.layers.automatic:
+        return wanted is True
     most = limit(agent)
     return is_worthwhile(card.price, limit=most, head=most - beside_head(agent))
 
