@@ -328,21 +328,31 @@ def put(folder: Path, count: int, text: str = "content") -> list[str]:
     return names
 
 
-def test_the_last_five_files_come_back_as_they_are_on_disk(tmp_path: Path) -> None:
-    one = reading(tmp_path, put(tmp_path, 8))
-    (tmp_path / "f6.txt").write_text("changed meanwhile\n")
-    (tmp_path / "f5.txt").unlink()
+def test_the_last_files_come_back_as_they_are_on_disk(tmp_path: Path) -> None:
+    one = reading(tmp_path, put(tmp_path, 16))
+    (tmp_path / "f14.txt").write_text("changed meanwhile\n")
+    (tmp_path / "f13.txt").unlink()
     text = shown_files(squeeze(one))
-    assert [f"f{n}.txt" in text for n in range(8)] == [
-        False,
-        False,
-        *([True] * 3),
-        False,
-        True,
-        True,
-    ]
+    back = [n for n in range(16) if f"/f{n}.txt" in text]
+    assert back == [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15]
     assert "changed meanwhile\n</file" in text
-    assert "content of f7.txt\n</file" in text
+    assert "content of f15.txt\n</file" in text
+
+
+def test_long_files_share_the_room_and_short_ones_stand_whole(tmp_path: Path) -> None:
+    names = put(tmp_path, 8, text="some words that fill a file\n" * 4_000)
+    (tmp_path / names[3]).write_text("short\n")
+    text = shown_files(squeeze(reading(tmp_path, names, window=64_000)))
+    parts = re.findall(r'<file path="[^"]*/(f\d).txt".*?</file \w+>', text, re.DOTALL)
+    sizes = [estimate(part) for part in re.findall(r"<file .*?</file \w+>", text, re.DOTALL)]
+    assert parts == names_of(names)
+    assert sizes[3] < 100 and "\nshort\n</file" in text
+    longer = [size for number, size in enumerate(sizes) if number != 3]
+    assert max(longer) - min(longer) < 50, "an even share each"
+
+
+def names_of(files: list[str]) -> list[str]:
+    return [name.removesuffix(".txt") for name in files]
 
 
 def test_files_still_shown_instructions_secrets_and_what_rules_hide_do_not_come_back(

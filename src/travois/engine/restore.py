@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from travois.context.ledger.acts import Act
 
 SEEN = "seen:"
-FILES = 5
-READ = 12
+FILES = 12
+READ = 16
 """How many are looked at, as some of them may not need to come back."""
 EACH = 5_000
+AROUND = 100
+"""More tokens than the marks around a file take."""
 LEAST = 100
 """Fewer tokens of a file than this are not worth their place."""
 SHARE = 0.12
@@ -98,13 +100,23 @@ def restored(held: Iterable[Held], kept: Iterable[Item], *, budget: int) -> tupl
     missing = [
         _beyond(one, visible) for one in held if not one.same or visible.isdisjoint(one.shown)
     ]
-    parts: list[str] = []
-    for one in missing[:FILES]:
-        part = _shown(one, min(EACH, budget)) if budget >= LEAST else ""
-        budget -= estimate(part)
-        parts += [part] if part else []
+    chosen = missing[:FILES]
+    rooms = _rooms(chosen, budget)
+    parts = [part for one, room in zip(chosen, rooms, strict=True) if (part := _shown(one, room))]
     body = "\n".join(reversed(parts))
     return (Text(f"<files>\n{INTRO}\n{body}\n</files>"),) if parts else ()
+
+
+def _rooms(files: Sequence[Held], budget: int) -> list[int]:
+    """Share the room out evenly: work often goes on with what was read before the last few files.
+
+    What a short file does not need is left to the others; a share of a few lines helps nobody.
+    """
+    from travois.context.ledger.received import allot
+
+    count = min(len(files), budget // LEAST)
+    sizes = [min(EACH, estimate(one.text) + AROUND) for one in files[:count]]
+    return [*allot(sizes, budget), *([0] * (len(files) - count))]
 
 
 def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) -> tuple[Text, ...]:
@@ -195,8 +207,15 @@ def _shown(one: Held, tokens: int) -> str:
     lines = one.text.splitlines(keepends=True)
     start = one.first - 1 if estimate(one.text) > tokens and one.first <= len(lines) else 0
     count = beginning(lines[start:], tokens)
-    if not count:
-        return ""
+    part = _marked(one, lines, start=start, count=count)
+    while count and (size := estimate(part)) > tokens:
+        count = min(count - 1, count * tokens // size)
+        part = _marked(one, lines, start=start, count=count)
+    return part if count else ""
+
+
+def _marked(one: Held, lines: list[str], *, start: int, count: int) -> str:
+    """Some lines of a file between marks that say which they are."""
     mark = digest(one.text.encode(errors="replace"))[:16]
     where = f"{start + 1}-{start + count} of {len(lines)}"
     body = "".join(lines[start : start + count]).removesuffix("\n")
