@@ -226,8 +226,13 @@ class Jury:
     def _artifacts(self, text: str) -> Iterator[tuple[str, str]]:
         """The files of the session that the request names."""
         for path in sorted(self._folder.rglob("*")):
-            if path.is_file() and str(path) in text:
-                yield str(path), path.read_text("utf-8", errors="replace")
+            if path.is_file() and _is_named(path, text):
+                yield path.name, path.read_text("utf-8", errors="replace")
+
+
+def _is_named(path: Path, text: str) -> bool:
+    """Whether a request names a file: as a whole, or its folder once and then its name."""
+    return str(path) in text or (str(path.parent) in text and path.name in text)
 
 
 def figures(player: Player) -> dict[str, float]:

@@ -75,15 +75,30 @@ def test_the_contents_name_every_span_of_a_long_session_in_few_lines() -> None:
     titles = [f"title {n}" for n in range(100)]
     paths = [f"spans/{n:04}.txt" for n in range(100)]
     listed = contents(titles, paths).splitlines()
-    assert len(listed) == 65
-    assert listed[0] == f"- {', '.join(paths[:8])}: title 0 … title 7"
-    assert listed[-1] == "- spans/0099.txt: title 99"
-    assert [path for path in paths if path not in "\n".join(listed)] == []
+    names = [path.removeprefix("spans/") for path in paths]
+    assert len(listed) == 66
+    assert listed[0].startswith("The files are in spans: each holds a part of the conversation")
+    assert listed[1] == f"- {', '.join(names[:8])}: title 0 … title 7"
+    assert listed[-1] == "- 0099.txt: title 99"
+    assert [name for name in names if name not in "\n".join(listed)] == []
+
+
+def test_the_folder_is_named_once_and_the_parts_of_one_message_share_a_line() -> None:
+    paths = [f"/home/me/x/span-{n}.txt" for n in range(4)]
+    titles = ["Read a.py", "Read a.py (continued, 1)", "Read a.py (continued, 2)", "Grep “x”"]
+    text = contents(titles, paths)
+    assert text.count("/home/me/x") == 1
+    assert text.splitlines()[1:] == [
+        "- span-0.txt to span-2.txt: Read a.py",
+        "- span-3.txt: Grep “x”",
+    ]
+    two = contents(["a", "b"], ["/x/1.txt", "/y/2.txt"])
+    assert two.splitlines()[1:] == ["- /x/1.txt: a", "- /y/2.txt: b"]
 
 
 def test_the_contents_stay_bounded() -> None:
     listed = contents(["t" * 100] * 5_000, [f"spans/{n:04}.txt" for n in range(5_000)])
-    assert listed.startswith("- spans/0000.txt to spans/4779.txt: ")
+    assert listed.splitlines()[1].startswith("- 0000.txt to 4779.txt: ")
     assert len(listed) < 15_000
 
 
@@ -91,8 +106,8 @@ def test_the_contents_keep_to_a_small_budget_and_name_the_newest() -> None:
     paths = [f"/home/me/sessions/tool-results/span-{n}.txt" for n in range(500)]
     listed = contents(["a title of some words"] * 500, paths, budget=300)
     assert estimate(listed) <= 300
-    assert listed.startswith(f"- {paths[0]} to {paths[488]}: ")
-    assert listed.endswith(f"- {paths[-1]}: a title of some words")
+    assert listed.splitlines()[1].startswith("- span-0.txt to span-")
+    assert listed.endswith("- span-499.txt: a title of some words")
 
 
 def test_a_title_is_one_line_whatever_was_said() -> None:

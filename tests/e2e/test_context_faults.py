@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session, lab
-from travois.engine.compaction import PROMPT, compact, prepare
+from travois.engine.compaction import PROMPT, compact, prepare, receipt
 from travois.engine.ports import Event, Warned
 from travois.kernel.blocks import Media, Text, words
 from travois.kernel.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
@@ -239,14 +239,18 @@ def test_a_picture_that_is_refused_is_left_out(
         assert not any(isinstance(b, Media) for i in stage.view.items for b in i.fact.content)
 
 
-SUMMARISERS: dict[str, Any] = {
-    "refuses": {"http": {"status": 400, "type": "invalid_request_error", "message": "no"}},
-    "is overloaded": {"http": {"status": 529, "type": "overloaded_error"}},
-    "is cut off": "disconnect",
-    "hangs": {"stall": {"s": 5}},
-    "never begins": {"slow_headers": {"s": 5}},
-    "makes no sense": "bad_json_event",
+SUMMARISERS: dict[str, tuple[Any, bool]] = {
+    "refuses": ({"http": {"status": 400, "type": "invalid_request_error", "message": "no"}}, True),
+    "breaks": ({"http": {"status": 500, "type": "api_error", "message": "oops"}}, True),
+    "is overloaded": ({"http": {"status": 529, "type": "overloaded_error"}}, True),
+    "finds it too long": (REFUSALS["too long, by how much"], True),
+    "is cut off": ("disconnect", True),
+    "hangs": ({"stall": {"s": 5}}, False),
+    "never begins": ({"slow_headers": {"s": 5}}, False),
+    "makes no sense": ("bad_json_event", True),
+    "has no key": ({"http": {"status": 401, "type": "authentication_error"}}, False),
 }
+"""How a summariser fails, and whether it is asked until the oldest rounds have given way."""
 
 
 def compacting(stage: Stage) -> Compacted | None:
@@ -257,15 +261,39 @@ def compacting(stage: Stage) -> Compacted | None:
     return anyio.run(main)
 
 
-@pytest.mark.parametrize("what", SUMMARISERS)
-def test_a_summariser_that_fails_costs_its_words_alone(
+@pytest.mark.parametrize("what", [one for one in SUMMARISERS if one != "has no key"])
+def test_a_fork_that_fails_is_made_up_for_by_a_direct_call(
     options: Options, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     with lab.server(works) as api:
         stage = begun(api, options, monkeypatch)
-        stage.fault(SUMMARISERS[what])
+        stage.fault(SUMMARISERS[what][0])
         fact = compacting(stage)
-        assert fact is not None and fact.by == "notes"
+        assert fact is not None and (fact.by, fact.source) == ("model", "direct")
+        assert fact.why.startswith("fork: ") and fact.why in receipt(fact)
+        assert "So far all is well." in words(fact.summary)
+        direct = api.ledger[-1].body.decode()
+        assert '"tools"' not in direct and '"max_tokens":20000' in direct
+        api.no_invalid()
+        stage.answers()
+
+
+@pytest.mark.parametrize("what", SUMMARISERS)
+def test_a_summariser_that_always_fails_costs_its_words_alone_and_is_owned_up_to(
+    options: Options, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    fault, again = SUMMARISERS[what]
+    with lab.server(works) as api:
+        stage = begun(api, options, monkeypatch)
+        before = len(api.ledger)
+        stage.fault(fault, times=5)
+        fact = compacting(stage)
+        assert fact is not None and (fact.by, fact.source) == ("ledger", "ledger")
+        assert "summary by rules from the log alone (fork: " in receipt(fact)
+        assert "No model took part in it (fork: " in words(fact.summary)
+        asked = len(api.ledger) - before
+        assert asked == 5 if again and what != "is cut off" else asked <= 2
+        api.world.faults.rules = []
         stage.answers()
 
 

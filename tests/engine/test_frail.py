@@ -49,7 +49,7 @@ def test_what_a_person_compacts_is_told_by_the_ledger_alone(tmp_path: Path) -> N
     frail(one).model = Scripted()
     fact = anyio.run(lambda: compact(one, trigger="manual", focus="the lexer"))
     assert isinstance(fact, Compacted)
-    assert (fact.by, asked(one), facts(one, Spawned)) == ("notes", 0, [])
+    assert (fact.by, asked(one), facts(one, Spawned)) == ("ledger", 0, [])
     assert shown(one)
 
 
@@ -83,7 +83,7 @@ def test_a_window_of_8k_is_kept_by_rule_for_as_long_as_one_talks(tmp_path: Path)
     for number in range(40):
         play(one, f"question {number}: {'what ' * 200}")
     made = facts(one, Compacted)
-    assert made and {fact.by for fact in made} == {"notes"}
+    assert made and {fact.by for fact in made} == {"ledger"}
     assert asked(one) == 40
     assert max(len(request.body) for request in one.model.requests) / 3 < 8_192
     assert log(one).entries

@@ -48,6 +48,7 @@ def saying(text: str) -> AnyTool:
 def looking(folder: Path, replies: list[Line], text: str, **more: Any) -> tuple[Agent, Disk]:
     """An agent whose one tool always says the same; what it sets aside is kept in memory."""
     tool, disk = saying(text), Disk()
+    more.setdefault("layers", Layers(draft=False))  # the lines are the conversation's own
     session = begun((tool,), window=more.pop("window", 200_000), output=more.pop("output", 4_000))
     one = agent(folder, *replies, tools=(tool,), session=session, **more)
     one.world = replace(one.world, spill=disk.spill)
@@ -133,7 +134,7 @@ def test_a_conversation_over_its_limit_is_compacted_and_goes_on(tmp_path: Path) 
     one, disk = working(tmp_path, 60, window=40_000)
     assert play(one, "Never touch main.py. Then look at sixty things.") == "end"
     first, *_ = facts(one, Compacted)
-    assert (first.trigger, first.by) == ("auto", "notes")
+    assert (first.trigger, first.by) == ("auto", "ledger")
     assert first.after < first.before
     assert "Never touch main.py." in shown(one)
     assert OPENING in shown(one)
@@ -228,10 +229,10 @@ def test_two_useless_compactions_stop_it_until_a_person_speaks(tmp_path: Path) -
     assert len(facts(one, Compacted)) == 3
 
 
-def test_prose_is_asked_for_only_when_a_person_waits_and_its_failure_costs_nothing(
+def test_the_models_part_is_written_when_a_person_asks_and_its_failure_costs_only_that(
     tmp_path: Path,
 ) -> None:
-    one, _ = working(tmp_path, 10)
+    one, _ = working(tmp_path, 10, layers=Layers())
     play(one)
     one.model = Scripted(say("We renamed the parser; the lexer is next."))
     fact = anyio.run(lambda: compact(one, trigger="manual", focus="the lexer"))
@@ -244,7 +245,7 @@ def test_prose_is_asked_for_only_when_a_person_waits_and_its_failure_costs_nothi
     one.model = Scripted(Problem("overloaded", "busy"))
     again = anyio.run(lambda: compact(one, trigger="manual"))
     assert again is not None
-    assert again.by == "notes"
+    assert again.by == "ledger"
 
 
 def test_a_conversation_that_cannot_shrink_says_so_with_the_numbers(tmp_path: Path) -> None:

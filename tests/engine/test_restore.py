@@ -148,7 +148,7 @@ def test_a_compaction_stays_one_fact(tmp_path: Path) -> None:
     one = working(tmp_path)
     filler(one, 1)
     before = len(log(one).entries)
-    one.layers = Layers(tail=100)
+    one.layers = Layers(tail=100, draft=False)
     squeeze(one)
     assert [type(entry.fact) for entry in log(one).entries[before:]] == [Compacted]
 

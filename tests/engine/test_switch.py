@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_shortened_first_without_a_model(tmp_path: Path, wi
         switch(one, head(one, window=window, output=1_000))
         told = [event for event in iter_events(events) if isinstance(event, Warned)]
     (fact,) = facts(one, Compacted)
-    assert (fact.trigger, fact.by) == ("switch", "notes")
+    assert (fact.trigger, fact.by) == ("switch", "ledger")
     assert [type(entry.fact) for entry in log(one).entries[-2:]] == [Compacted, Epoch]
     assert context_tokens(one.session.view) < stop_at(head(one, window=window).model)
     assert "Never touch file 3.py." in str(one.session.view.items[0].fact.content)

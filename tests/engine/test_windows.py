@@ -77,6 +77,9 @@ class Endless:
         assert size <= self.window, f"request {len(self.sizes)} has {size} of {self.window} tokens"
         if len(self.sizes) % VALIDATED == 0:
             assert faults(body) == []
+        if b"This is the harness" in body:
+            usage = Usage(input=size, output=20)
+            return Reply((Text("## 8. Current work\nGoing on."),), stop="end", usage=usage)
         self.unseen += [mark for mark in self.wanted if mark.encode() not in body]
         self.round = next(self._rounds)
         number, room = len(self.sizes), min(self.window - size, self.window // PARTS)

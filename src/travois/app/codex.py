@@ -16,6 +16,7 @@ from travois.app.shapes import Json, Object, arguments
 from travois.app.tally import Tally
 from travois.engine.ports import (
     AgentProgress,
+    Compacting,
     Doing,
     Event,
     Progress,
@@ -74,7 +75,7 @@ class Teller:
                 yield self._trouble(event.text)
             case Entry() | Running() | Progress() | Began() | BlockBegan() | Grew() | BlockEnded():
                 pass
-            case Doing() | Signalled() | AgentProgress():
+            case Doing() | Compacting() | Signalled() | AgentProgress():
                 pass
             case _:
                 assert_never(event)

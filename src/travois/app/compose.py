@@ -38,7 +38,7 @@ from travois.app.reloading import Reload
 from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.context.kinds import Kind
 from travois.context.styles import DEFAULT
-from travois.engine.agent import Agent, Patience, Summaries, World
+from travois.engine.agent import Agent, Patience, Small, Summaries, World
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
 from travois.engine.hooked import Listener
@@ -47,14 +47,14 @@ from travois.engine.person import Answer, Inquiry, Person, Question
 from travois.engine.ports import Model, Warned
 from travois.engine.practice import Practitioner
 from travois.engine.session import Session
-from travois.engine.switch import switch
+from travois.engine.switch import switch, switch_with_summary
 from travois.engine.tool import AnyTool
 from travois.host.cage.probe import Walls
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
 from travois.host.readcache import ReadCache
 from travois.host.web import HttpxWeb
-from travois.kernel.facts import Changed
+from travois.kernel.facts import Changed, Epoch
 from travois.kernel.faults import Fault
 from travois.kernel.models import Effort
 from travois.kernel.models import Model as Card
@@ -109,16 +109,30 @@ class Crew(msgspec.Struct):
 
     def change(self, name: str) -> None:
         """Go on with another model, in whose window all must have room; else nothing changes."""
+        if chosen := self._chosen(name):
+            other, epoch = chosen
+            switch(self.agent, epoch)
+            self.agent.model = other.model
+
+    async def change_with_summary(self, name: str) -> None:
+        """The same, where the model so far sums up what has no room in the other's window."""
+        if chosen := self._chosen(name):
+            other, epoch = chosen
+            await switch_with_summary(self.agent, epoch)
+            self.agent.model = other.model
+
+    def _chosen(self, name: str) -> tuple[Small, Epoch] | None:
+        """Find another model and the head that it would have; none if it is the same."""
         epoch = self.agent.session.view.epoch
         assert epoch is not None
         assert self.agent.other is not None
         other = self.agent.other(name)
         if self.agent.session.state.get(HOME):
             self.agent.session.append(Changed(HOME, ""))
-        if (other.card.name, other.card.window) != (epoch.model.name, epoch.model.window):
-            card = replace(other.card, effort=epoch.model.effort)
-            switch(self.agent, replace(epoch, model=card, why="asked for", unbind=False))
-            self.agent.model = other.model
+        if (other.card.name, other.card.window) == (epoch.model.name, epoch.model.window):
+            return None
+        card = replace(other.card, effort=epoch.model.effort)
+        return other, replace(epoch, model=card, why="asked for", unbind=False)
 
     def exert(self, effort: Effort) -> None:
         """Let the model think more or less from here on; what it has read is read anew, once."""
@@ -221,8 +235,8 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         gone = _equip(agent, place, loaded=loaded, options=options, id=opened.id, stack=stack)
         mail = asked.mail if options.persist else None
         office = posting.opened(place, opened, agent, settings=mail, stack=stack)
-        _renew(agent, card, options, guests)
-        notices = (*filter(None, (unchosen, fence.line)), *loaded.notices, *unusable, *remarks)
+        cut = await _renew(agent, card, options, guests=guests, serve=serve)
+        notices = (*filter(None, (unchosen, fence.line, cut)), *loaded.notices, *unusable, *remarks)
         notices += (*serving.unpriced(loaded, card), *gone, *flaws, *unstyled, *damage(opened.log))
         notices += (*rights.remarks(loaded, place.cwd), *loan.notices, *world.processes.notices())
         kept = stack.pop_all()
@@ -249,12 +263,20 @@ def _yard(
     return crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded), shared)
 
 
-def _renew(agent: Agent, card: Card, options: Options, guests: Guests) -> None:
-    """Go on with what was asked for, where a session began with something else."""
+async def _renew(
+    agent: Agent, card: Card, options: Options, *, guests: Guests, serve: serving.Reach
+) -> str:
+    """Go on with what was asked for, where a session began with something else.
+
+    Returns what had to give way for that, or nothing.
+    """
     if options.name:
         agent.session.append(Changed("name", options.name))
-    if epoch := renewed(agent.session, card, options, brought=guests.tools):
-        switch(agent, epoch)
+    agent.attended = guests.attended
+    epoch = renewed(agent.session, card, options, brought=guests.tools)
+    if epoch is None:
+        return ""
+    return await switch_with_summary(agent, epoch, former=lambda before: serve.served(before)[0])
 
 
 def _served(

@@ -90,7 +90,7 @@ class _Book:
         match entry.fact:
             case Epoch() as fact:
                 self._epoch = fact
-            case Spawned(kind="fork", what="summary", id=id):
+            case Spawned(kind="fork", what="draft" | "summary", id=id):
                 self._forks.add(id)
             case Finished(id=id) if id in self._forks:
                 self._dollars += self._spent.dollars - before

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
 from travois.app import custom
@@ -33,7 +34,7 @@ from travois.engine.briefing import skills
 from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.hooks import MODES
 from travois.engine.jobs import PATIENCE as JOB_PATIENCE
-from travois.engine.ports import Event, Retrying, Warned
+from travois.engine.ports import Compacting, Event, Retrying, Warned
 from travois.kernel.blocks import Shown
 from travois.kernel.facts import Ended, Entry, Finished, Noted
 from travois.kernel.faults import Fault
@@ -255,17 +256,40 @@ class Run:
 
     async def _compact(self, session: Session, focus: str, *, speaker: Speaker) -> None:
         """Set the older conversation aside in the place of a turn."""
+        with session.crew.agent.session.watch() as events:
+            try:
+                await self._compact_told(session, focus, speaker=speaker, events=events)
+            finally:  # also what is left to say of one that was stopped
+                while events.statistics().current_buffer_used:
+                    self._print(events.receive_nowait(), speaker)
+
+    async def _compact_told(
+        self,
+        session: Session,
+        focus: str,
+        *,
+        speaker: Speaker,
+        events: MemoryObjectReceiveStream[Event],
+    ) -> None:
+        """Compact, and print what happens while it happens: a summary may take minutes."""
         from travois.engine.compaction import receipt
 
-        with session.crew.agent.session.watch() as events:
+        async def tell() -> None:
+            async for event in events:
+                self._print(event, speaker)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(tell)
             try:
                 speaker.tally.text = receipt(await session.compact(focus.strip()))
                 speaker.tally.ended = Ended("end")
             except Fault as fault:
                 speaker.tally.ended = Ended("crashed", str(fault))
-            while events.statistics().current_buffer_used:
-                for line in self._told(events.receive_nowait(), speaker):
-                    say(line)
+            group.cancel_scope.cancel()
+
+    def _print(self, event: Event, speaker: Speaker) -> None:
+        for line in self._told(event, speaker):
+            say(line)
 
     def _begin(self, session: Session, speaker: Speaker) -> None:
         if self._format == "stream-json":
@@ -330,6 +354,8 @@ def _notice(event: Event) -> str:
             return text
         case Retrying(message=message, wait=wait) if wait >= PAUSE:
             return f"{message}; trying again in {wait:.0f} s"
+        case Compacting(seconds=seconds) if seconds:
+            return f"the summary for a compaction is being written, since {seconds:.0f} s"
         case Entry(fact=Noted(what="memory", text=text)):
             return told(text)
         case _:

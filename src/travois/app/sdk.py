@@ -199,6 +199,15 @@ class Session:
         self._idle()
         self.crew.change(model)
 
+    async def switch_with_summary(self, model: str) -> None:
+        """The same, where the model so far sums up what has no room in the other's window."""
+        self._idle()
+        try:
+            with anyio.CancelScope() as self._scope:
+                await self.crew.change_with_summary(model)
+        finally:
+            self._scope = None
+
     def exert(self, effort: str) -> None:
         """Let the model think more or less from here on; an empty word leaves that to it."""
         self._idle()

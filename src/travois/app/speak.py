@@ -14,6 +14,7 @@ from travois.context.memory.shown import names
 from travois.engine.extract import told
 from travois.engine.ports import (
     AgentProgress,
+    Compacting,
     Doing,
     Event,
     Progress,
@@ -35,7 +36,6 @@ from travois.kernel.facts import (
     Noted,
     Result,
     Sent,
-    Spawned,
     User,
 )
 from travois.kernel.models import Usage
@@ -81,6 +81,8 @@ class Speaker:
         self._running: dict[str, tuple[str, float]] = {}
         self._shown: dict[str, float] = {}
         """The calls that were started and when, and how long each had run when that was told."""
+        self._compacting = False
+        """Whether the last status says that the conversation is being compacted."""
 
     def lines(self, event: Event) -> list[Object]:
         """What to print for this event."""
@@ -104,6 +106,8 @@ class Speaker:
                 return []
             case Progress():
                 return self._progress(event)
+            case Compacting():
+                return self._under_way(event)
             case Signalled() | Doing() | AgentProgress():
                 return []
             case _:
@@ -139,7 +143,7 @@ class Speaker:
 
     def _entry(self, seq: int, fact: AnyFact) -> list[Object]:
         match fact:
-            case Spawned() | Compacted() | Failed():
+            case Compacted() | Failed():
                 return self._compaction(fact)
             case Decided(verdict="deny") if fact.by != "schema":
                 return [self._denied(fact)]
@@ -172,19 +176,27 @@ class Speaker:
             "pre_tokens": fact.before,
             "post_tokens": fact.after,
             "duration_ms": round(fact.seconds * 1000),
+            "summary_by": fact.source or fact.by,
         }
         return self._loose("system", {"subtype": "compact_boundary", "compact_metadata": told})
 
-    def _compaction(self, fact: Spawned | Compacted | Failed) -> list[Object]:
-        """That a compaction began, and what came of it."""
+    def _under_way(self, event: Compacting) -> list[Object]:
+        """Say every half minute that a summary is being written; take it back if that ends."""
+        before, self._compacting = self._compacting, not event.over
+        if not event.over:
+            return [self._status("compacting")]
+        return [self._status(None, compact_result="failed")] if before else []
+
+    def _compaction(self, fact: Compacted | Failed) -> list[Object]:
+        """What came of a compaction."""
+        before, self._compacting = self._compacting, False
         match fact:
-            case Spawned(kind="fork", what="summary"):
-                return [self._status("compacting")]
             case Compacted():
                 return [self._compacted(fact), self._status(None, compact_result="success")]
             case Failed(kind="compaction"):
                 return [self._status(None, compact_result="failed")]
             case _:
+                self._compacting = before
                 return []
 
     def _status(self, status: str | None, **more: str) -> Object:

@@ -1,7 +1,7 @@
 """L4: the older part of a conversation gives way to what was established in it.
 
-Model sees: one note in place of the older part: ledger, names, where each dropped span can be read.
-Tokens: at most `Layers.ledger + names + contents`, and what the model or the disk adds.
+Model sees: one document in place of the older part, and where each dropped span can be read.
+Tokens: at most `Layers.ledger + code + contents`, and what the model or the disk adds.
 Cache: moves the prefix, once for each compaction.
 """
 
@@ -21,16 +21,29 @@ TEXTS = 5
 """How many messages with words stay at least where notes stand for what came before."""
 Trigger = Literal["auto", "cold", "manual", "overflow", "switch"]
 SET_ASIDE = "Earlier parts of this conversation were set aside to keep it within the window."
+GO_ON = (
+    "Go on with the work where it stands: do not greet, recap or ask whether to go on, and do not "
+    "redo what is listed as done. Anything that was set aside can be read again in the files named "
+    "below, or found with Recall."
+)
 OPENING = (
-    f"{SET_ASIDE} What follows was gathered from the record; the newest messages come after it "
-    "unchanged. Go on with the work where it stands: do not greet, recap or ask whether to go on, "
-    "and do not redo what is listed as done. Anything that was set aside can be read again in the "
-    "files named below, or found with Recall."
+    f"{SET_ASIDE} The summary below stands in their place; the newest messages come after it "
+    f"unchanged. {GO_ON}"
+)
+LATER_OPENING = (
+    f"{SET_ASIDE} They stood here, after the messages above, which are unchanged; the summary "
+    f"below stands in their place. {GO_ON}"
+)
+"""Where the later part was set aside, and what stands before it stays."""
+ALONE = (
+    "Nobody is there to read a question or to answer it: take the next step at once, decide what "
+    "is open by the request and the rules below, and stop only when the work is done or cannot "
+    "go on."
 )
 
 CHILD_OPENING = (
     f"{SET_ASIDE} You are a sub-agent. Your task stands below, and nothing else is your task. "
-    "The rest was gathered from the record; the newest messages come after it unchanged. Go "
+    "The summary below stands in their place; the newest messages come after it unchanged. Go "
     "on with your task where it stands: do not greet, recap or ask whether to go on, and do not "
     "redo what is listed as done. Your last message is your report to the agent that started you. "
     "Anything that was set aside can be read again in the files named below, or found with Recall."

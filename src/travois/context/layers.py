@@ -64,7 +64,8 @@ class Layers(msgspec.Struct, frozen=True):
     tail: int = 25_000
     """How much of the newest conversation a compaction keeps word for word."""
     ledger: int = 12_000
-    names: int = 4_000
+    code: int = 4_000
+    """The declarations that were seen in what a compaction sets aside."""
     contents: int = 12_000
     task: int = 40_000
     """The most of a sub-agent's task that a compaction repeats word for word."""
@@ -137,7 +138,7 @@ class Layers(msgspec.Struct, frozen=True):
 SHARES = (
     ("tail", 0.15),
     ("ledger", 0.2),
-    ("names", 0.08),
+    ("code", 0.08),
     ("contents", 0.12),
     ("task", 0.4),
     ("received", 0.08),

@@ -7,7 +7,9 @@ Cache: moves nothing itself; a compaction that names them does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from posixpath import basename, dirname
 
 import msgspec
 
@@ -29,6 +31,13 @@ FEW, MANY = 3, 1 << 20
 TOGETHER, LINES = 8, 20
 """How many spans share a line, and how many such lines there are; still older ones are a range."""
 CONTINUED = "(continued)\n"
+MORE = re.compile(r" \(continued, \d+\)$")
+LISTED_IN = "The files are in"
+LISTED_BY = "The files are these"
+ABOUT = (
+    "each holds a part of the conversation, the oldest first, word for word. Read one when you "
+    "need its exact text."
+)
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -56,14 +65,35 @@ def split(items: Sequence[Item]) -> tuple[Span, ...]:
 
 
 def contents(titles: Sequence[str], paths: Sequence[str], *, budget: int = MANY) -> str:
-    """The list of spans by the paths of their files; of many, the older ones share lines."""
-    pairs = list(zip(titles, paths, strict=True))
+    """The list of spans by the names of their files; of many, the older ones share lines."""
+    if not paths:
+        return ""
+    folders = {dirname(path) for path in paths}
+    one = folders.pop() if len(folders) == 1 else ""
+    names = [basename(path) for path in paths] if one else paths
+    pairs = _continued(list(zip(titles, names, strict=True)))
+    where = f"{LISTED_IN} {one}" if one else LISTED_BY
     listed, lines = LISTED, LINES
     text = _listing(pairs, listed, lines)
     while listed > FEW and estimate(text) > budget:
         listed, lines = listed // 2, lines // 2
         text = _listing(pairs, listed, lines)
-    return text
+    return f"{where}: {ABOUT}\n{text}"
+
+
+def _continued(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Let the files of one long message share a line."""
+    found: list[tuple[str, list[str]]] = []
+    for title, name in pairs:
+        if found and MORE.search(title):
+            found[-1][1].append(name)
+        else:
+            found.append((title, [name]))
+    return [(title, _range(names)) for title, names in found]
+
+
+def _range(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 def _listing(pairs: list[tuple[str, str]], listed: int, lines: int) -> str:
@@ -161,6 +191,8 @@ def _did(call: Call) -> str:
     args = decoded(call.args)
     act = Act(0, kind_of(call.name, args), call.name, args, "")
     where = act.path.rpartition("/")[2] or " ".join(act.command.split()[:4])
+    sought = " ".join(act.arg("pattern", "query", "url", "description").split())
+    where = f"“{_short(sought, 40)}” {where}" if sought and not act.command else where
     return f"{call.name.rpartition('__')[2]} {where}".strip()
 
 

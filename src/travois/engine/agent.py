@@ -206,6 +206,8 @@ class Agent(msgspec.Struct):
     """Takes its messages to other processes; none if nothing may leave this one."""
     birth: Birth | None = None
     """Whose child it is; none for the agent that a person talks to."""
+    attended: bool = True
+    """Whether a person is there to answer questions."""
     clock: Callable[[], float] = time
     purse: Purse = msgspec.field(default_factory=Purse)
     """What it may use up, with all that it starts."""

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from travois.context.compact import Cut, Trigger, cut
 from travois.engine.agent import Agent
 from travois.engine.briefing import reloaded
-from travois.engine.fork import inquire
 from travois.engine.hooks import bounded, fire
 from travois.engine.notes import is_updating, keep_notes, keeps_notes, notes, offer_notes
 from travois.engine.occasions import PostCompact, PreCompact, SessionStart
-from travois.engine.ports import Warned
+from travois.engine.ports import Compacting, Warned
 from travois.engine.restore import SHARE, SKILLS, Held, practised, recent, restored
 from travois.engine.room import fitted, hard_stop, limit, model
 from travois.engine.signed import record
-from travois.engine.summary import summarise
+from travois.engine.summary import Paper, summarise
+from travois.engine.summary_call import (
+    PROMPTS,
+    Wish,
+    Written,
+    is_outdated,
+    prepare_draft,
+    told_source,
+    write_model_part,
+)
 from travois.kernel.blocks import words
 from travois.kernel.facts import Compacted, Failed, Noted, User
-from travois.kernel.tokens import context_tokens, estimate, head_tokens, ratio
+from travois.kernel.tokens import context_tokens, head_tokens, ratio
 
-PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "summary.md"
-AGENT_PROMPT = PROMPT.with_name("summary-agent.md")
+PROMPT = PROMPTS / "summary.md"
 RUNGS = (1.0, 0.5, 0.2, 0.0)
 """How much of the usual tail is kept, try by try, until the rest fits."""
 
@@ -41,56 +47,84 @@ async def compact(
         by = agent.layers.off_by or "context.compact"
         agent.session.append(Failed("compaction", f"compaction is switched off ({by})"))
         return None
-    began, omitted = agent.clock(), agent.session.view.omitted
     why = "manual" if trigger == "manual" else "auto"
     heard = await fire(agent, PreCompact(why, focus))
     if heard.block and trigger != "overflow":
         agent.session.append(Failed("compaction", f"a hook says: {heard.block}"))
         return None
-    words_of_hooks = tuple(bounded(agent, text) for text in heard.context)
-    stop = hard_stop(model(agent), agent.layers)
-    usual = min(limit(agent), stop)
-    held = await recent(agent, agent.session.history())
-    fact = None
-    if not focus and part is None and not words_of_hooks:
-        fact = await _noted(agent, trigger=trigger, goal=goal or usual, held=held)
+    hooks = tuple(bounded(agent, text) for text in heard.context)
+    try:
+        fact = await _replace(agent, Wish(trigger, focus, hooks, part), goal=goal)
+    finally:
+        agent.session.emit(Compacting(over=True))
     if fact is None:
-        prose = await _prose(agent, trigger=trigger, focus=focus, hooks=words_of_hooks)
-        cuts = ((1.0, part),) if part else rungs(agent)
-        fact = shorter(agent, cuts, trigger=trigger, prose=prose, goal=goal or usual, held=held)
-    most = goal or stop
-    if part is None and (fact is None or fact.after >= most):
-        fact = shorter(agent, last_rungs(agent), trigger=trigger, goal=most) or fact
-    if fact is None:
-        _decline(agent)
         return None
-    fact = replace(fact, seconds=max(0.0, agent.clock() - began), limit=limit(agent))
-    fact = await record(agent, fact)
-    if trigger != "manual":  # whoever asked for it is given the fact
-        agent.session.emit(Warned(receipt(fact)))
-    if omitted:
-        kept = f"{omitted:,} older messages of this very long session are kept in its log only"
-        agent.session.emit(Warned(kept))
     await reloaded(agent)
     await fire(agent, PostCompact(why, words(fact.summary)))
     await fire(agent, SessionStart("compact"))
     return fact
 
 
-async def _noted(
-    agent: Agent, *, trigger: Trigger, goal: int, held: tuple[Held, ...]
+async def _replace(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
+    """Write the summary and put it in the place of what gives way; says what came of it."""
+    began, omitted = agent.clock(), agent.session.view.omitted
+    fact = await _shortest(agent, wish, goal=goal)
+    if fact is None:
+        _decline(agent)
+        return None
+    fact = replace(fact, seconds=max(0.0, agent.clock() - began), limit=limit(agent))
+    fact = await record(agent, fact)
+    if wish.trigger != "manual":  # whoever asked for it is given the fact
+        agent.session.emit(Warned(receipt(fact)))
+    if omitted:
+        kept = f"{omitted:,} older messages of this very long session are kept in its log only"
+        agent.session.emit(Warned(kept))
+    return fact
+
+
+async def _shortest(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
+    """The fact with the longest tail that has room, and the model's part brought up to date."""
+    held = await recent(agent, agent.session.history())
+    stop = hard_stop(model(agent), agent.layers)
+    aim, most, part = goal or min(limit(agent), stop), goal or stop, wish.part
+    if fact := await _from_notes(agent, wish, goal=aim, held=held):
+        return fact
+    written = await write_model_part(agent, wish)
+
+    def made(written: Written) -> Compacted | None:
+        cuts = ((1.0, part),) if part else rungs(agent)
+        fact = shorter(agent, cuts, wish=wish, written=written, goal=aim, held=held)
+        if part is None and (fact is None or fact.after >= most):
+            bare = replace(written, text="", source="ledger", why="there is no room for more")
+            return shorter(agent, last_rungs(agent), wish=wish, written=bare, goal=most) or fact
+        return fact
+
+    fact = made(written)
+    if fact and part is None and is_outdated(agent, written, until=fact.last):
+        fact = made(await write_model_part(agent, replace(wish, anew=True))) or fact
+    return fact
+
+
+async def _from_notes(
+    agent: Agent, wish: Wish, *, goal: int, held: tuple[Held, ...]
 ) -> Compacted | None:
-    """The fact with the notes as the model's part; none where they cannot help."""
+    """The fact with the notes as the model's part; none where they cannot help.
+
+    Notes know nothing of what a person or a hook asks of this very summary.
+    """
+    if wish.focus or wish.hooks or wish.part:
+        return None
     offer = await offer_notes(agent)
     if offer is None:
         return None
+    written = Written(offer.text, "notes", offer.covers)
     cuts = ((1.0, offer.cut),)
-    fact = shorter(agent, cuts, trigger=trigger, prose=offer.text, goal=goal, held=held)
+    fact = shorter(agent, cuts, wish=wish, written=written, goal=goal, held=held)
     return fact if fact is not None and fact.after < goal else None
 
 
 def prepare(agent: Agent) -> None:
-    """Let the model write its part beforehand, so that nobody waits when the time has come.
+    """Let the model write its part beforehand, so that little is left to write at the cut.
 
     Where notes are kept, those are its part.
     """
@@ -102,16 +136,20 @@ def prepare(agent: Agent) -> None:
 
 
 async def _drafted(agent: Agent) -> None:
-    text = await inquire(agent, _instruction(agent, ""), what="summary")
-    if text:
+    text = await prepare_draft(agent)
+    if text and agent.session.drafted:  # else a compaction came first, which did without it
         agent.session.append(Noted("draft", text))
 
 
 def receipt(fact: Compacted) -> str:
-    """What a compaction did, in one line."""
+    """What a compaction did and who wrote the summary, in one line."""
     saved = f"{fact.before:,} to about {fact.after:,} tokens"
     spans = f"{len(fact.files)} span{'' if len(fact.files) == 1 else 's'}"
-    return f"compacted ({fact.trigger}): {saved}; {spans} set aside, none lost"
+    told = f"compacted ({fact.trigger}): {saved}; {spans} set aside, none lost"
+    if not fact.source:
+        return told
+    why = f" ({fact.why})" if fact.why else ""
+    return f"{told}; summary {told_source(fact.source)}{why}"
 
 
 def rungs(agent: Agent) -> Iterator[tuple[float, Cut]]:
@@ -136,9 +174,9 @@ def shorter(
     agent: Agent,
     cuts: Iterable[tuple[float, Cut]],
     *,
-    trigger: Trigger,
+    wish: Wish,
+    written: Written,
     goal: int,
-    prose: str = "",
     held: tuple[Held, ...] = (),
 ) -> Compacted | None:
     """The fact of the first cut that brings the conversation below its limit, or of the best."""
@@ -150,38 +188,14 @@ def shorter(
         files = restored(held, parted.kept, budget=round(room * rung))
         most = round(min(SKILLS, room) * rung)
         back = (*files, *practised(entries, parted.kept, budget=most))
-        fact = summarise(agent, parted, entries, layers=layers, prose=prose, restored=back)
-        fact = replace(fact, trigger=trigger, before=before)
+        paper = Paper(wish, written, restored=back)
+        fact = summarise(agent, parted, entries, layers=layers, paper=paper)
+        fact = replace(fact, trigger=wish.trigger, before=before)
         if fact.after < before and (best is None or fact.after < best.after):
             best = fact
         if fact.after < goal:
             break
     return best
-
-
-async def _prose(agent: Agent, *, trigger: Trigger, focus: str, hooks: tuple[str, ...] = ()) -> str:
-    """The model's part: prepared if it is there, asked for if a person or a hook has a say in it.
-
-    One that is longer than all that rules gather is no summary and is thrown away. What hooks said
-    is kept as it is where no model is asked: the window is full, or the cache is gone.
-    """
-    asking = trigger == "manual" or (trigger == "auto" and bool(hooks))
-    text = ""
-    if agent.layers.draft and asking:
-        text = await inquire(agent, _instruction(agent, focus, hooks), what="summary")
-    elif agent.layers.draft:
-        text = agent.session.draft
-    text = text if estimate(text) <= fitted(agent).ledger else ""
-    return text if asking and text else "\n\n".join(part for part in (text, *hooks) if part)
-
-
-def _instruction(agent: Agent, focus: str, hooks: tuple[str, ...] = ()) -> str:
-    """What the model is asked for: the user's own words first, then those of hooks in order."""
-    prompt = PROMPT if agent.birth is None else AGENT_PROMPT
-    parts = [prompt.read_text("utf-8").strip()]
-    parts += [f"Give most room to: {focus}"] if focus else []
-    parts += [f"The user's hooks add:\n{text}" for text in hooks]
-    return "\n\n".join(parts)
 
 
 def _decline(agent: Agent) -> None:

@@ -42,6 +42,13 @@ class Doing(msgspec.Struct, frozen=True):
     text: str
 
 
+class Compacting(msgspec.Struct, frozen=True):
+    """A summary is being written for a compaction, since so many seconds; `over` at its end."""
+
+    seconds: float = 0.0
+    over: bool = False
+
+
 class Signalled(msgspec.Struct, frozen=True):
     """Something for the terminal to obey: a bell, a title, a message beside it."""
 

@@ -17,6 +17,7 @@ from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
 from travois.engine.deltas import AgentProgress as AgentProgress
+from travois.engine.deltas import Compacting as Compacting
 from travois.engine.deltas import Doing as Doing
 from travois.engine.deltas import Progress as Progress
 from travois.engine.deltas import Retrying as Retrying
@@ -477,6 +478,16 @@ class Env(Protocol):
         ...
 
 
-Delta = StreamDelta | Retrying | Running | Progress | Warned | Doing | Signalled | AgentProgress
+Delta = (
+    StreamDelta
+    | Retrying
+    | Running
+    | Progress
+    | Warned
+    | Doing
+    | Compacting
+    | Signalled
+    | AgentProgress
+)
 Event = Entry | Delta
 """What a front end sees: what happened, and what is only for the eye."""

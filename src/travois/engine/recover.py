@@ -79,14 +79,16 @@ async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
 def flatten(agent: Agent) -> bool:
     """Tell a history that a provider will not hear as it was as one note; whether there is any."""
     from travois.context.compact import Cut
-    from travois.engine.summary import summarise
+    from travois.engine.summary import Paper, summarise
+    from travois.engine.summary_call import Wish, Written
 
     items = tuple(agent.session.view.items)
     if len(items) < 2:
         return False
     part = Cut(items[:-1], items[-1:]) if isinstance(items[-1].fact, User) else Cut(items, ())
     entries, layers = agent.session.history(), fitted(agent)
-    fact = summarise(agent, part, entries, layers=layers, prose="", restored=())
+    paper = Paper(Wish("overflow"), Written(why="the provider refused the conversation as it was"))
+    fact = summarise(agent, part, entries, layers=layers, paper=paper)
     before = context_tokens(agent.session.view)
     agent.session.append(replace(fact, trigger="overflow", before=before))
     return True

@@ -412,13 +412,15 @@ class Session:
                 self.received.add(letter)
             case User(content=content):
                 self.pictures += _count_pictures(content)
-            case Spawned(kind="fork", what="summary", call=""):
+            case Spawned(kind="fork", what="draft", call=""):
                 self.drafted, self.drafted_at = True, entry.seq
             case Noted(what="draft", text=text):
                 self.draft = text
             case Noted(what="extracted", text=text):
                 self.extracted = int(text)
             case Compacted(by=by) if by != "folded":  # what folds is still covered by a draft
+                self.draft, self.drafted = "", False
+            case Rewound(to=to) if to < self.drafted_at:  # what it tells of did not happen
                 self.draft, self.drafted = "", False
             case _:
                 pass

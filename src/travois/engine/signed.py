@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.context.compact import OPENING, SET_ASIDE
+from travois.context.compact import SET_ASIDE
 from travois.engine.agent import Agent
 from travois.engine.fork import aside
 from travois.engine.room import model
@@ -34,11 +34,17 @@ async def record(agent: Agent, fact: Compacted) -> Compacted:
     if block is None:
         agent.session.append(fact)
         return fact
-    texts = [block.text.replace(OPENING, OURS) for block in fact.summary if isinstance(block, Text)]
+    texts = [_reopened(block.text) for block in fact.summary if isinstance(block, Text)]
     summary, size = (block, *map(Text, texts)), fact.after + block_tokens(block)
     signed = replace(fact, summary=summary, by="provider", after=size)
     agent.session.append(signed)
     return signed
+
+
+def _reopened(text: str) -> str:
+    """Open what we gathered as something that goes beyond the provider's summary."""
+    _, gap, rest = text.partition("\n\n")
+    return f"{OURS}{gap}{rest}" if text.startswith(SET_ASIDE) else text
 
 
 async def _summary(agent: Agent, fact: Compacted) -> Opaque | None:

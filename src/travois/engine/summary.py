@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
-from travois.context.compact import CHILD_OPENING, FORK_OPENING, OPENING, Cut, is_summary
+from travois.context.compact import (
+    ALONE,
+    CHILD_OPENING,
+    FORK_OPENING,
+    LATER_OPENING,
+    OPENING,
+    Cut,
+    Trigger,
+    is_summary,
+)
 from travois.context.layers import Layers
 from travois.context.offload import preview
+from travois.context.outline import AGENT, FILES, MESSAGES, OWN, REQUEST, place, sort_text
 from travois.engine.agent import Agent
-from travois.engine.room import beside_head
+from travois.engine.room import beside_head, model
+from travois.engine.summary_call import Wish, Written, parts_of
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Cleared, Compacted, Entry
 from travois.kernel.tokens import estimate, fact_tokens, head_tokens, ratio
@@ -27,23 +40,36 @@ LONG_TASK = (
 )
 CUT_TASK = 0.4
 """The part of its room that a task takes which is cut anyway: the rest is for the work."""
-OWN_WORDS = "## Your own summary, written before this was set aside"
-NAMES = "## Names that occurred in what was set aside"
-WHERE = "## Where what was set aside can be read, oldest first"
+TITLE = "# Summary of what was set aside"
+AUTHORS = (
+    "Text that stands directly under a numbered or plain heading was written by the model "
+    "({model}){covers}. What stands under a ### heading was copied from the log by the program."
+)
+LEDGER_ALONE = (
+    "No model took part in it{why}: everything below was copied from the log by the program, so "
+    "reasons, findings and the next step are only in the messages and files that it names."
+)
+NOT_REPEATED = "Messages that still stand in the conversation are not repeated here."
+HOOKS = "## What PreCompact hooks asked to keep"
+WHOLE_RECORD = "## All of these lists and messages, with nothing shortened, are in this file"
+WHERE = "## Where what was set aside can be read"
 YOUR_TASKS = "## The tasks that you were given, word for word, the newest last"
 
 
+class Paper(msgspec.Struct, frozen=True):
+    """What a summary is made of besides the log."""
+
+    wish: Wish
+    written: Written = Written()
+    restored: tuple[Text, ...] = ()
+    """Files and skills that are shown again."""
+
+
 def summarise(
-    agent: Agent,
-    parted: Cut,
-    entries: list[Entry],
-    *,
-    layers: Layers,
-    prose: str,
-    restored: tuple[Text, ...],
+    agent: Agent, parted: Cut, entries: list[Entry], *, layers: Layers, paper: Paper
 ) -> Compacted:
     """The fact that sets the older part aside, and where each part of it can be read."""
-    from travois.context import ledger, names, spans
+    from travois.context import ledger, spans
 
     ever = _ever(entries)
     pieces = spans.split([ever.get(item.seq, item) for item in parted.fresh])
@@ -51,40 +77,89 @@ def summarise(
         agent.world.spill(f"span-{parted.last}-{number}", span.text.encode(errors="replace"))
         for number, span in enumerate(pieces, 1)
     )
+    titles = tuple(span.title for span in pieces)
     record = _gone(ledger.fold(entries), parted.kept)
     task = given_task(agent, record, parted.kept, budget=layers.task)
     layers = layers.fitted(beside_head(agent) - estimate(task)) if task else layers
-    told = _from_record(agent, record, parted, budget=layers.ledger)
-    others = _from_others(agent, record, parted, budget=layers.received)
-    kept = "\n".join(str(item.fact.content) for item in parted.kept)
-    found = names.index(_until(ever, parted.last), budget=layers.names, skip=told + kept)
     past = [entry.fact for entry in entries if isinstance(entry.fact, Compacted)]
-    titles = tuple(span.title for span in pieces)
     listing = spans.contents(
         [*(title for fact in past for title in fact.titles), *titles],
         [*(path for fact in past for path in fact.files), *files],
         budget=layers.contents,
     )
-    headed = (_headed(OWN_WORDS, prose), _headed(NAMES, found), _headed(WHERE, listing))
-    unlisted = _unlisted(agent.session.view.omitted)
-    parts = (_opening(record), task, told, others, *headed, unlisted)
-    text = "\n\n".join(part for part in parts if part)
-    blocks = (*agent.baseline(), Text(text), *restored)
+    sections = _sections(agent, record, parted, layers=layers, seen=_until(ever, parted.last))
+    sections += [(REQUEST.title, task)] if task else []
+    text = _document(agent, parted, record, sections=sections, paper=paper)
+    parts = (text, _headed(WHERE, listing), _unlisted(agent.session.view.omitted))
+    written = paper.written
+    blocks = (*agent.baseline(), Text("\n\n".join(filter(None, parts))), *paper.restored)
     return Compacted(
         parted.first,
         parted.last,
         blocks,
-        "model" if prose else "notes",
+        "model" if written.text else "ledger",
         after=_size(agent, blocks, parted.kept),
         files=files,
         titles=titles,
+        source=written.source,
+        why=written.why,
     )
 
 
+Sections = list[tuple[str, str]]
+"""What rules gathered, each beside the part of the summary that it belongs to."""
+
+
+def _sections(
+    agent: Agent, record: Ledger, parted: Cut, *, layers: Layers, seen: tuple[Item, ...]
+) -> Sections:
+    from travois.context import declared
+
+    found = _from_record(agent, record, parted, budget=layers.ledger)
+    others = _from_others(agent, record, parted, budget=layers.received)
+    found += [(MESSAGES.title, others)] if others else []
+    kept = "\n".join(str(item.fact.content) for item in parted.kept)
+    code = declared.listing(seen, budget=layers.code, skip=kept, cwd=record.cwd)
+    return [*found, (FILES.title, code)] if code else found
+
+
+def _document(
+    agent: Agent, parted: Cut, record: Ledger, *, sections: Sections, paper: Paper
+) -> str:
+    """One document: who wrote it and when, then its parts, each with the model's text first."""
+    parts, written = parts_of(agent, paper.wish), paper.written
+    own = sort_text(written.text, parts)
+    own.pop(place(MESSAGES.title, parts), None) if parts is not AGENT else None
+    hooks = () if written.text else paper.wish.hooks  # else the model has heeded them
+    lines = [_opening(agent, record, parted, trigger=paper.wish.trigger)]
+    lines += [f"{TITLE}\n{_author(agent, written)}", _headed(f"## {OWN}", own.get(OWN, ""))]
+    for number, part in enumerate(parts, 1):
+        listed = [f"#{text}" for title, text in sections if place(title, parts) == part.title]
+        body = "\n\n".join(filter(None, (own.get(part.title, ""), *listed)))
+        name = part.title if parts is AGENT else f"{number}. {part.title}"
+        lines.append(_headed(f"## {name}", body))
+    lines.append(_headed(HOOKS, "\n\n".join(hooks)))
+    return "\n\n".join(filter(None, lines))
+
+
+def _author(agent: Agent, written: Written) -> str:
+    """Say who wrote what, and when."""
+    at = datetime.fromtimestamp(agent.clock(), UTC).strftime("%Y-%m-%d %H:%M UTC")
+    made = f"Made on {at}, at entry {agent.session.seq} of the session's log."
+    if not written.text:
+        why = f" ({written.why})" if written.why else ""
+        return f"{made} {LEDGER_ALONE.format(why=why)} {NOT_REPEATED}"
+    covers = f", which knew the conversation up to entry {written.covers}" if written.covers else ""
+    return f"{made} {AUTHORS.format(model=model(agent).name, covers=covers)} {NOT_REPEATED}"
+
+
 def _gone(record: Ledger, kept: Sequence[Item]) -> Ledger:
-    """The record without what the model said itself and can still see."""
+    """The record without messages that can still be seen whole."""
     stays = {item.seq for item in kept if not is_summary(item)}
-    return replace(record, answers=tuple(one for one in record.answers if one.seq not in stays))
+    answers = tuple(one for one in record.answers if one.seq not in stays)
+    return replace(
+        record, answers=answers, said=tuple(one for one in record.said if one.seq not in stays)
+    )
 
 
 def _headed(title: str, text: str) -> str:
@@ -123,16 +198,16 @@ def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) 
     return "\n".join((LONG_TASK, *shown))
 
 
-def _from_record(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:
+def _from_record(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> Sections:
     """What rules gather from the record, and the file that has whole what is shortened."""
     from travois.context.ledger import render
 
     shown = render(record, budget=budget)
     if not shown.overflow:
-        return shown.text
+        return list(shown.sections)
     data = shown.overflow.encode(errors="replace")
     path = agent.world.spill(f"record-{parted.last}", data)
-    return f"{shown.text}\n\nAll of this record, with nothing shortened or left out, is in {path}."
+    return [*shown.sections, (MESSAGES.title, f"{WHOLE_RECORD}\n- {path}")]
 
 
 def _from_others(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:
@@ -149,10 +224,12 @@ def _from_others(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> s
     return render(gone, budget=budget, where=path).text
 
 
-def _opening(record: Ledger) -> str:
-    if not record.task:
-        return OPENING
-    return FORK_OPENING if record.fork else CHILD_OPENING
+def _opening(agent: Agent, record: Ledger, parted: Cut, *, trigger: Trigger) -> str:
+    if record.task:
+        return FORK_OPENING if record.fork else CHILD_OPENING
+    later = parted.kept and parted.kept[0].seq < parted.first
+    opening = LATER_OPENING if later else OPENING
+    return opening if agent.attended or trigger == "manual" else f"{opening} {ALONE}"
 
 
 def _unlisted(omitted: int) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.engine.briefing import again
 from travois.engine.heads import suited
-from travois.engine.ports import Warned
-from travois.engine.room import limit
+from travois.engine.ports import Compacting, Model, Warned
+from travois.engine.room import fitted, limit, model
 from travois.kernel.facts import AnyFact, Compacted, Entry, Epoch
 from travois.kernel.faults import Fault
+from travois.kernel.models import Model as Card
 from travois.kernel.tokens import context_tokens, family, head_tokens, stop_at
+
+if TYPE_CHECKING:
+    from travois.engine.summary_call import Written
 
 
 class Rehearsal:
@@ -36,37 +41,80 @@ class Rehearsal:
         return list(self._entries)
 
 
-def switch(agent: Agent, epoch: Epoch) -> None:
-    """Make this the head of every request; raises `Fault`, and changes nothing, if it cannot be."""
+def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str:
+    """Make this the head of every request; raises `Fault`, and changes nothing, if it cannot be.
+
+    `written` is the model's part of the summary that may be needed; else what was prepared is.
+    Returns what became of the conversation, or nothing if it goes on as it is.
+    """
     epoch = suited(epoch, agent.tools, wanted=agent.toolset)
-    model, session = epoch.model, agent.session
+    trial = _trial(agent, epoch)
+    if not _is_too_large(trial):
+        agent.session.append(epoch)
+        return ""
+    from travois.engine.compaction import receipt
+
+    fact = _shortened(trial, written)
+    agent.session.append(fact)
+    agent.session.append(epoch)
+    agent.session.emit(Warned(told := receipt(fact)))
+    return told
+
+
+async def switch_with_summary(
+    agent: Agent, epoch: Epoch, *, former: Callable[[Card], Model] | None = None
+) -> str:
+    """The same, where the model so far writes its part of a summary, if one is needed.
+
+    `former` finds whoever answers for that model, where it is not the agent's; raises `Fault`.
+    """
+    from travois.engine.summary_call import Wish, Written, write_model_part
+
+    trial = _trial(agent, suited(epoch, agent.tools, wanted=agent.toolset))
+    written = None
+    if _is_too_large(trial):
+        _shortened(trial, None)  # raises before anybody is asked, where nothing would help
+        wish = Wish("switch", most=fitted(trial).ledger)
+        try:
+            answers = former(model(agent)) if former else agent.model
+            written = await write_model_part(replace(agent, model=answers), wish)
+        except Fault as fault:
+            written = Written(why=fault.what)
+        finally:
+            agent.session.emit(Compacting(over=True))
+    return switch(agent, epoch, written=written)
+
+
+def _trial(agent: Agent, epoch: Epoch) -> Agent:
+    """The agent as it would be with this head; what happens to it does not happen."""
+    session = agent.session
     trial = replace(agent, session=session.twin(Rehearsal(session.history())))
     trial.baseline = lambda: again(trial)
     trial.session.append(epoch)
-    size, most = context_tokens(trial.session.view), stop_at(model)
-    if size < most:
-        session.append(epoch)
-        return
-    fact = _shortened(trial, goal=min(limit(trial), most))
-    if fact is None or fact.after >= most:
-        head = round(head_tokens(epoch) * family(model.id))
-        raise Fault(
-            f"The session cannot go on with {model.name}",
-            why=f"it needs about {fact.after if fact else size:,} tokens at least, {head:,} of "
-            f"them for system text and tools, and {most:,} of {model.window:,} may be used",
-            fix="Choose a model with a larger window; nothing was changed.",
-        )
-    from travois.engine.compaction import receipt
-
-    session.append(fact)
-    session.append(epoch)
-    session.emit(Warned(receipt(fact)))
+    return trial
 
 
-def _shortened(trial: Agent, *, goal: int) -> Compacted | None:
-    """A compaction that needs no model: rules gather what stays."""
+def _is_too_large(trial: Agent) -> bool:
+    return context_tokens(trial.session.view) >= stop_at(model(trial))
+
+
+def _shortened(trial: Agent, written: Written | None) -> Compacted:
+    """A compaction that needs no call; raises `Fault` if even that is too large."""
     from travois.engine.compaction import rungs, shorter
+    from travois.engine.summary_call import Wish, Written, prepared
 
-    prose = trial.session.draft if trial.layers.draft else ""
-    fact = shorter(trial, rungs(trial), trigger="switch", goal=goal, prose=prose)
-    return replace(fact, limit=limit(trial)) if fact else None
+    card, most = model(trial), stop_at(model(trial))
+    goal, wish = min(limit(trial), most), Wish("switch")
+    fact = None
+    for part in (written or prepared(trial), Written(why="there is no room for more")):
+        fact = shorter(trial, rungs(trial), wish=wish, written=part, goal=goal)
+        if fact is not None and fact.after < most:
+            return replace(fact, limit=limit(trial))
+    epoch, size = trial.session.view.epoch, context_tokens(trial.session.view)
+    head = round(head_tokens(epoch) * family(card.id)) if epoch else 0
+    raise Fault(
+        f"The session cannot go on with {card.name}",
+        why=f"it needs about {fact.after if fact else size:,} tokens at least, {head:,} of "
+        f"them for system text and tools, and {most:,} of {card.window:,} may be used",
+        fix="Choose a model with a larger window; nothing was changed.",
+    )

@@ -124,7 +124,10 @@ class Compacted(Fact, frozen=True):
     first: int
     last: int
     summary: tuple[AnyBlock, ...]
-    by: Literal["notes", "model", "provider", "dropped", "folded"]
+    by: Literal["ledger", "model", "provider", "dropped", "folded", "notes"]
+    """Who wrote it: rules from the log alone, the model with them, the provider; `dropped` left
+    only pictures out, `folded` only made lines of old calls. Logs of earlier versions say `notes`
+    for `ledger`."""
     trigger: str = ""
     before: int = 0
     """The window in use, in tokens, when it was decided."""
@@ -137,6 +140,11 @@ class Compacted(Fact, frozen=True):
     """What each of these files is about."""
     limit: int = 0
     """The size at which it was to start by itself."""
+    source: str = ""
+    """How the model's part came about: notes, draft, draft and fork, fork, direct, cut head, or
+    ledger if there is none."""
+    why: str = ""
+    """Why it did not come about in a better way, as far as that was tried."""
 
 
 class Rewound(Fact, frozen=True):

@@ -68,7 +68,7 @@ class Choices:
                 self._session.enter(value)
             case "model" if value in self._models():
                 async with switching(self._session.crew.agent, value, source="editor"):
-                    self._session.switch(value)
+                    await self._session.switch_with_summary(value)
             case _:
                 raise Fault(f"{value!r} is no choice for {what!r}", fix="Choose what is offered.")
 

@@ -17,6 +17,7 @@ from travois.engine.extract import told
 from travois.engine.modes import MODE
 from travois.engine.ports import (
     AgentProgress,
+    Compacting,
     Doing,
     Event,
     Progress,
@@ -91,6 +92,7 @@ class Teller:
                 | Running()
                 | Progress()
                 | Doing()
+                | Compacting()
                 | Signalled()
                 | AgentProgress()
             ):

@@ -68,7 +68,7 @@ async def _model(driven: Driven, request: Request) -> Object:
     named = request.model not in (None, "default")
     wanted = request.model if named and request.model else driven.model
     async with switching(driven.session.crew.agent, wanted, source="host"):
-        driven.go_on_with(wanted)
+        await driven.go_on_with(wanted)
     return {}
 
 
@@ -76,7 +76,7 @@ async def _thinking(driven: Driven, request: Request) -> Object:
     """Models take no budget of tokens: the effort that comes nearest holds."""
     tokens = request.max_thinking_tokens
     effort = "" if tokens is None else worth(tokens)
-    driven.exert(effort)
+    await driven.exert(effort)
     return {"effort": effort or None}
 
 

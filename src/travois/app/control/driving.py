@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 
@@ -57,8 +57,10 @@ class Driven:
         self.model = args.model
         self._args = args
         self._session: Session | None = None
-        self._wanted: list[Callable[[], None]] = []
+        self._wanted: list[Callable[[], Awaitable[None]]] = []
         """What is to be changed as soon as no turn is under way."""
+        self._changing = anyio.Lock()
+        """Held while that happens: a turn begins only when it is done."""
         self._greeted: tuple[str, Request] | None = None
         self._begun = anyio.Event()
         self._garbled = False
@@ -216,22 +218,27 @@ class Driven:
                 say({"type": "control_response", "response": done})
         del self._scopes[id]
 
-    def go_on_with(self, model: str) -> None:
+    async def go_on_with(self, model: str) -> None:
         """Go on with another model as soon as no turn is under way."""
-        self._change(lambda: self.session.switch(model))
+        await self._change(lambda: self.session.switch_with_summary(model))
 
-    def exert(self, effort: str) -> None:
+    async def exert(self, effort: str) -> None:
         """Let the model think more or less as soon as no turn is under way."""
-        self._change(lambda: self.session.exert(effort))
 
-    def _change(self, change: Callable[[], None]) -> None:
+        async def change() -> None:
+            self.session.exert(effort)
+
+        await self._change(change)
+
+    async def _change(self, change: Callable[[], Awaitable[None]]) -> None:
         self._wanted.append(change)
         if not self.session.running:
-            self._switch()
+            await self._switch()
 
-    def _switch(self) -> None:
-        while self._wanted:
-            self._wanted.pop(0)()
+    async def _switch(self) -> None:
+        async with self._changing:
+            while self._wanted:
+                await self._wanted.pop(0)()
 
     # --- turns ------------------------------------------------------------------------------------
 
@@ -266,7 +273,7 @@ class Driven:
     async def _heed(self, line: Line) -> None:
         self.run.state("running")
         try:
-            self._switch()
+            await self._switch()
             prompt = reading.content(line, self.session.crew.agent.world.blobs)
             if not line.client_composed:
                 prompt = await custom.said(self.session, self.run.commands, prompt)

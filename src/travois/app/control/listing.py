@@ -125,9 +125,9 @@ async def settings(driven: Driven, request: Request) -> Object:
     if MODE in asked:
         driven.session.enter(str(asked[MODE]))
     if "model" in asked:
-        driven.go_on_with(str(asked["model"] or driven.model))
+        await driven.go_on_with(str(asked["model"] or driven.model))
     if "effortLevel" in asked:
-        driven.exert(effort)
+        await driven.exert(effort)
     return {}
 
 

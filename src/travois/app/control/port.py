@@ -29,10 +29,10 @@ class Driven(Protocol):
         """The conversation."""
         ...
 
-    def go_on_with(self, model: str) -> None:
+    async def go_on_with(self, model: str) -> None:
         """Change the model as soon as no turn is under way."""
         ...
 
-    def exert(self, effort: str) -> None:
+    async def exert(self, effort: str) -> None:
         """Let it think more or less as soon as no turn is under way."""
         ...

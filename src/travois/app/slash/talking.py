@@ -35,7 +35,7 @@ PARTS = (
 async def _model(desk: Desk, name: str) -> str:
     if name:
         async with switching(desk.session.crew.agent, name, source="command"):
-            desk.session.switch(name)
+            await desk.session.switch_with_summary(name)
     return f"The model is {desk.session.crew.model.name}."
 
 

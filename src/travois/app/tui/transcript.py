@@ -16,6 +16,7 @@ from travois.app.tui.screen import Screen
 from travois.app.tui.spinner import Work
 from travois.engine.ports import (
     AgentProgress,
+    Compacting,
     Doing,
     Event,
     Progress,
@@ -35,7 +36,6 @@ from travois.kernel.facts import (
     Finished,
     Noted,
     Result,
-    Spawned,
     User,
 )
 from travois.wire.replies import BlockBegan, BlockKind, Grew
@@ -121,7 +121,7 @@ class Transcript:
                 self.note(f"{event.message}; trying again in {event.wait:.1f} s", tone="warn")
             case Warned(text=text):
                 self.note(text)
-            case Doing() | Signalled():
+            case Doing() | Compacting() | Signalled():
                 self._hooked(event)
             case Entry():
                 self._entry(event)
@@ -137,10 +137,12 @@ class Transcript:
         elif event.call in self._running:
             self._running[event.call] = progress_line(event)
 
-    def _hooked(self, event: Doing | Signalled) -> None:
-        """What a hook has to show beside the conversation."""
+    def _hooked(self, event: Doing | Compacting | Signalled) -> None:
+        """What goes on beside the conversation: a hook, or a summary that is being written."""
         if isinstance(event, Doing):
             self._doing = clean(event.text)
+        elif isinstance(event, Compacting):
+            self._doing = "Working" if event.over else f"Summarising ({event.seconds:.0f} s)"
         else:
             self._screen.signal(event.text)
 
@@ -156,8 +158,6 @@ class Transcript:
                 self.todos = todos.read(value)
             case Noted(what="memory", text=text):
                 self._remembered(text)
-            case Spawned(kind="fork", what="summary"):
-                self._doing = "Summarising"
             case Finished(id=id, outcome=outcome) if id in self._calls:
                 self.note(f"{id}: {outcome}")
             case Ended() as fact:

@@ -6,7 +6,8 @@ printed can pass for a heading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from posixpath import commonpath
 
 import msgspec
 
@@ -16,6 +17,7 @@ from travois.context.ledger.files import File
 from travois.context.ledger.fold import Ledger
 from travois.context.ledger.said import Said, beginning, shortened
 from travois.context.ledger.tasks import Task
+from travois.context.outline import ERRORS, FILES, MESSAGES, PENDING, REQUEST, SOLVING, WORK
 from travois.kernel.tokens import estimate
 
 WHOLE = 10**9
@@ -49,11 +51,14 @@ class Rendered(msgspec.Struct, frozen=True):
 
     text: str
     overflow: str = ""
+    sections: tuple[tuple[str, str], ...] = ()
+    """The same text section by section, each beside the part of a summary that it belongs to."""
 
 
 class Section(msgspec.Struct, frozen=True):
     """One heading and what stands under it, given how long a unit may be."""
 
+    part: str
     title: str
     units: Units
     share: float
@@ -71,44 +76,61 @@ def render(ledger: Ledger, *, budget: int) -> Rendered:
     sections = [section for section in _sections(ledger) if section.units(WHOLE)]
     whole = "\n\n".join(_whole(section, WHOLE) for section in sections)
     rooms = _rooms(sections, budget)
-    text = "\n\n".join(_fitted(section, rooms[section.title]) for section in sections)
-    return Rendered(text, "" if text == whole else whole)
+    shown = tuple((s.part, _fitted(s, rooms[s.title])) for s in sections)
+    text = "\n\n".join(text for _, text in shown)
+    return Rendered(text, "" if text == whole else whole, shown)
 
 
 def _sections(ledger: Ledger) -> Iterator[Section]:
-    open_, done = (tuple(t for t in ledger.tasks if t.open is state) for state in (True, False))
-    changed = tuple(f for f in ledger.files if f.changes)
-    read = tuple(f for f in ledger.files if not f.changes)
-    yield Section("Rules that the human gave", lambda n: _quotes(ledger.rules[::-1]), 0.10, 0)
+    rules = _quotes(ledger.rules[::-1])
+    yield Section(REQUEST.title, "Rules that the human gave", lambda n: rules, 0.10, 0)
     before = tuple(message for message in ledger.said if message.seq < ledger.fork)
     own = ledger.said[len(before) :]
     share = 0.13 if own and before else 0.26
-    yield Section(SAID, lambda n: _told(own, n), share, 1, said=own)
-    yield Section(SAID_BEFORE, lambda n: _told(before, n), share, 1, said=before)
-    yield Section("Decided by the human", lambda n: _decided(ledger.decisions[::-1], n), 0.12, 3)
-    tasks = tuple(map(_task, open_))
-    yield Section(SHARED if ledger.task else "Tasks still open", lambda n: tasks, 0.09, 2)
-    finished = tuple(map(_task, done))
-    yield Section("Tasks closed", lambda n: finished[::-1], 0.03, 8)
+    yield Section(MESSAGES.title, SAID, lambda n: _told(own, n), share, 1, said=own)
+    yield Section(MESSAGES.title, SAID_BEFORE, lambda n: _told(before, n), share, 1, said=before)
+    chosen = ledger.decisions[::-1]
+    yield Section(REQUEST.title, "Decided by the human", lambda n: _decided(chosen, n), 0.12, 3)
+    yield from _tasks(ledger)
     answers = ledger.answers
-    yield Section(ANSWERED, lambda n: _told(answers, n), 0.08, 4, said=answers, opens=False)
-    title = f"Files changed (in {_line(ledger.cwd)})" if ledger.cwd else "Files changed"
-    yield Section(title, lambda n: _files(changed, ledger.cwd), 0.10, 4)
-    checks = tuple(f"- {_line(c.command, 300)}: {_ended(c)}" for c in ledger.checks)
-    yield Section("Checks, the newest first", lambda n: checks, 0.06, 5)
-    errors = tuple(f"- {_line(e.headline)} (in: {_line(e.during, 60)})" for e in ledger.errors)
-    yield Section("Errors seen, the newest first", lambda n: errors, 0.07, 6)
-    yield Section("Created", lambda n: _created(ledger), 0.05, 7)
+    yield Section(
+        SOLVING.title, ANSWERED, lambda n: _told(answers, n), 0.08, 4, said=answers, opens=False
+    )
+    yield from _work(ledger)
+
+
+def _tasks(ledger: Ledger) -> Iterator[Section]:
+    open_, done = (tuple(t for t in ledger.tasks if t.open is state) for state in (True, False))
+    title = SHARED if ledger.task else "Tasks still open"
+    yield Section(PENDING.title, title, lambda n: tuple(_task(t, n) for t in open_), 0.09, 2)
+    closed = done[::-1]
+    yield Section(
+        PENDING.title, "Tasks closed", lambda n: tuple(_task(t, n) for t in closed), 0.03, 8
+    )
     jobs = tuple(f"- {_line(j.id)}: {_line(j.state, 60)}: {_line(j.what, 80)}" for j in ledger.jobs)
-    yield Section("Running beside the conversation", lambda n: jobs, 0.02, 9)
-    yield Section("Files only read", lambda n: _files(read, ledger.cwd), 0.02, 10)
+    yield Section(PENDING.title, "Running beside the conversation", lambda n: jobs, 0.02, 9)
 
 
-def _task(task: Task) -> str:
+def _work(ledger: Ledger) -> Iterator[Section]:
+    changed = tuple(f for f in ledger.files if f.changes)
+    read = tuple(f for f in ledger.files if not f.changes)
+    base = nearest_folder([file.path for file in ledger.files], ledger.cwd)
+    title = f"Files changed (in {_line(base)})" if base else "Files changed"
+    yield Section(FILES.title, title, lambda n: _files(changed, base), 0.10, 4)
+    checks = tuple(f"- {_line(c.command, 300)}: {_ended(c)}" for c in ledger.checks)
+    yield Section(WORK.title, "Checks, the newest first", lambda n: checks, 0.06, 5)
+    errors = tuple(f"- {_line(e.headline)} (in: {_line(e.during, 60)})" for e in ledger.errors)
+    yield Section(ERRORS.title, "Errors seen, the newest first", lambda n: errors, 0.07, 6)
+    yield Section(WORK.title, "Created", lambda n: _created(ledger), 0.05, 7)
+    yield Section(FILES.title, "Files only read", lambda n: _files(read, base), 0.02, 10)
+
+
+def _task(task: Task, limit: int) -> str:
     number = f"#{task.id} " if task.id else ""
+    most = limit if limit == WHOLE else LINE
     owner = f" ({_line(task.owner, 40)})" if task.owner else ""
     waits = f" [blocked by {', '.join(f'#{id}' for id in task.waits)}]" if task.waits else ""
-    return f"- [{_line(task.status, 20)}] {number}{_line(task.subject)}{owner}{waits}"
+    return f"- [{_line(task.status, 20)}] {number}{_line(task.subject, most)}{owner}{waits}"
 
 
 def _whole(section: Section, limit: int) -> str:
@@ -234,8 +256,18 @@ def _files(files: tuple[File, ...], cwd: str) -> tuple[str, ...]:
     return tuple(f"- {_line(_near(f.path, cwd))}{_state(f)}" for f in files)
 
 
-def _near(path: str, cwd: str) -> str:
-    return path.removeprefix(cwd.rstrip("/") + "/") if cwd else path
+def nearest_folder(paths: Sequence[str], cwd: str) -> str:
+    """Return the folder from which these paths are best told: the working one, or their own."""
+    whole = [path for path in paths if path.startswith("/")]
+    inside = [path for path in whole if path.startswith(cwd.rstrip("/") + "/")]
+    if cwd.strip("/") and (len(inside) * 2 >= len(whole)):
+        return cwd
+    common = commonpath(whole) if len(whole) > 1 else ""
+    return common if common.count("/") > 1 else ""
+
+
+def _near(path: str, folder: str) -> str:
+    return path.removeprefix(folder.rstrip("/") + "/") if folder else path
 
 
 def _state(file: File) -> str:

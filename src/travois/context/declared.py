@@ -1,0 +1,181 @@
+"""Declarations that were seen in the dropped part of a conversation, by file and line.
+
+Model sees: as part of a summary, signatures to write calls and edits by without another search.
+Tokens: a budget.
+Cache: moves nothing itself; a compaction that carries it does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from math import log2
+
+import msgspec
+
+from travois.context.ledger.acts import Act, decoded, kind_of
+from travois.context.ledger.render import nearest_folder
+from travois.kernel.blocks import Call, Text, words
+from travois.kernel.facts import Assistant, Result
+from travois.kernel.tokens import estimate
+from travois.kernel.view import Item
+
+TITLE = "## Declarations seen, by file"
+ABOUT = "Line numbers are those when each was last seen{base}; files changed since have others."
+LONGEST = 110
+LONGEST_LINE = 400
+"""A longer line is squeezed code, of which a declaration tells nothing."""
+NUMBERED = re.compile(r"^\s*(\d{1,6})(?:→|\t|[:|]\s?)(.*)$")
+FOUND = re.compile(r"^(?P<path>[\w./@+\-]+\.\w{1,6})[:\-](?P<line>\d{1,6})[:\-](?P<text>.*)$")
+MODIFIERS = (
+    r"(?:(?:export|default|public|private|protected|internal|static|async|abstract|final|override|"
+    r"virtual|readonly|unsafe|inline|declare|pub(?:\([a-z ]+\))?)\s+)*"
+)
+DECLARES = re.compile(
+    rf"^\s*{MODIFIERS}(?:"
+    r"(?:def|class|fn|function\*?|interface|struct|enum|trait|module|namespace|protocol|object)"
+    r"\s+(?P<name>[A-Za-z_$][\w$]*)"
+    r"|func\s+(?:\([^)]*\)\s*)?(?P<func>[A-Za-z_]\w*)"
+    r"|type\s+(?P<type>[A-Za-z_]\w*)"
+    r"|impl(?:<[^>]*>)?\s+(?P<impl>[A-Za-z_]\w*)"
+    r")"
+)
+CONSTANT = re.compile(
+    r"^(?:export\s+)?(?:const|let|var|static|pub const|final)\s+(?P<name>[A-Za-z_$][\w$]*)\s*[:=]"
+    r"|^(?P<upper>[A-Z][A-Z0-9_]{2,})\s*(?::[^=]+)?=\s*\S"
+)
+NAME = re.compile(r"[A-Za-z_$][\w$]*")
+FILE = re.compile(r"(?<![\w/])[\w./@+\-]*[\w\-]\.[A-Za-z]\w{0,5}\b")
+
+
+class Declared(msgspec.Struct):
+    """A declaration as it was last seen."""
+
+    file: str
+    name: str
+    text: str
+    line: int = 0
+    last: int = 0
+    """The number of the message."""
+    uses: int = 0
+
+
+def listing(items: Sequence[Item], *, budget: int, skip: str, cwd: str) -> str:
+    """List the declarations that `skip` does not show, in at most `budget` tokens."""
+    found = _declared(items)
+    _count_uses(items, found)
+    hidden = [one for one in found.values() if one.text not in skip]
+    ranked = sorted(hidden, key=lambda one: _worth(one, len(items)), reverse=True)
+    chosen: list[Declared] = []
+    room = budget - estimate(f"{TITLE}\n{ABOUT}") - 20
+    files: set[str] = set()
+    for one in ranked:
+        room -= estimate(f"  {one.line}: {one.text}\n") + (0 if one.file in files else 12)
+        if room < 0:
+            break
+        files.add(one.file)
+        chosen.append(one)
+    return _written(chosen, cwd)
+
+
+def _written(chosen: Sequence[Declared], cwd: str) -> str:
+    if not chosen:
+        return ""
+    base = nearest_folder([one.file for one in chosen], cwd)
+    where = f" (paths relative to {base})" if base else ""
+    lines = [TITLE, ABOUT.format(base=where)]
+    groups: dict[str, list[Declared]] = {}
+    for one in chosen:
+        groups.setdefault(one.file, []).append(one)
+    for file, members in groups.items():
+        lines.append(f"- {file.removeprefix(base.rstrip('/') + '/') if base else file}")
+        members.sort(key=lambda one: (one.line, one.name))
+        lines += (f"  {one.line}: {one.text}" if one.line else f"  {one.text}" for one in members)
+    return "\n".join(lines)
+
+
+def _declared(items: Sequence[Item]) -> dict[tuple[str, str], Declared]:
+    found: dict[tuple[str, str], Declared] = {}
+    homes: dict[str, str] = {}
+    whole: dict[str, str] = {}
+    for at, item in enumerate(items):
+        for place, line, text in _lines(item, homes):
+            if name := _name(text):
+                file = _known(place, whole)
+                found[file, name] = Declared(file, name, _short(text), line, at)
+    return found
+
+
+def _known(place: str, whole: dict[str, str]) -> str:
+    """Return the name of a file that is already known by its whole path, if it is."""
+    file = " ".join(place.split())
+    if not file.startswith("/"):
+        return whole.get(file.removeprefix("./"), file)
+    parts = file.split("/")
+    for at in range(2, len(parts)):
+        whole["/".join(parts[at:])] = file
+    return file
+
+
+def _lines(item: Item, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
+    """Each line of code that a message shows, with the file and the place it is from."""
+    fact = item.fact
+    if isinstance(fact, Assistant):
+        for block in fact.content:
+            if isinstance(block, Call):
+                yield from _called(block, homes)
+    elif isinstance(fact, Result) and not fact.error:
+        home = homes.get(fact.call, "")
+        for raw in words(fact.content).splitlines():
+            if hit := FOUND.match(raw):
+                yield hit["path"], int(hit["line"]), hit["text"]
+            elif home:
+                number = NUMBERED.match(raw)
+                yield (home, int(number[1]), number[2]) if number else (home, 0, raw)
+
+
+def _called(call: Call, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
+    """What a call writes, and the file that its result will be about."""
+    args = decoded(call.args)
+    act = Act(0, kind_of(call.name, args), call.name, args, "")
+    named = set(FILE.findall(act.command)) if act.kind == "shell" else set[str]()
+    homes[call.id] = act.path if "." in act.path else named.pop() if len(named) == 1 else ""
+    if act.kind in ("edit", "write") and act.path:
+        text = act.arg("new_string", "content", "new_str", "file_text", "insert_text")
+        yield from ((act.path, 0, line) for line in text.splitlines())
+
+
+def _name(text: str) -> str:
+    if len(text) > LONGEST_LINE:
+        return ""
+    match = DECLARES.match(text) or CONSTANT.match(text)
+    return next((name for name in match.groups() if name), "") if match else ""
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split()).rstrip("{ ").rstrip()
+    return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 1]}…"
+
+
+def _count_uses(items: Sequence[Item], found: dict[tuple[str, str], Declared]) -> None:
+    """Count in how many of the model's own messages each name stands."""
+    names: dict[str, list[Declared]] = {}
+    for (_, name), one in found.items():
+        names.setdefault(name, []).append(one)
+    own = (item.fact.content for item in items if isinstance(item.fact, Assistant))
+    said = (name for content in own for name in set(NAME.findall(_said(content))))
+    for one in (one for name in said for one in names.get(name, ())):
+        one.uses += 1
+
+
+def _said(content: Iterable[object]) -> str:
+    return "\n".join(
+        block.text if isinstance(block, Text) else block.args
+        for block in content
+        if isinstance(block, Text | Call)
+    )
+
+
+def _worth(one: Declared, count: int) -> float:
+    """How likely a declaration is needed again: written or named by the model, and of late."""
+    return (1 + log2(1 + one.uses)) * (0.5 + one.last / max(1, count))

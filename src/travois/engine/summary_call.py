@@ -1,0 +1,498 @@
+"""The model's part of a summary: who writes it, from what was prepared down to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from travois.context import outline
+from travois.context.compact import Cut, Trigger, is_summary
+from travois.context.outline import Part
+from travois.engine.agent import Agent
+from travois.engine.fork import beside
+from travois.engine.notes import ready_notes
+from travois.engine.ports import Compacting
+from travois.engine.retry import pause
+from travois.engine.room import fitted, model
+from travois.engine.spending import Exhausted
+from travois.kernel.blocks import Call, Text, calls, words
+from travois.kernel.facts import Assistant, Entry, Epoch, Result, User
+from travois.kernel.faults import Fault
+from travois.kernel.legal import unsendable
+from travois.kernel.models import Model
+from travois.kernel.tokens import (
+    context_tokens,
+    effective_window,
+    estimate,
+    fact_tokens,
+    family,
+)
+from travois.kernel.view import Item, View, project
+from travois.wire.pieces import PrefixBreak
+from travois.wire.replies import Problem, ProblemKind, Reply
+
+PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
+SIGN_OF_LIFE = 30.0
+"""So many seconds after the last one, a front end hears that a summary is still being written."""
+OUTPUT = 20_000
+"""The longest reply to a direct call, in tokens."""
+SHARE = 0.25
+"""The part of a small window that such a reply may take."""
+MARGIN = 1.15
+"""How much more a provider may count than we do, of a prompt that it must take."""
+TRIES = 3
+"""How often the oldest rounds are left out before no model is asked any more."""
+DROPPED = 0.2
+"""The share of the rounds that is left out where nobody said by how much they are too long."""
+LONGEST_WORDS, SHORTEST_WORDS = 1_200, 150
+SINCE_WORDS = 400
+WORDS_PER_TOKEN = 0.5
+LONGEST_WAIT = 5.0
+HOPELESS: tuple[ProblemKind, ...] = ("auth", "billing", "quota", "forbidden", "missing")
+"""After these, asking again in another way brings nothing."""
+AWAY: tuple[ProblemKind, ...] = ("network", "timeout")
+"""After two of these in a row, the provider counts as one that cannot be reached."""
+SYSTEM = "You summarise conversations between a user and a coding agent. You have no tools."
+LEFT_OUT = (
+    "[The {count} oldest rounds of this conversation are left out here: it is too long. It began "
+    "so:]"
+)
+CAREFUL = 0.9
+"""The ends of a text may have more tokens for their length than its middle."""
+BEGINNING = 1_000
+"""How many characters of the beginning are told where the rest of the oldest rounds is not."""
+UNATTENDED = (
+    "Nobody watches this run, and nobody will answer a question: name the next step so that the "
+    "work can go on from the summary at once."
+)
+
+Source = Literal["notes", "draft", "draft and fork", "fork", "direct", "cut head", "ledger"]
+TOLD: dict[Source, str] = {
+    "notes": "from the notes kept while working",
+    "draft": "by the model, prepared beforehand",
+    "draft and fork": "by the model, prepared beforehand and brought up to date",
+    "fork": "by the model",
+    "direct": "by the model, in a call of its own",
+    "cut head": "by the model, without the oldest rounds",
+    "ledger": "by rules from the log alone",
+}
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a summary is wanted for."""
+
+    trigger: Trigger
+    focus: str = ""
+    hooks: tuple[str, ...] = ()
+    part: Cut | None = None
+    """What gives way, where a person has chosen it."""
+    anew: bool = False
+    """Whether what was prepared does not reach far enough as it is."""
+    most: int = 0
+    """The most tokens that the model's part may have; nought for what the window allows."""
+
+    @property
+    def own(self) -> bool:
+        """Whether something was asked for that nothing prepared can know."""
+        return bool(self.focus or self.hooks or self.part) or self.trigger == "manual"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The model's part: its text, who wrote it, and why it was not written in a better way."""
+
+    text: str = ""
+    source: Source = "ledger"
+    covers: int = 0
+    """The last entry that it knows of; nought if it knows of none."""
+    why: str = ""
+
+
+class Failure(Exception):
+    """A rung brought no summary; `final` if no other one can either."""
+
+    def __init__(self, why: str, *, problem: Problem | None = None, final: bool = False) -> None:
+        super().__init__(why)
+        self.problem = problem
+        self.final = final
+
+    @property
+    def away(self) -> bool:
+        """Whether the provider may not be reachable at all."""
+        return self.problem is not None and self.problem.kind in AWAY
+
+
+async def write_model_part(agent: Agent, wish: Wish) -> Written:
+    """Let the first of these write it: notes, a fresh draft, a fork, a direct call, a cut head.
+
+    Where none does, what rules gather from the log stands alone, and the reason is told.
+    """
+    if why := _unasked(agent):
+        return Written(why=why)
+    if ready := _ready(agent, wish):
+        return ready
+    if wish.trigger == "cold" and agent.layers.idle == "cheap":
+        return Written(why="nobody is asked after a pause where context.idle is cheap")
+    return await with_signs_of_life(agent, lambda: _ask(agent, wish))
+
+
+def _unasked(agent: Agent) -> str:
+    """Say why no model is to write anything; empty if one may."""
+    if not agent.layers.draft:
+        return "context.draft is off"
+    return "this model is too small to be asked" if model(agent).frail else ""
+
+
+def _ready(agent: Agent, wish: Wish) -> Written | None:
+    """Return what was prepared, if it fits and nothing else was asked for."""
+    if wish.own or wish.anew:
+        return None
+    most = _most(agent, wish)
+    if (noted := ready_notes(agent)) and _is_fresh(agent, noted.text, noted.covers, most=most):
+        return Written(noted.text, "notes", noted.covers)
+    draft, at = agent.session.draft, agent.session.drafted_at
+    if draft and _is_fresh(agent, draft, at, most=most):
+        return Written(draft, "draft", at)
+    return None
+
+
+def _is_fresh(agent: Agent, text: str, covers: int, *, most: int) -> bool:
+    """Whether a prepared part has room, and all that it does not know of can stay word for word."""
+    return estimate(text) <= most and uncovered(agent, covers) <= fitted(agent).tail
+
+
+def prepared(agent: Agent) -> Written:
+    """Return what is there without a call: the notes or the draft if they are fresh, or nothing."""
+    why = _unasked(agent)
+    ready = None if why else _ready(agent, Wish("switch"))
+    return ready or Written(why=why or "nothing was prepared that is up to date")
+
+
+def _most(agent: Agent, wish: Wish) -> int:
+    """Return how many tokens the model's part may have."""
+    return wish.most or fitted(agent).ledger
+
+
+def uncovered(agent: Agent, at: int, *, until: int | None = None) -> int:
+    """Return how many tokens came after an entry, up to another one."""
+    items = (i for i in agent.session.view.items if i.seq > at and not is_summary(i))
+    return sum(fact_tokens(i.fact) for i in items if until is None or i.seq <= until)
+
+
+def is_outdated(agent: Agent, written: Written, *, until: int) -> bool:
+    """Whether something gives way that a prepared part does not know of.
+
+    The tail that was to stay word for word may have had no room.
+    """
+    beforehand = written.source in ("draft", "notes")
+    return beforehand and uncovered(agent, written.covers, until=until) > 0
+
+
+def told_source(source: str) -> str:
+    """Say how the model's part of a summary came about."""
+    return next((told for known, told in TOLD.items() if known == source), source)
+
+
+async def with_signs_of_life(agent: Agent, work: Callable[[], Awaitable[Written]]) -> Written:
+    """Do something that may take minutes, and say every half minute that it goes on."""
+    done: Written | Fault | OSError = Written()
+
+    async def tick() -> None:
+        seconds = 0.0
+        while True:
+            agent.session.emit(Compacting(seconds))
+            await anyio.sleep(SIGN_OF_LIFE)
+            seconds += SIGN_OF_LIFE
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        try:
+            done = await work()
+        except (Fault, OSError) as error:  # raised below: a group would wrap it
+            done = error
+        group.cancel_scope.cancel()
+    if isinstance(done, Written):
+        return done
+    raise done
+
+
+async def _ask(agent: Agent, wish: Wish) -> Written:
+    """Go down the rungs until one brings a summary; what failed before it is told."""
+    told: list[str] = []
+    last: Failure | None = None
+    for source, rung in _rungs(agent, wish):
+        try:
+            written = await rung(last.problem if last else None)
+        except Failure as failure:
+            told.append(f"{source}: {failure}")
+            if failure.final or (last and last.away and failure.away):
+                break
+            await _wait(agent, failure.problem, attempt=len(told))
+            last = failure
+        else:
+            return replace(written, why="; ".join(told))
+    return Written(why="; ".join(told))
+
+
+Rung = Callable[[Problem | None], Awaitable[Written]]
+
+
+def _rungs(agent: Agent, wish: Wish) -> Sequence[tuple[Source, Rung]]:
+    """List the ways to ask, the cheapest and best first."""
+    direct = Direct(agent, wish)
+    rungs: list[tuple[Source, Rung]] = []
+    if wish.trigger != "overflow" and _has_room(agent, wish):
+        fresh = agent.session.draft and not wish.own
+        if fresh and estimate(agent.session.draft) <= _most(agent, wish):
+            rungs.append(("draft and fork", lambda _: _bring_up_to_date(agent, wish)))
+        rungs.append(("fork", lambda _: _fork(agent, wish)))
+    rungs.append(("direct", direct.ask))
+    again: tuple[Source, Rung] = ("cut head", direct.ask_again)
+    return [*rungs, *(again for _ in range(TRIES))]
+
+
+def _has_room(agent: Agent, wish: Wish) -> bool:
+    """Whether the conversation can be sent with an instruction behind it, and be answered."""
+    most = _most(agent, wish)
+    asked = round(estimate(instruction(agent, wish, most=most)) * family(model(agent).id))
+    return context_tokens(agent.session.view) + asked + most <= model(agent).window
+
+
+async def _wait(agent: Agent, problem: Problem | None, *, attempt: int) -> None:
+    if problem is not None and problem.retry:
+        wait = pause(problem, attempt, patience=agent.patience, chance=agent.chance())
+        await agent.sleep(min(wait or 0.0, LONGEST_WAIT))
+
+
+# --- the fork: the conversation's own prefix, and the instruction behind it ----------------------
+
+
+async def prepare_draft(agent: Agent) -> str:
+    """Let the model write beforehand what a compaction will need; empty if nothing came of it."""
+    try:
+        return (await _fork(agent, Wish("auto"), what="draft")).text
+    except Failure:
+        return ""
+
+
+async def _fork(agent: Agent, wish: Wish, *, what: str = "summary") -> Written:
+    asked = instruction(agent, wish, most=_most(agent, wish))
+    covers = wish.part.last if wish.part else agent.session.seq
+    text = await _from_fork(agent, asked, wish=wish, what=what)
+    return Written(text, "fork", covers)
+
+
+async def _bring_up_to_date(agent: Agent, wish: Wish) -> Written:
+    """Let the model add to its draft what came since: only that is written anew."""
+    draft, parts = agent.session.draft, parts_of(agent, wish)
+    newest = " and ".join(f"“{part.title}”" for part in parts if part.newest)
+    told = {"draft": draft, "newest": newest, "where": f"entry {agent.session.drafted_at}"}
+    asked = _filled("summary-since.md", {**told, "words": str(SINCE_WORDS)})
+    covers = agent.session.seq
+    since = await _from_fork(agent, asked, wish=wish, what="summary")
+    before, after = (outline.sort_text(text, parts) for text in (draft, since))
+    text = outline.joined(outline.add_text(before, after, parts), parts)
+    if estimate(text) > _most(agent, wish):
+        raise Failure("too long together with what was prepared")
+    return Written(text, "draft and fork", covers)
+
+
+async def _from_fork(agent: Agent, asked: str, *, wish: Wish, what: str) -> str:
+    view = agent.session.view.copy()
+    view.add(Entry(agent.session.seq + 1, agent.clock(), User((Text(asked),), origin="note")))
+    reply = await _reply(agent, view, what=what)
+    return _accepted(reply, parts_of(agent, wish), most=_most(agent, wish))
+
+
+async def _reply(agent: Agent, view: View, *, what: str) -> Reply:
+    if why := unsendable(view):
+        raise Failure(f"nothing could be sent: {why}")
+    try:
+        return await beside(agent, view, what=what)
+    except Problem as problem:
+        final = problem.kind in HOPELESS or problem.refused
+        raise Failure(f"{problem.kind}: {problem}", problem=problem, final=final) from problem
+    except Exhausted as stop:
+        raise Failure(str(stop), final=True) from stop
+    except PrefixBreak as broken:
+        raise Failure(str(broken)) from broken
+
+
+def _accepted(reply: Reply, parts: Sequence[Part], *, most: int) -> str:
+    """Return the summary in a reply; raises `Failure` where there is none."""
+    text = outline.without_draft(words(reply.content), parts)
+    if not text and any(isinstance(block, Call) for block in reply.content):
+        raise Failure("it asked for tools")
+    if not text:
+        raise Failure("it was empty")
+    if (size := estimate(text)) > most:
+        raise Failure(f"it was too long: about {size:,} of {most:,} tokens")
+    return text
+
+
+# --- the direct call: the conversation as text, without tools, with a limit of its own -----------
+
+
+class Direct:
+    """Asks in a request of its own; each time that fails, the oldest rounds are left out."""
+
+    def __init__(self, agent: Agent, wish: Wish) -> None:
+        self._agent, self._wish = agent, wish
+        items = wish.part.dropped if wish.part else tuple(agent.session.view.items)
+        self._rounds = [_told(one) for one in rounds(items)]
+        self._first = 0
+        self._covers = items[-1].seq if items else 0
+
+    async def ask(self, last: Problem | None) -> Written:
+        """Ask about all of it, or about as much as the window holds."""
+        self._first = self._fitting()
+        return await self._ask("cut head" if self._first else "direct")
+
+    async def ask_again(self, last: Problem | None) -> Written:
+        """Ask about less, by as much as the provider said, or by a fifth."""
+        self._first = min(self._fewer(last), len(self._rounds) - 1)
+        return await self._ask("cut head")
+
+    async def _ask(self, source: Source) -> Written:
+        agent, card = self._agent, model(self._agent)
+        head = Epoch(replace(card, output=_output(card)), SYSTEM, why="summary")
+        said, at = User(self._prompt(), origin="note"), agent.clock()
+        view = project([Entry(1, at, head), Entry(2, at, said)])
+        reply = await _reply(agent, view, what="summary")
+        text = _accepted(reply, parts_of(agent, self._wish), most=_most(agent, self._wish))
+        return Written(text, source, self._covers)
+
+    def _prompt(self) -> tuple[Text, ...]:
+        began = self._rounds[0][:BEGINNING]
+        cut = [LEFT_OUT.format(count=self._first), f"{began} […]"] if self._first else []
+        told = _ends("\n".join([*cut, *self._rounds[self._first :]]), self._room())
+        asked = instruction(self._agent, self._wish, most=_most(self._agent, self._wish))
+        return Text(f"<conversation>\n{told}\n</conversation>"), Text(asked)
+
+    def _room(self) -> int:
+        """Return how many tokens of the conversation have room beside the instruction."""
+        card = model(self._agent)
+        most = min(card.window - _output(card), effective_window(card))
+        asked = instruction(self._agent, self._wish, most=_most(self._agent, self._wish))
+        return round(most / MARGIN / family(card.id)) - estimate(asked) - BEGINNING
+
+    def _fitting(self) -> int:
+        """Return the first round from which on all have room; the last one is always asked of."""
+        left, first = self._room(), len(self._rounds)
+        while first > 0 and (left := left - estimate(self._rounds[first - 1])) >= 0:
+            first -= 1
+        return min(first, max(0, len(self._rounds) - 1))
+
+    def _fewer(self, last: Problem | None) -> int:
+        gap = last.tokens - last.limit if last and last.tokens and last.limit else 0
+        if gap <= 0:
+            return self._first + max(1, round(DROPPED * (len(self._rounds) - self._first)))
+        first = self._first
+        while first < len(self._rounds) and gap > 0:
+            gap -= estimate(self._rounds[first])
+            first += 1
+        return first
+
+
+def _ends(text: str, tokens: int) -> str:
+    """Leave out the middle of a text that is too long as a whole: one round may be."""
+    size = estimate(text)
+    if size <= tokens:
+        return text
+    kept = max(0, round(len(text) * tokens / size * CAREFUL))
+    return f"{text[: kept // 3]}\n[… too long to stand here whole …]\n{text[-(kept - kept // 3) :]}"
+
+
+def _output(card: Model) -> int:
+    """Return how long a reply of this model to a direct call may be."""
+    return max(1, min(OUTPUT, round(SHARE * card.window), card.output))
+
+
+def rounds(items: Sequence[Item]) -> list[list[Item]]:
+    """Group messages by request: a reply begins one, with its results and what is said after."""
+    found: list[list[Item]] = []
+    for item in items:
+        if not found or (isinstance(item.fact, Assistant) and _answered(found[-1])):
+            found.append([])
+        found[-1].append(item)
+    return found
+
+
+def _answered(group: list[Item]) -> bool:
+    return any(isinstance(item.fact, Assistant) for item in group)
+
+
+def _told(group: Sequence[Item]) -> str:
+    """Write a round as text: no pictures, no thinking, and of our own notes only summaries."""
+    from travois.context.spans import told
+
+    lines: list[str] = []
+    for item in group:
+        fact = item.fact
+        if isinstance(fact, User) and fact.origin == "note" and not is_summary(item):
+            continue
+        kept = tuple(b for b in fact.content if isinstance(b, Text | Call))
+        lines.append(told(replace(fact, content=kept)))
+    return "\n".join(lines)
+
+
+# --- what is asked for ---------------------------------------------------------------------------
+
+
+def parts_of(agent: Agent, wish: Wish) -> tuple[Part, ...]:
+    """Return the parts that a summary has: those of a sub-agent, or of what is summarised."""
+    if agent.birth is not None:
+        return outline.AGENT
+    return outline.UP_TO if _side(agent, wish.part) == "up-to" else outline.MAIN
+
+
+def instruction(agent: Agent, wish: Wish, *, most: int) -> str:
+    """Say what the model is asked for: the user's own words first, then those of hooks in order.
+
+    That text alone will do stands at the beginning and at the end.
+    """
+    side = _side(agent, wish.part)
+    name = "summary-agent.md" if agent.birth is not None else "summary.md"
+    if side and agent.birth is None:
+        name = f"summary-{side}.md"
+    limit = round(min(LONGEST_WORDS, max(SHORTEST_WORDS, most * WORDS_PER_TOKEN)))
+    body, _, closing = _filled(
+        name, {"words": str(limit), "where": _where(wish.part, side)}
+    ).rpartition("\n\n")
+    parts = [body]
+    parts += [UNATTENDED] if not agent.attended and agent.birth is None else []
+    parts += [f"Give most room to: {wish.focus}"] if wish.focus else []
+    parts += [f"The user's hooks add:\n{text}" for text in wish.hooks]
+    return "\n\n".join((*parts, closing))
+
+
+def _side(agent: Agent, part: Cut | None) -> Literal["", "from", "up-to"]:
+    """Return on which side of what stays that lies which gives way; empty if nobody chose."""
+    if part is None or not part.kept:
+        return ""
+    return "from" if part.kept[0].seq < part.dropped[0].seq else "up-to"
+
+
+def _where(part: Cut | None, side: str) -> str:
+    """Name the message at which the chosen part begins or ends, by its words."""
+    if part is None or not side:
+        return ""
+    item = part.dropped[0] if side == "from" else part.dropped[-1]
+    said = " ".join(words(item.fact.content).split())
+    if isinstance(item.fact, Assistant) and not said and (made := calls(item.fact.content)):
+        said = f"a call of {made[0].name}"
+    who = "your message" if isinstance(item.fact, Assistant) else "the message"
+    who = "the tool result" if isinstance(item.fact, Result) else who
+    return f"{who} “{said[:120]}{'…' if len(said) > 120 else ''}”"
+
+
+def _filled(name: str, values: dict[str, str]) -> str:
+    """Read a prompt, with these words in their places."""
+    text = (PROMPTS / name).read_text("utf-8").strip()
+    for key, value in values.items():
+        text = text.replace(f"{{{key}}}", value)
+    return text
