@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 from tests.kernel.told import EPOCH, user
 from tests.store.sample import opened
@@ -97,3 +99,42 @@ def test_a_home_on_a_disk_that_is_read_only(program: Program) -> None:
         pytest.skip("only root may mount a read-only disk")
     program.launcher = (*apart, *program.launcher)
     check_passing(program)
+
+
+def test_an_answer_of_always_on_a_full_disk_holds_and_is_said_not_to_last(
+    program: Program,
+) -> None:
+    mount = f'mount -t tmpfs -o size=3m none "{program.home}" && exec "$@"'
+    program.home.mkdir(parents=True, exist_ok=True)
+    apart = ("unshare", "-m", "sh", "-c", mount, "sh")
+    if os.geteuid() or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    program.launcher = (*apart, *program.launcher)
+    script = [
+        {"say": [use("WebFetch", url="http://127.0.0.1:9/", prompt="x")]},
+        {"say": "First."},
+        {"say": [use("WebFetch", url="http://127.0.0.1:9/a", prompt="x")]},
+        {"say": "Second."},
+    ]
+    with program.served(script):
+        glass = Glass(program, *program.model, columns=160)
+        glass.ready()
+        glass.type("go\r")
+        glass.until("? WebFetch", "yes, always")
+        pid: object = glass.child.pid  # pyright: ignore[reportUnknownMemberType] - of pexpect
+        fill(Path(f"/proc/{pid}/root{program.home}/filler"))
+        glass.still()
+        glass.type("a")
+        glass.until("First.", "holds until this session ends")
+        glass.ready()
+        glass.type("again\r")
+        assert "? WebFetch" not in glass.until("Second.").rpartition("again")[2]
+        assert "Traceback" not in glass.story
+
+
+def fill(path: Path) -> None:
+    """Leave no room on a disk."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    assert os.statvfs(path).f_bavail == 0
