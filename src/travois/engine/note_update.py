@@ -16,13 +16,13 @@ from travois.engine.fork import aside
 from travois.engine.ground import home
 from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.ports import Stale, Stat, digest
-from travois.engine.stream import as_fact
 from travois.engine.tmpdir import place_of
 from travois.engine.tool import Refusal
 from travois.kernel.blocks import Call, Text, calls, words
 from travois.kernel.canonical import canonical_name
 from travois.kernel.facts import Assistant, Entry, Result, User
 from travois.kernel.view import View
+from travois.wire.replies import as_fact
 
 PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
 FOREIGN = ".claude/session-memory/config"

@@ -12,8 +12,7 @@ from travois.engine.recover import notice_truncation, recover
 from travois.engine.retry import pause
 from travois.engine.room import way_out
 from travois.engine.spending import paid
-from travois.kernel.blocks import AnyBlock, Call
-from travois.kernel.facts import Assistant, Epoch, Failed, Sent
+from travois.kernel.facts import Epoch, Failed, Sent
 from travois.kernel.models import Quirk
 from travois.kernel.tokens import context_tokens
 from travois.kernel.view import SEALED, View, thinks
@@ -21,7 +20,7 @@ from travois.wire.edits import beta_of
 from travois.wire.effort import refused
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
-from travois.wire.replies import Problem, Reply
+from travois.wire.replies import Problem, Reply, as_fact
 
 MENDED = ("overflow", "large", "media", "pairing", "bound", "thinking")
 """What a request was refused for that one which tells less may not be."""
@@ -201,43 +200,3 @@ def _remedy(view: View, problem: Problem) -> Epoch | None:
 
 def _changed(epoch: Epoch, model: object, problem: Problem) -> Epoch:
     return replace(epoch, model=model, why=problem.message, unbind=False)
-
-
-def as_fact(view: View, reply: Reply) -> Assistant:
-    """The reply as a fact, without calls that were cut or refused: those never run."""
-    content, detail, stop = reply.content, reply.detail, reply.stop
-    if stop in ("length", "window") and content and isinstance(content[-1], Call):
-        content, detail = content[:-1], "call"
-    if stop == "refusal":
-        content = tuple(block for block in content if not isinstance(block, Call))
-    if stop == "pause" and not content:
-        stop = "end"  # nothing to go on from: the same request would pause for ever
-    return Assistant(
-        content=_unique(view, content),
-        stop=stop,
-        usage=reply.usage,
-        model=reply.model,
-        id=reply.id,
-        request=reply.request,
-        detail=detail,
-    )
-
-
-def _unique(view: View, content: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
-    """The same blocks, with call ids that this session has not used yet.
-
-    Local servers number the calls of each reply from nought; providers refuse repeated ids.
-    """
-    used: set[str] = set()
-    return tuple(_renamed(block, view.ids, used) for block in content)
-
-
-def _renamed(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
-    if not isinstance(block, Call):
-        return block
-    id, number = block.id or "call_0", len(taken)
-    while id in taken or id in used:
-        number += 1
-        id = f"{block.id or 'call'}_{number}"
-    used.add(id)
-    return block if id == block.id else replace(block, id=id)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from travois.kernel.blocks import AnyBlock
-from travois.kernel.facts import Stop
+from travois.kernel.blocks import AnyBlock, Call
+from travois.kernel.facts import Assistant, Stop
 from travois.kernel.models import Usage
+from travois.kernel.view import View
 from travois.wire.hits import Hit
 
 
@@ -126,3 +128,43 @@ class Problem(Exception):
         self.request = request
         self.refused = refused
         """Whether nobody listens at an address of this machine."""
+
+
+def as_fact(view: View, reply: Reply) -> Assistant:
+    """The reply as a fact, without calls that were cut or refused: those never run."""
+    content, detail, stop = reply.content, reply.detail, reply.stop
+    if stop in ("length", "window") and content and isinstance(content[-1], Call):
+        content, detail = content[:-1], "call"
+    if stop == "refusal":
+        content = tuple(block for block in content if not isinstance(block, Call))
+    if stop == "pause" and not content:
+        stop = "end"  # nothing to go on from: the same request would pause for ever
+    return Assistant(
+        content=_unique(view, content),
+        stop=stop,
+        usage=reply.usage,
+        model=reply.model,
+        id=reply.id,
+        request=reply.request,
+        detail=detail,
+    )
+
+
+def _unique(view: View, content: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
+    """The same blocks, with call ids that this session has not used yet.
+
+    Local servers number the calls of each reply from nought; providers refuse repeated ids.
+    """
+    used: set[str] = set()
+    return tuple(_renamed(block, view.ids, used) for block in content)
+
+
+def _renamed(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
+    if not isinstance(block, Call):
+        return block
+    id, number = block.id or "call_0", len(taken)
+    while id in taken or id in used:
+        number += 1
+        id = f"{block.id or 'call'}_{number}"
+    used.add(id)
+    return block if id == block.id else replace(block, id=id)
