@@ -27,7 +27,7 @@ RULE = "Never rename the column total_7919."
 BOTH = pytest.mark.parametrize("model", [OPUS, LOCAL])
 QUICK = (
     '{"retry":{"attempts":2,"maxWait":0.05},"timeouts":{"idle":0.5,"firstByte":1,"local":0.5},'
-    '"memory":{"extract":"off"}}'
+    '"memory":{"extract":"off"},"context":{"notes":false}}'
 )
 
 
