@@ -365,6 +365,9 @@ def test_the_text_of_a_small_session() -> None:
 ## Errors seen, the newest first
 - E NameError: name 'x' is not defined, error (in: pytest -q)
 
+## Other commands that were run, the newest first
+- git commit -m 'Draft'
+
 ## Created
 - on git branch main
 - commit 0a1b2c3 Draft
@@ -395,6 +398,7 @@ def test_nothing_that_was_said_or_printed_can_pass_for_a_section() -> None:
 
 
 TITLES = {
+    "## Other commands that were run, the newest first",
     "## Rules that the human gave",
     "## What the human said, in order",
     "## Decided by the human",
@@ -407,6 +411,40 @@ TITLES = {
     "## Running beside the conversation",
     "## Files only read",
 }
+
+
+def test_commands_are_told_as_they_were_run_without_those_that_only_look() -> None:
+    found = folded(
+        shell("cd src && gh pr view 12 --json body | head -3"),
+        shell("ls -la; cat a.txt; true"),
+        shell("pytest -q"),
+        shell("gh pr list --limit 5", "no such repository", error=True),
+        shell("for f in *; do echo $f; done"),
+    )
+    text = ledger.render(found, budget=2_000).text
+    told = text.partition("## Other commands that were run, the newest first\n")[2].split("\n\n")[0]
+    assert told.splitlines() == [
+        "- gh pr list --limit 5 (failed)",
+        "- gh pr view 12 --json body",
+    ]
+
+
+def test_paths_are_told_from_the_folder_that_most_of_them_share() -> None:
+    far = [f"/home/me/other/tree/src/{n}.py" for n in range(3)]
+    found = folded(Opened("s", "/home/me/p", "p", "0"), *(ran("Edit", file_path=p) for p in far))
+    text = ledger.render(found, budget=2_000).text
+    assert "## Files changed (in /home/me/other/tree/src)\n- 2.py (edited)\n- 1.py" in text
+    near = folded(Opened("s", "/w", "p", "0"), *(ran("Edit", file_path=f"/w/{n}.py") for n in "ab"))
+    assert "## Files changed (in /w)\n- b.py" in ledger.render(near, budget=2_000).text
+    root = folded(Opened("s", "/", "p", "0"), ran("Edit", file_path="/a.py"))
+    assert "## Files changed\n- /a.py" in ledger.render(root, budget=2_000).text
+
+
+def test_a_long_task_is_cut_in_sight_and_whole_in_the_file() -> None:
+    subject = "Convert the module. " * 30
+    found = folded(ran("TodoWrite", todos=[{"content": subject, "status": "pending"}]))
+    rendered = ledger.render(found, budget=2_000)
+    assert subject.strip() not in rendered.text and subject.strip() in rendered.overflow
 
 
 def crowded() -> Ledger:

@@ -43,7 +43,9 @@ DECLARES = re.compile(
 CONSTANT = re.compile(
     r"^(?:export\s+)?(?:const|let|var|static|pub const|final)\s+(?P<name>[A-Za-z_$][\w$]*)\s*[:=]"
     r"|^(?P<upper>[A-Z][A-Z0-9_]{2,})\s*(?::[^=]+)?=\s*\S"
+    r"|^\s+(?P<literal>[A-Za-z_]\w{4,})\s+(?::?=)\s*(?:[\"'`][^\"'`]{1,60}[\"'`]|[\d.]+),?\s*$"
 )
+"""Names with a value; inside a block only where that is a short literal."""
 NAME = re.compile(r"[A-Za-z_$][\w$]*")
 FILE = re.compile(r"(?<![\w/])[\w./@+\-]*[\w\-]\.[A-Za-z]\w{0,5}\b")
 

@@ -61,10 +61,10 @@ class Layers(msgspec.Struct, frozen=True):
     """All results of one reply together."""
     shown: int = 2_500
     """A result that gives way to others of its reply is not made shorter than this."""
-    tail: int = 25_000
+    tail: int = 40_000
     """How much of the newest conversation a compaction keeps word for word."""
     ledger: int = 12_000
-    code: int = 4_000
+    code: int = 6_000
     """The declarations that were seen in what a compaction sets aside."""
     contents: int = 12_000
     task: int = 40_000
@@ -136,9 +136,9 @@ class Layers(msgspec.Struct, frozen=True):
 
 
 SHARES = (
-    ("tail", 0.15),
+    ("tail", 0.25),
     ("ledger", 0.2),
-    ("code", 0.08),
+    ("code", 0.1),
     ("contents", 0.12),
     ("task", 0.4),
     ("received", 0.08),

@@ -8,6 +8,7 @@ import msgspec
 
 from travois.context.ledger.acts import acts
 from travois.context.ledger.checks import Check, checks
+from travois.context.ledger.commands import Command, commands
 from travois.context.ledger.decided import Decision, decisions
 from travois.context.ledger.errors import Trouble, errors
 from travois.context.ledger.files import File, files
@@ -31,6 +32,7 @@ class Ledger(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...] = ()
     files: tuple[File, ...] = ()
     checks: tuple[Check, ...] = ()
+    commands: tuple[Command, ...] = ()
     errors: tuple[Trouble, ...] = ()
     made: tuple[Made, ...] = ()
     git: Git = Git()
@@ -58,6 +60,7 @@ def fold(entries: Iterable[Entry]) -> Ledger:
         tasks=listed(alive) or tasks(done),
         files=files(done),
         checks=checks(done),
+        commands=commands(done),
         errors=errors(done),
         made=made(done),
         git=git(done),

@@ -121,6 +121,10 @@ def _work(ledger: Ledger) -> Iterator[Section]:
     yield Section(WORK.title, "Checks, the newest first", lambda n: checks, 0.06, 5)
     errors = tuple(f"- {_line(e.headline)} (in: {_line(e.during, 60)})" for e in ledger.errors)
     yield Section(ERRORS.title, "Errors seen, the newest first", lambda n: errors, 0.07, 6)
+    ran = tuple(f"- {_line(c.text)}{' (failed)' if c.failed else ''}" for c in ledger.commands)
+    yield Section(
+        WORK.title, "Other commands that were run, the newest first", lambda n: ran, 0.04, 8
+    )
     yield Section(WORK.title, "Created", lambda n: _created(ledger), 0.05, 7)
     yield Section(FILES.title, "Files only read", lambda n: _files(read, base), 0.02, 10)
 
