@@ -38,8 +38,7 @@ from travois.app.reloading import Reload
 from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.context.kinds import Kind
 from travois.context.styles import DEFAULT
-from travois.engine.agent import Agent, Patience, Small, Summaries, World
-from travois.engine.amend import Update
+from travois.engine.agent import Agent, Patience, Small, World
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
 from travois.engine.hooked import Listener
@@ -67,7 +66,6 @@ from travois.store import agents, trust
 from travois.store import home as homes
 from travois.store import project as projects
 from travois.store.blobs import Blobs
-from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.origins import levels
 from travois.store.settings import Loaded, Plugin, Settings
@@ -331,9 +329,10 @@ def _equip(
     agent.layers, agent.chance = serving.layers(loaded, agent.session), random
     agent.toolset = asked.toolset
     agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
-    agent.remember = partial(_keep_answer, agent, place.home, loaded.root)
+    agent.remember = partial(rights.keep_answer, agent, place.home, loaded.root)
     if options.persist and not place.home.passing:
-        agent.summaries = partial(_summaries, place, loaded)
+        shared = place.home.summaries / place.project.key / loaded.trust
+        agent.summaries = partial(serving.open_summaries, shared)
     if asked.file_checkpointing_enabled:
         agent.keeper = _keeper(place, options, agent, folders=agent.guard.folders)
     stack.callback(_end_snapshots, agent)
@@ -359,13 +358,6 @@ def _equip(
     if agent.session.state.get(MODE) == "plan" and not options.mode:
         follow(agent, "plan")
     return _place(agent, place, options, id=id, loaded=loaded)
-
-
-def _summaries(place: Place, loaded: Loaded) -> Summaries:
-    """The summaries of this project, as far as it is trusted now."""
-    from travois.store.summaries import FolderSummaries
-
-    return FolderSummaries(place.home.summaries / place.project.key / loaded.trust)
 
 
 def prepare(options: Options) -> tuple[Place, Loaded]:
@@ -426,15 +418,6 @@ def _place(
     agent.worktrees, agent.relocate = SessionWorktrees(agent, id, shared), relocate
     relocate()
     return (gone,) if gone else ()
-
-
-def _keep_answer(agent: Agent, home: Home, root: str, update: Update) -> None:
-    """Keep what an answer changed; where the disk does not take it, it holds for this session."""
-    try:
-        trust.keep(home, root, update)
-    except Fault as fault:
-        why = f"{fault.what}: {fault.why}" if fault.why else fault.what
-        agent.session.emit(Warned(f"{why}. It holds until this session ends."))
 
 
 def _keeper(

@@ -9,8 +9,13 @@ from time import time
 
 from msgspec.structs import replace
 
+from travois.engine.agent import Agent
+from travois.engine.amend import Update
+from travois.engine.ports import Warned
 from travois.kernel.faults import Fault
 from travois.policy.judge import Guard
+from travois.store import trust
+from travois.store.home import Home
 from travois.store.layers import FLAGS
 from travois.store.settings import Loaded
 
@@ -96,3 +101,12 @@ def _folders(loaded: Loaded, cwd: str) -> dict[str, str]:
         if not found[name] and loaded.origin(FOLDERS, name) == FLAGS:
             raise Fault(f"{name} is not a folder", fix="--add-dir takes folders that exist.")
     return found
+
+
+def keep_answer(agent: Agent, home: Home, root: str, update: Update) -> None:
+    """Keep what an answer changed; where the disk does not take it, it holds for this session."""
+    try:
+        trust.keep(home, root, update)
+    except Fault as fault:
+        why = f"{fault.what}: {fault.why}" if fault.why else fault.what
+        agent.session.emit(Warned(f"{why}. It holds until this session ends."))

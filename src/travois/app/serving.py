@@ -7,12 +7,13 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from travois.app.local import EMBEDDED, PROVIDER, Local, notice
 from travois.context.layers import MCP, Layers
-from travois.engine.agent import Agent, Naming, Small
+from travois.engine.agent import Agent, Naming, Small, Summaries
 from travois.engine.hooked import parse
 from travois.engine.ports import Model
 from travois.engine.recover import restore_window
@@ -299,3 +300,10 @@ def _patience(loaded: Loaded, card: Card) -> Timeouts:
         is_idle_chosen=loaded.origin("timeouts.idle") != "default",
         local=local,
     )
+
+
+def open_summaries(folder: Path) -> Summaries:
+    """The summaries that the sessions of one project share, as far as it is trusted now."""
+    from travois.store.summaries import FolderSummaries
+
+    return FolderSummaries(folder)
