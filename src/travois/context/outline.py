@@ -30,14 +30,16 @@ class Part(msgspec.Struct, frozen=True):
     """Whether what is written later takes the place of what was written before."""
 
 
-REQUEST = Part("Request and intent", ("primary request and intent", "request"))
-CONCEPTS = Part("Technical concepts", ("key technical concepts", "concepts"))
-FILES = Part("Files and code", ("files and code sections", "files"))
-ERRORS = Part("Errors and fixes", ("errors",))
-SOLVING = Part("Problem solving", ("problems solved",))
+REQUEST = Part("Request and intent", ("primary request and intent", "request", "task"))
+CONCEPTS = Part(
+    "Technical concepts", ("key technical concepts", "concepts", "how the system works")
+)
+FILES = Part("Files and code", ("files and code sections", "files", "files and functions"))
+ERRORS = Part("Errors and fixes", ("errors", "errors and corrections"))
+SOLVING = Part("Problem solving", ("problems solved", "learnings", "key results"))
 MESSAGES = Part("All user messages", ("user messages",))
 PENDING = Part("Pending tasks", ("pending",), newest=True)
-WORK = Part("Current work", ("work in progress",), newest=True)
+WORK = Part("Current work", ("work in progress", "current state"), newest=True)
 NEXT = Part("Next step", ("next steps", "optional next step"), newest=True)
 MAIN = (REQUEST, CONCEPTS, FILES, ERRORS, SOLVING, MESSAGES, PENDING, WORK, NEXT)
 DONE = Part("Work completed", ("current work",), newest=True)
