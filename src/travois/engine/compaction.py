@@ -193,7 +193,7 @@ def shorter(
         fact = replace(fact, trigger=wish.trigger, before=before)
         if fact.after < before and (best is None or fact.after < best.after):
             best = fact
-        if fact.after < goal:
+        if fact.after < min(goal, before):
             break
     return best
 
