@@ -1,4 +1,4 @@
-"""What the ledger, the spans and the names keep of recorded sessions."""
+"""What the ledger, the spans and the declarations keep of recorded sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.corpus.recorded import facts, needed, sessions
 from tests.kernel.told import entries
-from travois.context import ledger, names, spans
+from travois.context import declared, ledger, spans
 from travois.kernel.blocks import Call, calls, words
 from travois.kernel.facts import Assistant, Entry, Result, User
 from travois.kernel.tokens import estimate
@@ -39,6 +39,8 @@ def test_every_word_of_the_human_every_edit_and_the_task_list_are_there() -> Non
     for name, log in logs():
         text = ledger.render(ledger.fold(log), budget=10**6).text
         plain = flat(text)
+        folder = re.search(r"^## Files changed \(in (.+)\)$", text, re.MULTILINE)
+        base = f"{folder[1]}/" if folder else ""
         for entry in log:
             if isinstance(entry.fact, User) and entry.fact.origin == "human":
                 said = words(entry.fact.content)
@@ -46,7 +48,7 @@ def test_every_word_of_the_human_every_edit_and_the_task_list_are_there() -> Non
         for call in succeeded(log):
             args = json.loads(call.args)
             if call.name in ("Edit", "Write"):
-                assert args["file_path"] in text, name
+                assert f"- {args['file_path'].removeprefix(base)} (" in text, name
         lists = [json.loads(c.args)["todos"] for c in succeeded(log) if c.name == "TodoWrite"]
         for todo in lists[-1] if lists else ():
             part = text.partition("## Tasks closed")[todo["status"] == "completed" and 2]
@@ -60,11 +62,11 @@ def test_it_fits_any_budget(budget: int) -> None:
         assert estimate(ledger.render(found, budget=budget).text) <= budget, name
 
 
-def test_spans_hold_everything_and_the_index_what_was_named() -> None:
+def test_spans_hold_everything_and_declarations_keep_their_budget() -> None:
     for name, log in logs():
         items = project(log).items
         cut = spans.split(items)
         assert max(len(span.text) for span in cut) <= 8_000 * 2.75, name
         whole = "\n".join(span.text for span in cut).replace(f"\n{spans.CONTINUED}", "")
         assert whole == "\n".join(spans.told(item.fact) for item in items), name
-        assert estimate(names.index(items, budget=4_000, skip="")) <= 4_000, name
+        assert estimate(declared.listing(items, budget=4_000, skip="", cwd="/")) <= 4_000, name
