@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from posixpath import dirname, isabs, join
 from typing import Literal, overload
 
@@ -265,6 +266,7 @@ def _listed_as_shown(bounds: Bounds) -> tuple[str, ...]:
     return (*bounds.shown, *bounds.programs, *bounds.tools, *bounds.caches)
 
 
+@lru_cache(maxsize=256)
 def _depth(path: str, folders: tuple[str, ...]) -> int:
     """Return how long the path of the innermost of these folders is that holds a path."""
     return max((len(folder) for folder in folders if inside(path, folder)), default=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from travois.engine.disk_facts import LocalDisk
 from travois.engine.ports import Completed
@@ -33,10 +34,14 @@ def list_tmp(cage: Cage | None) -> frozenset[str]:
         names = os.listdir(cage.temp)
     except OSError:
         return frozenset()
-    # What the sandbox shows below /tmp leaves behind the empty folders that it was mounted on.
-    shown = (*cage.folders, *cage.writable, *cage.shown)
+    return frozenset(names) - _mounted_in_tmp((*cage.folders, *cage.writable, *cage.shown))
+
+
+@lru_cache(maxsize=16)
+def _mounted_in_tmp(shown: tuple[str, ...]) -> frozenset[str]:
+    """Return the folders that the sandbox makes in /tmp, to mount what it shows there on."""
     below = (os.path.relpath(path, root) for path in shown for root in TMP if inside(path, root))
-    return frozenset(names) - {path.partition("/")[0] for path in below}
+    return frozenset(path.partition("/")[0] for path in below)
 
 
 def tell_new_entries(cage: Cage | None, before: frozenset[str]) -> Iterator[str]:
