@@ -223,6 +223,49 @@ def test_only_the_last_checks_and_errors_are_kept() -> None:
     assert len(found.errors) == 15
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("sed -n '1,80p' src/status.ts", "last_error: undefined,\nFailed to load: {error.message}"),
+        ("rg -n error src | head", "src/a.py:3: raise ValueError('no such file')"),
+        ("git diff; git status", "+    except Exception: # failed"),
+        ("bun test a.test.ts", "(pass) shows a failure without hiding runs\n394 pass, 0 fail"),
+        ("pytest -q | tail -3", "12 passed, 0 failed in 3s"),
+        ("npm run build; echo done", "compiled 12 files\nno errors found in 3s\ndone"),
+    ],
+)
+def test_what_a_command_shows_is_no_error_of_it(command: str, text: str) -> None:
+    assert folded(shell(command, text)).errors == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("pytest -q | tail -3", "FAILED tests/test_a.py::test_b - assert 1 == 2"),
+        ("python run.py; true", "Traceback (most recent call last):\nValueError: a bad value"),
+        ("go build ./...; go vet ./...", "error: cannot find package x in y"),
+        ("exec", "Process exited with code 2\nmake: *** [all] Error 2 in main"),
+    ],
+)
+def test_a_failure_that_no_status_tells_is_read_off_the_output(command: str, text: str) -> None:
+    assert len(folded(shell(command, text)).errors) == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nl -ba packages/core/test/a.test.ts",
+        "test -f .env",
+        "npm view agentv versions --json",
+        "bun install",
+        "cat tests/pytest.ini",
+        "git log -- go test",
+    ],
+)
+def test_a_command_that_only_mentions_tests_is_no_check(command: str) -> None:
+    assert folded(shell(command, "ok")).checks == ()
+
+
 def test_errors_are_told_by_their_first_telling_line_once() -> None:
     trace = "Exit code 1\nTraceback\n  File 3\nValueError: bad exception 12 in x"
     found = folded(

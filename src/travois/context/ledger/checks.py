@@ -14,13 +14,20 @@ from travois.context.ledger.shell import Part, parts
 LAST = 15
 LONGEST = 200
 LOOKS = re.compile(
-    r"(?:echo|printf|grep|rg|cat|ls|find|sed|awk|head|tail|wc|git|gh|cd|export|which|type|mkdir|rm|cp|"
-    r"mv|ln|chmod|sleep|for|if|while|touch|open|code)\b"
+    r"(?:echo|printf|grep|rg|cat|ls|find|sed|awk|head|tail|wc|nl|jq|git|gh|cd|export|which|type|test|"
+    r"mkdir|rm|cp|mv|ln|chmod|sleep|for|if|while|touch|open|code|tree|stat|file|diff|env)\b|\["
 )
-"""Programs whose arguments only mention others."""
+"""Programs that verify nothing, whatever their arguments mention."""
+MANAGES = (
+    "view|info|show|pack|install|i|add|remove|rm|uninstall|init|config|ls|list|outdated|why|publish|"
+    "cache|login|whoami|search|link|update|upgrade|create|pip|sync|lock|python|tool|venv"
+)
+"""What package managers do besides running things."""
 VERIFIES = re.compile(
-    r"(?:^|[\s/])(?:go (?:test|build|vet|run|generate)|(?:py\.?)?test\b|tox|nox|"
-    r"(?:npm|pnpm|yarn|bun|deno) |npx |bunx |uvx? |cargo |make\b|just |task |mise |rake\b|bundle |"
+    rf"(?:(?:rtk|poetry run|pdm run|hatch run|pipenv run|bundle exec) )?(?:[\w.~-]*/)*(?:"
+    rf"go (?:test|build|vet|run|generate)|py\.?test\b|tox|nox|"
+    rf"(?:npm|pnpm|yarn|bun|deno|uvx?|cargo) (?!(?:{MANAGES})\b)|npx |bunx |"
+    r"make\b|just |task |mise |rake\b|bundle |"
     r"gradlew?\b|mvnw?\b|sbt |bazel |cmake |ctest|ninja\b|tsc\b|vue-tsc|eslint|biome|prettier|"
     r"ruff|black |flake8|mypy|(?:based)?pyright|golangci-lint|staticcheck|gofmt|shellcheck|nx |"
     r"turbo |oxlint|"
@@ -29,7 +36,8 @@ VERIFIES = re.compile(
 )
 CODE = re.compile(r"(?i)\bexit(?:ed with)?(?: code| status)?:? (\d+)")
 FAILS = re.compile(
-    r"(?m)^(?:FAIL\b|FAILED\b|--- FAIL|make: \*\*\*|error(?:\[|:)|ERROR\b)"
+    r"(?m)^(?:FAIL\b|FAILED\b|--- FAIL|make: \*\*\*|error(?:\[|:)|ERROR\b|Traceback \(|panic: |"
+    r"fatal: |(?:\w+\.)*\w*(?:Error|Exception): )"
     r"|\b[1-9]\d* (?:failed|errors?)\b"
 )
 
@@ -62,7 +70,12 @@ def checks(acts: Iterable[Act]) -> tuple[Check, ...]:
 def verifies(part: Part) -> bool:
     """Whether a command tests, builds or lints."""
     text = part.text
-    return len(text) <= LONGEST and not LOOKS.match(text) and bool(VERIFIES.search(text))
+    return len(text) <= LONGEST and not LOOKS.match(text) and bool(VERIFIES.match(text))
+
+
+def hides_status(command: str) -> bool:
+    """Whether the exit code of a line may be that of another command than the one that matters."""
+    return "||" in command or ";" in command or any(part.piped for part in parts(command))
 
 
 def exit_code(act: Act) -> int | None:

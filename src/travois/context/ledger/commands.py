@@ -32,7 +32,9 @@ def commands(acts: Iterable[Act]) -> tuple[Command, ...]:
             continue
         for part in parts(act.command):
             text = " ".join(part.text.split())
-            if text and text.split(" ")[0] not in LOOKS | WORDS | SILENT and not verifies(part):
+            if not text or text.startswith("-"):  # an option that a substitution left over
+                continue
+            if text.split(" ")[0] not in LOOKS | WORDS | SILENT and not verifies(part):
                 found.pop(text, None)
                 found[text] = Command(text, act.error)
     return tuple(reversed(found.values()))[:LAST]
