@@ -110,9 +110,9 @@ def _declared(items: Sequence[Item]) -> dict[tuple[str, str], Declared]:
 
 def _known(place: str, whole: dict[str, str]) -> str:
     """Return the name of a file that is already known by its whole path, if it is."""
-    file = " ".join(place.split())
+    file = " ".join(place.split()).removeprefix("./")
     if not file.startswith("/"):
-        return whole.get(file.removeprefix("./"), file)
+        return whole.get(file, file)
     parts = file.split("/")
     for at in range(2, len(parts)):
         whole["/".join(parts[at:])] = file
