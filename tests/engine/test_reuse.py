@@ -110,3 +110,12 @@ def test_a_folder_keeps_only_so_many_and_no_stranger_file(tmp_path: Path) -> Non
     (tmp_path / "s" / "link.md").symlink_to(tmp_path / "secret")
     assert known.get("link") == ""
     assert known.get("none") == ""
+
+
+def test_a_summary_in_a_call_of_its_own_is_used_again(tmp_path: Path) -> None:
+    one, other = copies(tmp_path)
+    for each in (one, other):
+        each.model = Scripted(weighed(say("")), weighed(say("Written once, by itself.")))
+        fact = anyio.run(lambda each=each: compact(each, trigger="manual"))
+        assert isinstance(fact, Compacted) and fact.source == "direct"
+    assert facts(other, Finished)[-1].outcome == REUSED

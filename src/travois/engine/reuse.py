@@ -54,10 +54,13 @@ def _keys(view: View, *, most: float) -> Iterator[str]:
     links = _chain(view, items)
     question = _told(asked)
     newer, index = 0, len(items)
-    while index > 0 and newer <= most:
-        yield blake2b(links[index] + question, digest_size=20).hexdigest()
+    yield blake2b(links[index] + question, digest_size=20).hexdigest()
+    while index > 1:
         index -= 1
         newer += fact_tokens(items[index].fact)
+        if newer > most:
+            return
+        yield blake2b(links[index] + question, digest_size=20).hexdigest()
 
 
 def _chain(view: View, items: Sequence[Item]) -> list[bytes]:
