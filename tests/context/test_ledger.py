@@ -244,6 +244,9 @@ def test_what_a_command_shows_is_no_error_of_it(command: str, text: str) -> None
         ("pytest -q | tail -3", "FAILED tests/test_a.py::test_b - assert 1 == 2"),
         ("python run.py; true", "Traceback (most recent call last):\nValueError: a bad value"),
         ("go build ./...; go vet ./...", "error: cannot find package x in y"),
+        ("go build ./... 2>&1 | head", "color/a.go:163:31: cannot use c as a string"),
+        ("mise run test && mise run lint | tail", "[lint] ERROR task failed"),
+        ("cd build; make", "bash: line 1: cd: build: No such file or directory"),
         ("exec", "Process exited with code 2\nmake: *** [all] Error 2 in main"),
     ],
 )

@@ -37,7 +37,9 @@ VERIFIES = re.compile(
 CODE = re.compile(r"(?i)\bexit(?:ed with)?(?: code| status)?:? (\d+)")
 FAILS = re.compile(
     r"(?m)^(?:FAIL\b|FAILED\b|--- FAIL|make: \*\*\*|error(?:\[|:)|ERROR\b|Traceback \(|panic: |"
-    r"fatal: |(?:\w+\.)*\w*(?:Error|Exception): )"
+    r"fatal: |(?:\w+\.)*\w*(?:Error|Exception): |\[[\w:.-]+\] ERROR\b|"
+    r"(?:[\w.-]+: )?[^\s:]+\.\w{1,5}:\d+:\d+: |"
+    r"[^\n]{0,200}: (?:No such file or directory|command not found)$)"
     r"|\b[1-9]\d* (?:failed|errors?)\b"
 )
 
