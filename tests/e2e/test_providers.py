@@ -205,7 +205,7 @@ def test_sealed_reasoning_that_is_refused_is_let_go(program: Program) -> None:
 
 
 def test_a_prompt_that_ollama_cuts_in_silence_is_noticed(program: Program) -> None:
-    words = b"some words to read\n" * 9_000
+    words = b"some words to read\n" * 6_000
     script = [{"say": "Read.", "repeat": True}]
     with lab.server(script, models={"lab-model": {"family": "openai", "window": 9000}}) as api:
         program.extra = {"OLLAMA_BASE_URL": api.url}

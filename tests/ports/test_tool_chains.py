@@ -15,7 +15,8 @@ from travois.policy.toolchains import TOOL_CHAINS, ToolChainName, list_shown
 
 CARGO = '[package]\nname = "thing"\nversion = "0.1.0"\nedition = "2021"\n'
 REAL = {
-    "git": "git init -q . && git commit -q --allow-empty -m x && git log --format=%an",
+    "git": "git init -q . && git -c user.name=t -c user.email=t@example.com "
+    "commit -q --allow-empty -m x && git log --format=%an",
     "python": f"{sys.executable} -m venv --system-site-packages v && v/bin/python -c 'import json'",
     "node": """echo '{"scripts": {"a": "node -e 1"}}' > package.json && npm run -s a && node -v""",
     "rust": "mkdir -p src && echo 'fn main() {}' > src/main.rs && cargo build -q --offline",
