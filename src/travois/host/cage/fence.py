@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.host.cage.probe import Walls, bundled_bwrap
-from travois.host.cage.real import real_path, remember_folders
 from travois.policy.cage import Cage
 
 if TYPE_CHECKING:
@@ -82,6 +81,7 @@ class Ground(msgspec.Struct, frozen=True):
 def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
     """The fence for one program. Raises `Unfenced` if there can be none."""
     from travois.host.cage import landlock
+    from travois.host.cage.real import remember_folders
 
     walls = ground.walls
     if walls is None or walls.kind == "none":
@@ -124,6 +124,8 @@ def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
 
 
 def _is_inside(path: str, folders: Iterable[str]) -> bool:
+    from travois.host.cage.real import real_path
+
     place = f"{real_path(path)}/"
     return any(place.startswith(real_path(folder).rstrip("/") + "/") for folder in folders)
 
