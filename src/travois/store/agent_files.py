@@ -16,7 +16,7 @@ from travois.policy.rules import split
 from travois.store.opencode_agents import APART
 from travois.store.reading import nearest
 
-BUILT_IN = Path(front.__file__).parent / "prompts" / "agents"
+BUILT_IN = Path(__file__).parent.parent / "context" / "prompts" / "agents"
 LONGEST = 100_000
 NAME = re.compile(r"[^\W_][\w .-]{0,63}")
 SCOPES = ("user", "project", "local")

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.context import front
 from travois.context.styles import Style, parse
 from travois.store import foreign
 from travois.store.instructions import chain, exactly, markdown, plain_text
 from travois.store.skills import Places
 
 FOLDER = "output-styles"
-BUILT_IN = Path(front.__file__).parent / "prompts" / "styles"
+BUILT_IN = Path(__file__).parent.parent / "context" / "prompts" / "styles"
 
 
 def styles(places: Places) -> tuple[dict[str, Style], tuple[str, ...]]:
