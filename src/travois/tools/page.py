@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from travois.context.offload import MOST_CHARS, Room, measure, most_that_fits
+from travois.context.offload import MOST_CHARS, measure, most_that_fits
+from travois.engine.ports import Room
 from travois.kernel.tokens import estimate
 from travois.tools.text import shown
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from argparse import Namespace
 from collections.abc import Iterator
-from time import time
 
 import anyio
 
@@ -61,5 +61,5 @@ def _boxes(home: Home) -> Iterator[tuple[str, Mailbox]]:
 def _rows(address: str, box: Mailbox) -> Iterator[tuple[str, ...]]:
     while letters := box.take():
         for letter in letters:
-            sent, text = ago(time() - letter.at), clean(letter.text, lines="show")
+            sent, text = ago(time.time() - letter.at), clean(letter.text, lines="show")
             yield address, clean(letter.sender), sent, text
