@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -304,6 +305,15 @@ def read_until(fd: int, words: bytes) -> None:
             seen += os.read(fd, 1 << 16)
 
 
+@pytest.fixture
+def heeds_hangups() -> Iterator[None]:
+    """Programs that are started here heed a hangup, also where `nohup` runs the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("heeds_hangups")
 def test_a_hangup_ends_a_headless_run_in_good_order(program: Program) -> None:
     slow = {"say": [{"tool_use": {"name": "Bash", "input": {"command": "touch began; sleep 60"}}}]}
     with program.served([slow, OK]):

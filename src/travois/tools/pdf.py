@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from travois.context.offload import Room
+from travois.engine.ports import Room
 from travois.engine.tool import Refusal
 from travois.tools.page import fit_parts
 
