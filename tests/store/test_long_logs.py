@@ -27,6 +27,7 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("travois.kernel.view.LEAST_HELD", 4_000)
     monkeypatch.setattr("travois.kernel.view.WHOLE_WINDOWS", 0)
     monkeypatch.setattr("travois.engine.session.CHECKED", 50)
+    monkeypatch.setattr("travois.store.scan.READ", 4_096)
 
 
 def facts() -> list[AnyFact]:

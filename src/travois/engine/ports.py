@@ -82,8 +82,12 @@ class Resumable(Log, Protocol):
         """How many bytes were added since `keep`; 0 where that is not known."""
         ...
 
-    def resume(self) -> tuple[bytes, Iterable[Entry]]:
+    def resume(self) -> tuple[bytes, Iterable[list[Entry]]]:
         """What was kept of the session as it stood at some entry, and all entries after that."""
+        ...
+
+    def read_blocks(self) -> Iterable[list[Entry]]:
+        """All entries, many at once."""
         ...
 
     def keep(self, state: bytes) -> None:

@@ -191,15 +191,20 @@ class Cache(msgspec.Struct, frozen=True):
         if not prompt or usage.estimated:
             return self
         held = usage.read + usage.write + usage.write_1h
-        lost = min(self.held, prompt) - usage.read
         fresh = Cache(held, self.used, epoch=self.epoch, misses=self.misses)
-        if lost <= FALLEN or lost <= FALL * min(self.held, prompt):
+        if not is_miss(min(self.held, prompt), usage.read):
             return fresh
+        return replace(fresh, misses=(*self.misses, self.missed(usage, seq)))
+
+    def missed(self, usage: Usage, seq: int) -> Miss:
+        """What a reply did not find here, why not, and what that cost."""
+        lost = min(self.held, usage.prompt) - usage.read
         cause, detail = self._cause()
         price = rates(usage, self.epoch.model.price if self.epoch else Price())
+        held = usage.read + usage.write + usage.write_1h
         paid = (price.write if usage.write else price.write_1h) if held else price.input
         more = max(0.0, lost * (paid - price.read) / 1_000_000)
-        return replace(fresh, misses=(*self.misses, Miss(seq, cause, detail, lost, more)))
+        return Miss(seq, cause, detail, lost, more)
 
     def _cause(self) -> tuple[Cause, str]:
         """A pause takes all; else what moved the prefix first; else it was not us."""
@@ -207,6 +212,12 @@ class Cache(msgspec.Struct, frozen=True):
         if self.pause > lifetime:
             return "expiry", f"a pause of {clock(self.pause)}, and it lives for {clock(lifetime)}"
         return self.moved[0] if self.moved else ("provider", "nothing of ours changed")
+
+
+def is_miss(readable: int, read: int) -> bool:
+    """Whether a reply read clearly less than it could have."""
+    lost = readable - read
+    return lost > FALLEN and lost > FALL * readable
 
 
 def clock(seconds: float) -> str:

@@ -35,7 +35,7 @@ SEALED = (*THINKING, "sealed")
 """All blocks that only their maker can read, and may refuse to hear again."""
 WHOLE_WINDOWS = 8
 """Characters for each token of a window: no vocabulary needs so many on the average."""
-LEAST_HELD = 2_000_000
+LEAST_HELD = 1_000_000
 """How many characters are held at least, whatever the window."""
 LOST_START = "(The beginning of this conversation was lost when the session log was damaged.)"
 
@@ -263,16 +263,14 @@ class View(msgspec.Struct):
     def trim(self, *, slack: int = 1) -> None:
         """Leave out the older items of a conversation that is larger than any window.
 
-        The first item stays, and as many of the last as the largest window could hold, or `slack`
-        times as many: what is left is the same however often this is done on the way.
+        The first item stays, and of the last those that a compaction may keep word for word, or
+        `slack` times as many: what is left is the same however often this is done on the way.
         """
-        window = self.epoch.model.window if self.epoch else 0
-        most = max(LEAST_HELD, WHOLE_WINDOWS * window)
-        size, cut = 0, len(self.items)
-        while cut > 1 and size <= slack * most:
-            cut -= 1
-            size += _chars(self.items[cut])
-        if size <= slack * most or (self.open and self.replied <= cut):
+        windows = WHOLE_WINDOWS * (self.epoch.model.window if self.epoch else 0)
+        if not self.omitted and self._last_within(max(2 * LEAST_HELD, windows)) == 0:
+            return
+        cut = self._last_within(slack * max(LEAST_HELD, windows // 8))
+        if cut == 0 or (self.open and self.replied <= cut):
             return
         while cut + 1 < len(self.items) and isinstance(self.items[cut + 1].fact, Result):
             cut += 1  # no result stays without its call
@@ -283,6 +281,15 @@ class View(msgspec.Struct):
         self.replied = self.replied - cut if self.replied > cut else -1
         self.counted = self.counted - cut if self.counted > cut else -1
         self.seen = max(1, self.seen - cut)
+
+    def _last_within(self, most: int) -> int:
+        """The last item after the first from which on there are more characters; 0 if none."""
+        size = 0
+        for index in range(len(self.items) - 1, 0, -1):
+            size += _chars(self.items[index])
+            if size > most:
+                return index
+        return 0
 
 
 def _chars(item: Item) -> int:

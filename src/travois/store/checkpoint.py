@@ -18,7 +18,7 @@ from travois.store.scan import NAME, READ, Mark, Skipped, lineage
 from travois.version import __version__
 
 FILE = "checkpoint"
-FORMAT = 2
+FORMAT = 3
 """To be raised when what a session derives from its log changes."""
 LARGEST = 256 << 20
 

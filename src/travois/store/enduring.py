@@ -47,14 +47,14 @@ class Enduring(Log):
 
     _is_told: bool = False
 
-    def read(self) -> Iterator[Entry]:
+    def read_blocks(self) -> Iterator[list[Entry]]:
         """All entries, also those that are not on the disk."""
-        return chain(super().read(), self.unsaved)
+        return chain(super().read_blocks(), (list(self.unsaved),))
 
-    def resume(self) -> tuple[bytes, Iterator[Entry]]:
+    def resume(self) -> tuple[bytes, Iterator[list[Entry]]]:
         """The same from where it was kept on."""
         if self.unsaved:
-            return b"", self.read()
+            return b"", self.read_blocks()
         return super().resume()
 
     def recent(self) -> Iterator[Entry] | None:

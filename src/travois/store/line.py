@@ -75,11 +75,10 @@ def decode_all(block: bytes) -> list[Entry]:
 def all_whole(block: bytes) -> bool:
     """Whether a block is whole lines and nothing else."""
     *lines, rest = block.split(b"\n")
-    for text in lines:  # spelt out: a call for each line would take half as long again
-        body, _, end = text.rpartition(CRC)
-        if end != b"%d}" % crc32(body) or not body:
-            return False
-    return not rest
+    parts = [text.rpartition(CRC) for text in lines]  # one step for all lines, then the next:
+    bodies = [body for body, _, _ in parts]  # a loop over the lines would take half as long again
+    right = [b"%d}" % crc32(body) for body in bodies] == [end for _, _, end in parts]
+    return right and all(bodies) and not rest
 
 
 def number(record: bytes) -> int:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
@@ -134,17 +135,21 @@ class Log:
 
         What could not be read stands in `skipped` when this has come to its end.
         """
+        return chain.from_iterable(self.read_blocks())
+
+    def read_blocks(self) -> Iterator[list[Entry]]:
+        """The same, many entries at once."""
         self._skipped = []
         return self._follow(Lineage(self.folder, self._skipped))
 
-    def resume(self) -> tuple[bytes, Iterator[Entry]]:
+    def resume(self) -> tuple[bytes, Iterator[list[Entry]]]:
         """What was kept of the session as it stood at some entry, and all entries after that.
 
         Nothing, and all entries, where nothing was kept that is still so.
         """
         kept = checkpoint.load(self.folder)
         if kept is None:
-            return b"", self.read()
+            return b"", self.read_blocks()
         *_, mark = kept.marks.values()
         self._skipped, self._marks, self._kept = list(kept.skipped), kept.marks, mark.size
         pass_ = Lineage(self.folder, self._skipped, start=mark)
@@ -180,11 +185,11 @@ class Log:
 
         return excerpt(self.folder)
 
-    def _follow(self, reading: Lineage) -> Iterator[Entry]:
+    def _follow(self, reading: Lineage) -> Iterator[list[Entry]]:
         for found in reading:
             seq, size = self._tail
             self._tail = (max(seq, found[-1].seq if found else 0), size)
-            yield from found
+            yield found
         self._marks = {**self._marks, **reading.marks}
 
     @property

@@ -16,8 +16,8 @@ from travois.kernel.faults import Fault
 from travois.store import disk, line
 
 NAME = "log.jsonl"
-READ = 1 << 20
-"""How many bytes are read at once."""
+READ = 1 << 18
+"""How many bytes are read at once: what is made of them still fits in a processor's cache."""
 
 
 class Skipped(msgspec.Struct, frozen=True):

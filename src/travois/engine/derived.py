@@ -1,0 +1,455 @@
+"""What a session derives from its log: a fold over the entries, and a quick replay of many.
+
+Each short way of `Replay` has the same outcome as `Derivation.account`, `View.add` and
+`Derivation.settle` one after another. Whatever is not quite common takes that long way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import add
+
+import msgspec
+
+from travois.engine.crew import HOOK
+from travois.kernel.audit import Cache, Miss, Spent, Strikes, is_miss
+from travois.kernel.blocks import AnyBlock, Call, Media, Text, calls
+from travois.kernel.facts import (
+    AnyFact,
+    Asked,
+    Assistant,
+    Changed,
+    Compacted,
+    Decided,
+    Ended,
+    Entry,
+    Epoch,
+    Failed,
+    Finished,
+    Hooked,
+    Noted,
+    Offloaded,
+    Opened,
+    Restored,
+    Result,
+    Rewound,
+    Sent,
+    Spawned,
+    Unknown,
+    User,
+)
+from travois.kernel.models import Usage, cost
+from travois.kernel.view import Item, TakenOut, View
+
+JOB = "job:"
+"""Before the id of a background command, in the name of its state and of the report of its end."""
+FORK = "fork"
+"""The state that a fork's log sets where its own part begins."""
+QUIET = frozenset((Decided, Asked, Changed, Hooked, Offloaded, Ended, Unknown))
+"""Facts of which nothing is kept count."""
+NEWS = frozenset((User, Changed))
+BESIDE = frozenset((Hooked, Spawned, Finished, Noted, Compacted, Restored, Epoch))
+"""What also happens between turns, so that it tells nothing about how one ended."""
+
+SETTLING = frozenset((Opened, Changed, User, Decided, Assistant, Ended, Noted))
+EDITS = frozenset((Rewound, Restored))
+UNSEEN = frozenset((Decided, Asked, Hooked, Spawned, Finished, Changed, Noted, Failed, Ended))
+"""Facts of which a view takes no account."""
+
+
+def is_news(fact: AnyFact) -> bool:
+    """Whether this is word of a child or its change of the task list, also between turns."""
+    match fact:
+        case User(origin="task") | Changed(what="todos"):
+            return True
+        case _:
+            return False
+
+
+class Derived(msgspec.Struct, array_like=True):
+    """All that a session knows from its log: a fold over the entries, up to one of them."""
+
+    view: View = msgspec.field(default_factory=View)
+    state: dict[str, str] = {}
+    decided: dict[str, Decided] = {}
+    prompted: int = 0
+    spent: Spent = Spent()
+    cache: Cache = Cache()
+    last: Entry | None = None
+    strikes: Strikes = Strikes()
+    received: set[str] = set()
+    children: dict[str, Spawned] = {}
+    outcomes: dict[str, str] = {}
+    running: dict[str, Spawned] = {}
+    owed: dict[str, Spawned] = {}
+    jobs: dict[str, str] = {}
+    pictures: int = 0
+    notes: str = ""
+    draft: str = ""
+    drafted: bool = False
+    drafted_at: int = 0
+    extracted: int = 0
+    seq: int = 0
+
+
+def count_pictures(content: tuple[AnyBlock, ...]) -> int:
+    """How many images and documents are among these blocks."""
+    return len([block for block in content if isinstance(block, Media)])
+
+
+class Derivation:
+    """All that follows from the entries so far; `Derived` is the same as a value."""
+
+    view: View
+    state: dict[str, str]
+    decided: dict[str, Decided]
+    prompted: int
+    """The entry of the last thing that a person said."""
+    spent: Spent
+    cache: Cache
+    last: Entry | None
+    strikes: Strikes
+    received: set[str]
+    """The letters that came by mail, also those that were taken back."""
+    children: dict[str, Spawned]
+    """All that were ever started from here, by id."""
+    outcomes: dict[str, str]
+    """How each of them ended last."""
+    running: dict[str, Spawned]
+    """Those of which nothing says that they have ended."""
+    owed: dict[str, Spawned]
+    """Those whose report has not come in."""
+    jobs: dict[str, str]
+    """How the background commands that were started from here stand, by id."""
+    pictures: int
+    """How many images and documents were ever brought in."""
+    notes: str
+    """What was noted last on the conversation so far."""
+    draft: str
+    """The prose that was prepared for the next compaction."""
+    drafted: bool
+    """Whether it was asked for."""
+    drafted_at: int
+    """The entry where it was: what came after that is not in it."""
+    extracted: int
+    """The entry up to which the conversation was looked through for what is worth keeping."""
+    seq: int
+    """The last entry."""
+
+    def derived(self) -> bytes:
+        """All of it, to be kept."""
+        known = {name: getattr(self, name) for name in Derived.__struct_fields__}
+        return msgspec.msgpack.encode(Derived(**known))
+
+    def know(self, known: Derived) -> None:
+        """Go on from there."""
+        for name in Derived.__struct_fields__:
+            setattr(self, name, getattr(known, name))
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens so far, also those of turns that were taken back."""
+        return self.spent.usage
+
+    @property
+    def dollars(self) -> float:
+        """What they cost."""
+        return self.spent.dollars
+
+    def settle(self, entry: Entry) -> None:
+        """What holds until something else is said or a rewind takes it back."""
+        match entry.fact:
+            case Assistant():
+                self.decided = {}
+            case Decided() as fact:
+                self.decided[fact.call] = fact
+            case Opened():
+                self.jobs = {}  # those of the session that this one branched off are not ours
+            case Changed() as fact:
+                self.change(fact)
+            case User(mail=letter) if letter.startswith(JOB):
+                self.state[letter] = self.jobs[letter.removeprefix(JOB)] = "ended"
+            case User(origin="human"):
+                self.prompted = entry.seq
+            case Noted(what="notes", text=text):  # a rewind also takes back what was noted
+                self.notes = text
+            case Ended():
+                self.state.pop("ending", None)
+            case _:
+                pass
+
+    def change(self, fact: Changed) -> None:
+        """Set some state of the session."""
+        self.state[fact.what] = fact.value
+        if fact.what.startswith(JOB):
+            self.jobs[fact.what.removeprefix(JOB)] = fact.value
+        if fact.what == FORK:  # what was prepared was on the task of its original
+            self.draft, self.drafted, self.notes = "", False, ""
+
+    def _parent(self, fact: AnyFact) -> None:
+        """Keep count of children; those of the session that this one branched off are not ours."""
+        match fact:
+            case Opened():
+                self.running, self.owed = {}, {}
+            case Spawned(id=id):
+                self.children[id] = self.running[id] = self.owed[id] = fact
+            case Finished(id=id, outcome=outcome):
+                self.running.pop(id, None)
+                self.outcomes[id] = outcome
+                if id in self.owed and self.owed[id].call == HOOK:
+                    del self.owed[id]
+            case Result(call=call):
+                over = [id for id in self.owed if id not in self.running]
+                for id in over:
+                    if self.owed[id].call == call:
+                        del self.owed[id]
+            case User(mail=letter):
+                self.owed.pop(letter, None)
+            case _:
+                pass
+
+    def account(self, entry: Entry) -> None:
+        """What has happened has happened, also if it was taken back."""
+        fact = entry.fact
+        kind = type(fact)
+        if kind not in BESIDE and not (kind in NEWS and is_news(fact)):
+            self.last = entry
+        if kind not in QUIET:
+            self._count(entry)
+
+    def _count(self, entry: Entry) -> None:
+        """Keep count of children, costs, the provider's cache, letters, pictures and notes.
+
+        Most entries are results and replies, which count for little.
+        """
+        fact = entry.fact
+        if isinstance(fact, Result):
+            self.pictures += count_pictures(fact.content)
+            if self.owed:
+                self._parent(fact)
+            return
+        self.strikes = self.strikes.after(fact)
+        self.spent = self.spent.after(entry)
+        self.cache = self.cache.after(entry)
+        if not isinstance(fact, Assistant):
+            self._count_others(entry)
+
+    def _count_others(self, entry: Entry) -> None:
+        self._parent(entry.fact)
+        match entry.fact:
+            case User(mail=letter) if letter:
+                self.received.add(letter)
+            case User(content=content):
+                self.pictures += count_pictures(content)
+            case Spawned(kind="fork", what="draft", call=""):
+                self.drafted, self.drafted_at = True, entry.seq
+            case Noted(what="draft", text=text):
+                self.draft = text
+            case Noted(what="extracted", text=text):
+                self.extracted = int(text)
+            case Compacted(by=by) if by != "folded":  # what folds is still covered by a draft
+                self.draft, self.drafted = "", False
+            case Rewound(to=to) if to < self.drafted_at:  # what it tells of did not happen
+                self.draft, self.drafted = "", False
+            case _:
+                pass
+
+
+class Edited(Exception):
+    """A rewind or an undone compaction: what came before it has to be derived anew."""
+
+
+class Replay:
+    """One pass over a log. Costs and the cache are behind until `finish`."""
+
+    def __init__(self, known: Derivation) -> None:
+        self._known = known
+        self._view = known.view
+        self._usages: list[Usage] = []
+        self._take_cache()
+        self._ways: dict[type, Callable[[Entry], None]] = {
+            Assistant: self._reply,
+            Result: self._answer,
+            Sent: self._send,
+            Decided: self._decide,
+            Changed: self._change,
+            User: self._say,
+        }
+
+    def add(self, block: list[Entry]) -> None:
+        """Take entries into account; raises `Edited` where one takes others out."""
+        find, other = self._ways.get, self._add_other
+        for entry in block:
+            way = find(type(entry.fact))
+            if way is None:
+                other(entry)
+            else:
+                way(entry)
+        self._close(block)
+
+    def add_edited(self, block: list[Entry], gone: TakenOut) -> None:
+        """The same where it is known which entries do not count."""
+        self.finish()
+        for entry in block:
+            self._known.account(entry)
+            if not gone.has(entry.seq):
+                self._show(entry)
+            elif isinstance(entry.fact, Assistant):
+                self._view.ids.update(call.id for call in calls(entry.fact.content))
+        self._take_cache()
+        self._close(block)
+
+    def finish(self) -> None:
+        """Bring costs and the cache up to date."""
+        if self._usages:
+            self._known.spent = _with_usages(self._known.spent, self._usages)
+            self._usages = []
+        if self._is_cache_behind:
+            self._known.cache = self._cache()
+            self._take_cache()
+
+    def _close(self, block: list[Entry]) -> None:
+        """Note the last entry of a block, and the last that tells how a turn ended."""
+        known = self._known
+        for entry in reversed(block):
+            kind = type(entry.fact)
+            if kind not in BESIDE and not (kind in NEWS and is_news(entry.fact)):
+                known.last = entry
+                break
+        known.seq = block[-1].seq
+
+    # --- the long way ----------------------------------------------------------------------------
+
+    def _add_other(self, entry: Entry) -> None:
+        kind = type(entry.fact)
+        if kind in EDITS:
+            raise Edited
+        if kind in QUIET:
+            self._known.account(entry)
+        else:
+            self.finish()
+            self._known.account(entry)
+            self._take_cache()
+        self._show(entry)
+
+    def _show(self, entry: Entry) -> None:
+        kind = type(entry.fact)
+        if kind not in UNSEEN:
+            self._view.add(entry)
+        if kind in SETTLING:
+            self._known.settle(entry)
+
+    # --- the short ways --------------------------------------------------------------------------
+
+    def _reply(self, entry: Entry) -> None:
+        fact, view, known = entry.fact, self._view, self._known
+        assert isinstance(fact, Assistant)
+        items = view.items
+        if view.open or not items or fact.detail or known.strikes.pending:
+            return self._add_other(entry)
+        usage = fact.usage
+        self._usages.append(usage)
+        self._count_cached(usage, entry.seq)
+        view.replied = view.counted = len(items)
+        items.append(Item(entry.seq, fact))
+        view.open = {block.id: None for block in fact.content if type(block) is Call}
+        if view.open:
+            view.ids.update(view.open)
+        if view.sent is not None:
+            view.anchor = view.sent.pieces
+        if known.decided:
+            known.decided = {}
+        return None
+
+    def _answer(self, entry: Entry) -> None:
+        fact, view, known = entry.fact, self._view, self._known
+        assert isinstance(fact, Result)
+        if known.owed:
+            return self._add_other(entry)
+        content, asked = fact.content, view.open
+        if len(content) != 1 or type(content[0]) is not Text:
+            known.pictures += count_pictures(content)
+        if len(asked) == 1 and fact.call in asked and not view.queued:
+            view.items.append(Item(entry.seq, fact))
+            del asked[fact.call]
+        else:
+            view.add(entry)
+        return None
+
+    def _send(self, entry: Entry) -> None:
+        fact, view, at = entry.fact, self._view, entry.at
+        assert isinstance(fact, Sent)
+        view.sent, view.sent_moves, view.seen = fact, view.moves, len(view.items)
+        if self._used and at - self._used > self._pause:
+            self._pause = at - self._used
+        self._used, self._is_cache_behind = at, True
+
+    def _decide(self, entry: Entry) -> None:
+        fact = entry.fact
+        assert isinstance(fact, Decided)
+        self._known.decided[fact.call] = fact
+
+    def _change(self, entry: Entry) -> None:
+        fact = entry.fact
+        assert isinstance(fact, Changed)
+        self._known.change(fact)
+
+    def _say(self, entry: Entry) -> None:
+        fact, view, known = entry.fact, self._view, self._known
+        assert isinstance(fact, User)
+        struck = known.strikes.useless or known.strikes.failures
+        if fact.origin != "human" or fact.mail or known.owed or struck:
+            return self._add_other(entry)
+        known.pictures += count_pictures(fact.content)
+        known.prompted = entry.seq
+        (view.queued if view.open else view.items).append(Item(entry.seq, fact))
+        return None
+
+    # --- the provider's cache, as in `Cache.after` -----------------------------------------------
+
+    def _take_cache(self) -> None:
+        known = self._known.cache
+        self._held, self._used, self._pause = known.held, known.used, known.pause
+        self._moved = known.moved
+        self._misses: list[Miss] = []
+        self._is_cache_behind = False
+
+    def _cache(self) -> Cache:
+        known = self._known.cache
+        misses = (*known.misses, *self._misses) if self._misses else known.misses
+        return Cache(self._held, self._used, self._pause, self._moved, known.epoch, misses)
+
+    def _count_cached(self, usage: Usage, seq: int) -> None:
+        held = usage.read + usage.write + usage.write_1h
+        prompt = held + usage.input
+        if not prompt or usage.estimated:
+            return
+        readable = min(self._held, prompt)
+        if readable > usage.read and is_miss(readable, usage.read):
+            self._misses.append(self._cache().missed(usage, seq))
+        self._held, self._pause, self._moved = held, 0.0, ()
+        self._is_cache_behind = True
+
+
+def _with_usages(spent: Spent, usages: list[Usage]) -> Spent:
+    """The sum after these replies, added in their order: sums of fractions depend on it."""
+    price, before = spent.price, spent.usage
+    beside = [usage.beside for usage in usages if usage.beside is not None]
+    total = Usage(
+        input=before.input + sum([usage.input for usage in usages]),
+        read=before.read + sum([usage.read for usage in usages]),
+        write=before.write + sum([usage.write for usage in usages]),
+        write_1h=before.write_1h + sum([usage.write_1h for usage in usages]),
+        output=before.output + sum([usage.output for usage in usages]),
+        reasoning=before.reasoning + sum([usage.reasoning for usage in usages]),
+        searches=before.searches + sum([usage.searches for usage in usages]),
+        estimated=before.estimated or any(usage.estimated for usage in usages),
+        beside=reduce(add, beside, before.beside) if before.beside else _total(beside),
+    )
+    dollars = reduce(add, [cost(usage, price) for usage in usages], spent.dollars)
+    return Spent(total, dollars, spent.prices)
+
+
+def _total(usages: list[Usage]) -> Usage | None:
+    return reduce(add, usages) if usages else None
