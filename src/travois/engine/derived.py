@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from operator import add
+from typing import Any
 
 import msgspec
 
@@ -39,7 +40,7 @@ from travois.kernel.facts import (
     Unknown,
     User,
 )
-from travois.kernel.models import Usage, cost
+from travois.kernel.models import Price, Usage, cost
 from travois.kernel.view import Item, TakenOut, View
 
 JOB = "job:"
@@ -268,7 +269,7 @@ class Replay:
         self._view = known.view
         self._usages: list[Usage] = []
         self._take_cache()
-        self._ways: dict[type, Callable[[Entry], None]] = {
+        self._ways: dict[type, Callable[[Entry, Any], None]] = {
             Assistant: self._reply,
             Result: self._answer,
             Sent: self._send,
@@ -281,11 +282,8 @@ class Replay:
         """Take entries into account; raises `Edited` where one takes others out."""
         find, other = self._ways.get, self._add_other
         for entry in block:
-            way = find(type(entry.fact))
-            if way is None:
-                other(entry)
-            else:
-                way(entry)
+            fact = entry.fact
+            find(type(fact), other)(entry, fact)
         self._close(block)
 
     def add_edited(self, block: list[Entry], gone: TakenOut) -> None:
@@ -321,8 +319,8 @@ class Replay:
 
     # --- the long way ----------------------------------------------------------------------------
 
-    def _add_other(self, entry: Entry) -> None:
-        kind = type(entry.fact)
+    def _add_other(self, entry: Entry, fact: AnyFact) -> None:
+        kind = type(fact)
         if kind in EDITS:
             raise Edited
         if kind in QUIET:
@@ -342,12 +340,11 @@ class Replay:
 
     # --- the short ways --------------------------------------------------------------------------
 
-    def _reply(self, entry: Entry) -> None:
-        fact, view, known = entry.fact, self._view, self._known
-        assert isinstance(fact, Assistant)
+    def _reply(self, entry: Entry, fact: Assistant) -> None:
+        view, known = self._view, self._known
         items = view.items
         if view.open or not items or fact.detail or known.strikes.pending:
-            return self._add_other(entry)
+            return self._add_other(entry, fact)
         usage = fact.usage
         self._usages.append(usage)
         self._count_cached(usage, entry.seq)
@@ -362,11 +359,10 @@ class Replay:
             known.decided = {}
         return None
 
-    def _answer(self, entry: Entry) -> None:
-        fact, view, known = entry.fact, self._view, self._known
-        assert isinstance(fact, Result)
+    def _answer(self, entry: Entry, fact: Result) -> None:
+        view, known = self._view, self._known
         if known.owed:
-            return self._add_other(entry)
+            return self._add_other(entry, fact)
         content, asked = fact.content, view.open
         if len(content) != 1 or type(content[0]) is not Text:
             known.pictures += count_pictures(content)
@@ -377,30 +373,24 @@ class Replay:
             view.add(entry)
         return None
 
-    def _send(self, entry: Entry) -> None:
-        fact, view, at = entry.fact, self._view, entry.at
-        assert isinstance(fact, Sent)
+    def _send(self, entry: Entry, fact: Sent) -> None:
+        view, at = self._view, entry.at
         view.sent, view.sent_moves, view.seen = fact, view.moves, len(view.items)
         if self._used and at - self._used > self._pause:
             self._pause = at - self._used
         self._used, self._is_cache_behind = at, True
 
-    def _decide(self, entry: Entry) -> None:
-        fact = entry.fact
-        assert isinstance(fact, Decided)
+    def _decide(self, entry: Entry, fact: Decided) -> None:
         self._known.decided[fact.call] = fact
 
-    def _change(self, entry: Entry) -> None:
-        fact = entry.fact
-        assert isinstance(fact, Changed)
+    def _change(self, entry: Entry, fact: Changed) -> None:
         self._known.change(fact)
 
-    def _say(self, entry: Entry) -> None:
-        fact, view, known = entry.fact, self._view, self._known
-        assert isinstance(fact, User)
+    def _say(self, entry: Entry, fact: User) -> None:
+        view, known = self._view, self._known
         struck = known.strikes.useless or known.strikes.failures
         if fact.origin != "human" or fact.mail or known.owed or struck:
-            return self._add_other(entry)
+            return self._add_other(entry, fact)
         known.pictures += count_pictures(fact.content)
         known.prompted = entry.seq
         (view.queued if view.open else view.items).append(Item(entry.seq, fact))
@@ -447,8 +437,27 @@ def _with_usages(spent: Spent, usages: list[Usage]) -> Spent:
         estimated=before.estimated or any(usage.estimated for usage in usages),
         beside=reduce(add, beside, before.beside) if before.beside else _total(beside),
     )
-    dollars = reduce(add, [cost(usage, price) for usage in usages], spent.dollars)
+    dollars = reduce(add, _costs(usages, price), spent.dollars)
     return Spent(total, dollars, spent.prices)
+
+
+def _costs(usages: list[Usage], price: Price) -> list[float]:
+    """What each reply cost, by `cost` unless it is plain."""
+    if price.above is not None or any(usage.beside or usage.searches for usage in usages):
+        return [cost(usage, price) for usage in usages]
+    fresh, read, write, output = price.input, price.read, price.write, price.output
+    longer = price.write_1h or write
+    return [
+        (
+            u.input * fresh
+            + u.read * read
+            + u.write * write
+            + u.write_1h * longer
+            + u.output * output
+        )
+        / 1_000_000
+        for u in usages
+    ]
 
 
 def _total(usages: list[Usage]) -> Usage | None:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, takewhile
 from pathlib import Path
 
-from travois.kernel.facts import Entry
+import msgspec
+
+from travois.kernel.facts import Compacted, Entry, Epoch, Opened, Restored, Rewound, User
 from travois.store import line
 from travois.store.scan import NAME, READ, Mark, Reading, lineage
 
@@ -25,22 +29,66 @@ TURNS = 4 << 20
 """How many bytes of turns of events are taken from what comes before, the last ones."""
 FIRST = 20
 """How many of the first turns of events are taken in any case."""
+KINDS = frozenset((Opened, Epoch, Compacted, Rewound, Restored, User))
 TURN = re.compile(rb'"fact":\{"type":"(?:opened|epoch|compacted|rewound|restored|user)"')
 """No string in a line can hold these bytes: its quotes would be escaped."""
 NOT_HUMAN = b'"origin":"'
 
 
-def excerpt(folder: Path) -> Iterator[Entry] | None:
-    """The entries of a long log that matter; None if it is not long."""
-    files = [(path / NAME, last) for path, last in lineage(folder)]
-    sizes = [os.stat(path).st_size for path, _ in files]
-    if sum(sizes) <= WHOLE:
-        return None
-    path, last = files[-1]
-    begin = _next_line(path, max(0, sizes[-1] - TAIL))
-    parts = [(each, size, until) for (each, until), size in zip(files, sizes, strict=True)]
-    earlier = [*parts[:-1], (path, begin, last)]
-    return chain(_turns(earlier), _tail(path, begin))
+class Turns:
+    """The turns of events of a log: the first ones, and of the others the last."""
+
+    def __init__(self) -> None:
+        self._first: list[Entry] = []
+        self._last: deque[tuple[Entry, int]] = deque()
+        self._room = TURNS
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Keep those of these entries that are turns of events."""
+        for entry in [entry for entry in entries if type(entry.fact) in KINDS]:
+            if isinstance(entry.fact, User) and entry.fact.origin != "human":
+                continue
+            if len(self._first) < FIRST:
+                self._first.append(entry)
+            else:
+                self._keep(entry, len(msgspec.json.encode(entry)))
+
+    def before(self, seq: int) -> Iterator[Entry]:
+        """Those that came before an entry."""
+        found = (*self._first, *(entry for entry, _ in self._last))
+        return takewhile(lambda entry: entry.seq < seq, found)
+
+    def _keep(self, entry: Entry, size: int) -> None:
+        self._last.append((entry, size))
+        self._room -= size
+        while self._room < 0:
+            self._room += self._last.popleft()[1]
+
+
+def is_long(folder: Path) -> bool:
+    """Whether a log is so long that only an excerpt of it is looked at."""
+    return sum(os.stat(path / NAME).st_size for path, _ in lineage(folder)) > WHOLE
+
+
+def find_turns(folder: Path) -> Turns:
+    """Look through a log for its turns of events, without decoding anything else."""
+    found = Turns()
+    for path, last in lineage(folder):
+        for text in _lines(path / NAME, last=last):
+            with suppress(line.Foreign):
+                found.add((line.decode(text),))
+    return found
+
+
+def excerpt(folder: Path, turns: Callable[[], Turns]) -> Iterator[Entry]:
+    """The turns of events of a long log, and then its last entries."""
+    path = folder / NAME
+    tail = _tail(path, _next_line(path, max(0, os.stat(path).st_size - TAIL)))
+    first = next(tail, None)
+    yield from turns().before(first.seq if first else 1 << 62)
+    if first is not None:
+        yield first
+        yield from tail
 
 
 def _tail(path: Path, begin: int) -> Iterator[Entry]:
@@ -56,34 +104,16 @@ def _next_line(path: Path, offset: int) -> int:
         return offset - 1 + len(file.readline())
 
 
-def _turns(parts: Iterable[tuple[Path, int, int]]) -> Iterator[Entry]:
-    """The turns of events in the beginnings of these files; of too many, the first and the last."""
-    found = [text for path, size, last in parts for text in _lines(path, size, last=last)]
-    room, first = TURNS, found[:FIRST]
-    kept: list[bytes] = []
-    for text in reversed(found[FIRST:]):
-        room -= len(text)
-        if room < 0:
-            break
-        kept.append(text)
-    for text in (*first, *reversed(kept)):
-        try:
-            yield line.decode(text)
-        except line.Foreign:
-            continue
-
-
-def _lines(path: Path, size: int, *, last: int) -> Iterator[bytes]:
-    found = chain.from_iterable(map(_in_block, _blocks(path, size)))
+def _lines(path: Path, *, last: int) -> Iterator[bytes]:
+    found = chain.from_iterable(map(_in_block, _blocks(path)))
     return takewhile(lambda text: line.number(text) <= last, found)
 
 
-def _blocks(path: Path, size: int) -> Iterator[bytes]:
-    """The first bytes of a file in blocks of whole lines."""
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The whole lines of a file, in blocks."""
     rest = b""
     with path.open("rb", buffering=0) as file:
-        while size > 0 and (block := file.read(min(size, READ))):
-            size -= len(block)
+        while block := file.read(READ):
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield rest + block[:cut]

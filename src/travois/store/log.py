@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from zlib import crc32
 
 from travois.kernel.facts import AnyFact, Entry, Opened
@@ -22,7 +22,12 @@ from travois.store.scan import entries as entries
 from travois.store.scan import history as history
 from travois.store.scan import opened as opened
 
+if TYPE_CHECKING:
+    from travois.store.excerpt import Turns
+
 BLOCK = 1 << 16
+LONG = 24 << 20
+"""Of logs of more bytes only an excerpt is looked back on."""
 Clock = Callable[[], float]
 Write = Callable[[int, bytes], int]
 
@@ -49,6 +54,7 @@ class Log:
         """How far the file, and those it was forked from, are known; empty before a whole pass."""
         self._kept = 0
         """How many bytes of the file the checkpoint is about."""
+        self._turns: Turns | None = None
 
     @classmethod
     def create(
@@ -107,6 +113,8 @@ class Log:
             self._put(data)
             self._tail = (entry.seq, size + len(data))
             self._advance(entry.seq, data)
+            if self._turns is not None:
+                self._turns.add((entry,))
         except OSError as error:
             raise disk.fault("The session could not be saved", error, path=self.folder) from error
         finally:
@@ -181,16 +189,38 @@ class Log:
 
         None if the log is not that long: all of it can be read.
         """
-        from travois.store.excerpt import excerpt  # for very long logs alone
+        from travois.store import excerpt  # for very long logs alone
 
-        return excerpt(self.folder)
+        return (
+            excerpt.excerpt(self.folder, self._find_turns) if excerpt.is_long(self.folder) else None
+        )
+
+    def _find_turns(self) -> Turns:
+        """The turns of events so far, looked for unless the log was read from its start."""
+        from travois.store import excerpt
+
+        if self._turns is None:
+            self._turns = excerpt.find_turns(self.folder)
+        return self._turns
 
     def _follow(self, reading: Lineage) -> Iterator[list[Entry]]:
+        turns = self._begin_turns() if not reading.start.size else None
         for found in reading:
             seq, size = self._tail
             self._tail = (max(seq, found[-1].seq if found else 0), size)
+            if turns is not None:
+                turns.add(found)
             yield found
         self._marks = {**self._marks, **reading.marks}
+        self._turns = turns or self._turns
+
+    def _begin_turns(self) -> Turns | None:
+        """Gather the turns of events while a very long log is read: it saves another pass."""
+        if self._tail[1] <= LONG:
+            return None
+        from travois.store.excerpt import Turns
+
+        return Turns()
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:

@@ -56,13 +56,13 @@ class Lineage:
         """From a mark on, only what comes after it in the session's own file is read."""
         files = lineage(folder)
         self._files = files[-1:] if start.size else files
-        self._start = start
+        self.start = start
         self._skipped = skipped
         self.marks: dict[str, Mark] = {}
 
     def __iter__(self) -> Iterator[list[Entry]]:
         for folder, last in self._files:
-            reading = Reading(folder / NAME, self._skipped, start=self._start)
+            reading = Reading(folder / NAME, self._skipped, start=self.start)
             for found in reading:
                 self.marks[folder.name] = reading.mark
                 if found and found[-1].seq > last:
