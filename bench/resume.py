@@ -1,38 +1,50 @@
-"""Resuming a 10,000-turn log: time to the first request, and memory."""
+"""Resuming long logs that were never compacted: time to the first request, CPU and memory."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from time import perf_counter
 
 from bench.loopback import server, words
 from bench.program import scratch
-from bench.turns import peak
 
 TURNS = 10_000
+MILLION = 250_000
+"""How many turns make a log of a million lines."""
 MAKE = """
 import sys
 from pathlib import Path
 from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Assistant, Changed, Decided, Result, Sent
+from travois.kernel.facts import Assistant, Decided, Ended, Entry, Result, Sent, User
 from travois.kernel.models import Usage
-from travois.store.log import Log
+from travois.store import line
+from travois.store.log import NAME, Log
 
-log = Log.open(Path(sys.argv[1]))
-list(log.read())
-for n in range(int(sys.argv[2])):
+folder, turns = Path(sys.argv[1]), int(sys.argv[2])
+with Log.open(folder) as log:
+    seq = max(entry.seq for entry in log.read())
+file = (folder / NAME).open("ab", buffering=1 << 20)
+
+def say(fact):
+    global seq
+    seq += 1
+    file.write(line.encode(Entry(seq, 1.7e9 + seq, fact))[1])
+
+for n in range(turns):
+    if n % 40 == 0:
+        say(User((Text(f"Look at module {n}."),)))
+    say(Sent(2 * n + 2, f"{n:032x}", f"{n:032x}", 16_000 + 250 * n))
     call = Call(f"toolu_{n}", "Bash", '{"command":"grep -rn needle src/module_%d"}' % n)
-    log.append(Assistant((Text("Let me look."), call), "calls", Usage(input=5, read=900, output=40)))
-    log.append(Decided(call.id, "allow", "rule: allow Bash"))
-    log.append(Result(call.id, (Text("src/module/file.py:12: needle in the hay\\\\n" * 8),)))
-    log.append(Changed("cwd", "/"))
-log.append(Assistant((Text("Done."),), "end", Usage(input=5, output=4)))
+    say(Assistant((call,), "calls", Usage(input=5, read=60 * n, write=60, output=40)))
+    say(Decided(call.id, "allow", "rule: allow Bash"))
+    say(Result(call.id, (Text(f"src/module_{n}.py:12: needle\\n"),), lines=1))
+    if n % 40 == 39:
+        say(Assistant((Text("Done."),), "end", Usage(input=5, output=4)))
+        say(Ended("end"))
+file.close()
 """
-
-
-MILLION = 250_000
-"""How many turns make a log of a million lines."""
 
 
 def main() -> None:
@@ -46,14 +58,22 @@ def _measure(turns: int) -> None:
         place.run()
         log = next(place.home.glob("sessions/*/*/log.jsonl"))
         subprocess.run([sys.executable, "-c", MAKE, str(log.parent), str(turns)], check=True)
-        print(f"log: {turns} turns, {log.stat().st_size / 1e6:.1f} MB, never compacted")
+        with log.open("rb") as file:
+            lines = sum(1 for _ in file)
+        print(f"log: {lines} lines, {log.stat().st_size / 1e6:.0f} MB, never compacted")
         for label in ("without a checkpoint", "with one"):
             begun, before = perf_counter(), len(seen.asked)
             child = place.start("--continue")
-            memory = peak(child)
-            if child.returncode:
+            assert child.stdout is not None
+            child.stdout.read()
+            _, status, used = os.wait4(child.pid, 0)
+            child.returncode = status
+            if status:
                 raise SystemExit("the resume failed")
             print(
                 f"  {label:20}  first request {seen.asked[before] - begun:6.2f} s"
-                f"  peak (PSS) {memory:4.0f} MB  request {seen.sizes[before] / 1e6:.1f} MB"
+                f"  whole run {perf_counter() - begun:6.2f} s"
+                f"  CPU {used.ru_utime + used.ru_stime:6.2f} s"
+                f"  peak (RSS) {used.ru_maxrss / 1024:4.0f} MB"
+                f"  first body {seen.sizes[before] / 1e6:.1f} MB"
             )
