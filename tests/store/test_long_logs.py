@@ -131,3 +131,22 @@ def test_an_excerpt_skips_what_is_damaged(tmp_path: Path, monkeypatch: pytest.Mo
     with Log.open(folder) as log:
         log.append(Noted("a", "b"))
         assert {entry.seq for entry in Session(log).record()} <= {e.seq for e in log.read()}
+
+
+def test_an_excerpt_is_the_same_whether_the_log_was_read_or_a_checkpoint_spared_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(excerpt, "WHOLE", 10_000)
+    monkeypatch.setattr(excerpt, "TAIL", 5_000)
+    monkeypatch.setattr("travois.store.log.LONG", 10_000)
+    folder = written(tmp_path / "s1")
+    with Log.open(folder) as log:
+        session = Session(log)
+        session._keep()  # pyright: ignore[reportPrivateUsage] however small the log is
+        session.append(user("said since"))
+        read = session.record()
+    with Log.open(folder) as log:
+        assert log.resume()[0]
+        session = Session(log)
+        assert session.record() == read
+        assert read[-1].fact == user("said since")
