@@ -123,6 +123,7 @@ class Lines:
                 f"for x in {self.words(depth)}; do {inner}; done", f"while no; do {inner}; done",
                 f"x={self.word(depth)}; {inner}", f"[ -f f ] && {inner}", f"{inner} # {self.word(0)}",
                 f"cd {self.pick('a', 'b', 'a/b', '..', 'nowhere', 'a/..')} {self.pick('&&', ';', '||')} {inner}",
+                f"cd {self.pick('a', 'b', '..')} {self.pick('&&', '||')} {self.command(0)} {self.redirect()} | {inner}; cat f",
                 self.runner(inner, depth),
                 f"case {self.word(0)} in f|g*) {inner};; *) {self.command(0)};; esac", f"command {self.command(0)}",
             )  # fmt: skip

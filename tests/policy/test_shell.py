@@ -80,6 +80,7 @@ def test_what_runs_inside_a_word_is_part_of_the_plan(inner: str) -> None:
         ),
         ("cd src || cat a", [("read", "/w/proj/src"), ("read", "/w/proj/a")]),
         ("cd ../x && cd y && ls z", [("read", "/w/x"), ("read", "/w/x/y"), ("read", "/w/x/y/z")]),
+        ("cd a && ls 2>&1 | wc && cat b", [("read", "/w/proj/a"), ("read", "/w/proj/a/."), ("read", "/w/proj/a/b")]),
         ("cd a && ls > b", [("read", "/w/proj/a"), ("read", "/w/proj/a/."), ("write", "/w/proj/b"), ("write", "/w/proj/a/b")]),
         ("cat <(ls b) /dev/fd/../environ", [("read", "/w/proj/b"), ("read", "/dev/fd/../environ")]),
         ("grep x a b", [("read", "/w/proj/a"), ("read", "/w/proj/b")]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -255,10 +255,32 @@ class Walker:
 
     def pipeline(self, node: Node, state: State) -> Ends:
         """Commands side by side, each in a shell of its own."""
-        for child in tree.tiled(node, self.source, lines=True):
-            if child.type not in ("|", "|&"):
-                self.statement(child, state)
+        children = tree.tiled(node, self.source, lines=True)
+        first, *others = [child for child in children if child.type not in ("|", "|&")]
+        if any(map(_bare_list, others)):
+            raise Unclear("a list stands in a pipeline")
+        if found := _bare_list(first):
+            return self.list_before_pipe(found, [first, *others], state)
+        for child in (first, *others):
+            self.statement(child, state)
         return Ends(state, state)
+
+    def list_before_pipe(self, found: Node, piped: list[Node], state: State) -> Ends:
+        """`a && b 2>&1 | c`: only `b` is piped, though the grammar takes `a && b` for one part.
+
+        So what `a` changes holds for all that follows, in the pipeline and after it.
+        """
+        left, operator, right = self.exactly(found, 3)
+        before = self.statement(left, state)
+        here = before.ok if operator.type == "&&" else before.fail
+        self.statement(right, here)
+        for wrapper in _redirections_around(piped[0]):
+            self.open_redirects(wrapper, here)
+        for child in piped[1:]:
+            self.statement(child, here)
+        if operator.type == "&&":
+            return Ends(here, merged(before.fail, here))
+        return Ends(merged(before.ok, here), here)
 
     def negated(self, node: Node, state: State) -> Ends:
         """`! command`."""
@@ -279,21 +301,22 @@ class Walker:
 
     def redirection(self, node: Node, state: State) -> Ends:
         """A statement with redirections; they count wherever the statement may have led."""
+        ends = self.each(_bodies(node), state)
+        self.open_redirects(node, merged(state, ends.either))
+        return ends
+
+    def open_redirects(self, node: Node, where: State) -> None:
+        """The files that a statement with redirections opens."""
         self.work.spend(REDIRECT_UNITS * node.child_count)
         children = tree.tiled(node, self.source, lines=True)
-        bodies = [child for child in children if child.type in STATEMENTS]
-        around = [child for child in children if child.type not in STATEMENTS]
-        ends = self.each(bodies, state)
-        where = merged(state, ends.either)
         found: list[Access] = []
-        for child in around:
+        for child in (child for child in children if child.type not in STATEMENTS):
             if child.type == "heredoc_redirect":
                 self.here_document(child, where)
             else:
                 found += redirected(child, self.reading(where), cwds=where.cwds)
         if found:
             self.steps.append(opening(found, raw(node, self.source)))
-        return ends
 
     def here_document(self, node: Node, state: State) -> None:
         """A text that is handed over as it stands; what follows it on its line runs too."""
@@ -400,6 +423,25 @@ class Walker:
         words = tuple(Word(part) for part in text.split())
         self.steps.append(Step(words, "exact", "it changes the environment", texts=(text,)))
         return Ends(state, state)
+
+
+def _bodies(node: Node) -> list[Node]:
+    """The statements in a node."""
+    return [child for child in node.children if child.type in STATEMENTS]
+
+
+def _redirections_around(node: Node) -> Iterator[Node]:
+    """The redirections around a statement, from the outside in."""
+    while node.type == "redirected_statement" and len(bodies := _bodies(node)) == 1:
+        yield node
+        node = bodies[0]
+
+
+def _bare_list(node: Node) -> Node | None:
+    """The list without brackets that a node is, but for its redirections."""
+    for wrapper in _redirections_around(node):
+        node = _bodies(wrapper)[0]
+    return node if node.type == "list" else None
 
 
 STATEMENTS: dict[str, Callable[[Walker, Node, State], Ends]] = {
