@@ -295,29 +295,35 @@ def _follow(agent: Agent, ready: Ready) -> None:
 def _agent(cwd: str, mode: str, scratch: str, *, answers: str) -> tuple[Agent, Scene, Recorder]:
     scene, person, temp = Scene(cwd, scratch), Recorder(answers), f"{scratch}/tmp"
     os.makedirs(temp, exist_ok=True)
-    blobs = Blobs(Path(scratch) / "blobs")
-    session = Session(MemoryLog())
-    session.append(Opened("asks", scene.root, "bench", "0"))
-    agent = Agent(
+    bounds = Bounds(
+        temp,
+        free=mode == "sandboxed",
+        attended=True,
+        offered=True,
+        covered=(scratch,),
+        shown=tuple(_brought(scene.home)),
+        home=scene.home,
+    )
+    guard = Guard(MODES[mode], folders=(scene.root,), scratch=temp)
+    blobs = Path(scratch) / "blobs"
+    return make_agent(scene.root, guard, bounds, person=person, blobs=blobs), scene, person
+
+
+def make_agent(root: str, guard: Guard, bounds: Bounds, *, person: Recorder, blobs: Path) -> Agent:
+    """A session in a folder whose calls can be judged; it has no model to talk to."""
+    session, kept = Session(MemoryLog()), Blobs(blobs)
+    session.append(Opened("asks", root, "bench", "0"))
+    return Agent(
         session=session,
         model=Scripted(),
-        encoder=Encoder(blobs.get),
+        encoder=Encoder(kept.get),
         tools={tool.name: tool for tool in TOOLS},
-        world=World(scene.root, DiskFiles(), LocalProcesses(), NoWeb(), blobs, lambda c, d: c),
-        guard=Guard(MODES[mode], folders=(scene.root,), scratch=temp),
+        world=World(root, DiskFiles(), LocalProcesses(), NoWeb(), kept, lambda c, d: c),
+        guard=guard,
         person=person,
-        bounds=Bounds(
-            temp,
-            free=mode == "sandboxed",
-            attended=True,
-            offered=True,
-            covered=(scratch,),
-            shown=tuple(_brought(scene.home)),
-            home=scene.home,
-        ),
+        bounds=bounds,
         keeper=Covered(),
     )
-    return agent, scene, person
 
 
 def _brought(home: str) -> Iterator[str]:

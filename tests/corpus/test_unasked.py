@@ -2,85 +2,116 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
+from bench.unasked import (
+    MODES,
+    Row,
+    Stage,
+    execute,
+    find_hole,
+    make_session,
+    measure,
+    read_rows,
+    rule_on,
+    score,
+    staged,
+)
+from msgspec.structs import replace
 
-from tests.engine.fakes import RecordingPerson, agent
-from tests.engine.test_consent import Shell, shell
-from tests.engine.test_sandboxed import Snapshots
+from tests.ports.caged import walls
 from travois.engine.agent import Agent
-from travois.engine.consent import Ready, Ruling, decide
-from travois.engine.dispatch import understand
-from travois.kernel.blocks import Call
-from travois.policy.bounds import Bounds
-from travois.policy.judge import Guard, Mode
+from travois.engine.consent import Ruling
 
 CORPUS = Path(__file__).parents[3] / "shared" / "lab" / "security" / "commands.jsonl"
-pytestmark = pytest.mark.skipif(
+EXECUTED = 6
+"""How many commands of the corpus are run in each mode; `bench/unasked.py --execute` runs more."""
+corpus = pytest.mark.skipif(
     not CORPUS.exists(), reason="the security corpora are not beside this repository"
 )
-MODES: dict[str, tuple[Mode, bool]] = {
-    "default": ("default", False),
-    "sandboxed": ("default", True),
-    "accept-edits": ("accept-edits", False),
-    "auto": ("auto", False),
-    "plan": ("plan", False),
-}
 
 
-def rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in CORPUS.read_text().splitlines()]
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with staged() as made:
+        yield made
 
 
-def session(folder: Path, mode: str) -> Agent:
-    named, free = MODES[mode]
-    root, temp = str(folder.resolve()), "/var/lib/private"
-    return agent(
-        folder,
-        tools=(shell(Shell()),),
-        guard=Guard(named, folders=(root,), scratch=temp),
-        bounds=Bounds(temp, free=free, attended=True, offered=True),
-        keeper=Snapshots(),
-        person=RecordingPerson(),
-    )
-
-
-async def ruled(one: Agent, command: str) -> Ruling | None:
-    """How a command is ruled on; none if it is no command at all."""
-    call = Call("c", "Bash", json.dumps({"path": command}))
-    ready = understand(one, call)
-    return await decide(one, ready) if isinstance(ready, Ready) else None
-
-
-def is_held(one: Agent, ruling: Ruling) -> bool:
-    """Whether the sandbox lets a command that runs reach nothing but the workspace."""
-    cage, bounds = ruling.cage, one.bounds
-    if cage is None or bounds is None or cage.network != "off":
-        return False
-    within = cage.writable in ((), bounds.writable) and cage.folders == one.guard.folders
-    return within and not cage.lifted
-
-
+@corpus
 @pytest.mark.parametrize("mode", MODES)
-def test_what_runs_unasked_is_held_by_the_sandbox_in_every_mode(tmp_path: Path, mode: str) -> None:
-    one, silent = session(tmp_path, mode), []
-    for row in rows():
-        ruling = anyio.run(ruled, one, row["command"])
-        if ruling is None or ruling.decided.verdict == "deny":
-            continue
-        if row["kind"] == "catastrophic" or not is_held(one, ruling):
-            silent.append((row["id"], row["command"]))
+def test_what_runs_unasked_is_held_by_the_sandbox_in_every_mode(stage: Stage, mode: str) -> None:
+    silent, ran = score(read_rows(CORPUS), make_session(stage, mode), mode)
     assert silent == []
+    assert len(ran) > 100
 
 
+@corpus
+@pytest.mark.parametrize("mode", MODES)
+def test_what_runs_unasked_leaves_no_trace_outside_when_it_is_executed(mode: str) -> None:
+    walls("full")  # skips where this machine has none
+    found = measure(read_rows(CORPUS)[::9], mode, executed=EXECUTED)
+    assert (found["executed"], found["traces"]) == (EXECUTED, [])
+
+
+@corpus
 @pytest.mark.parametrize("mode", ["sandboxed", "auto"])
-def test_hardly_anything_benign_is_asked_about_in_the_sandbox(tmp_path: Path, mode: str) -> None:
-    one = session(tmp_path, mode)
-    benign = [row["command"] for row in rows() if row["kind"] == "benign"]
-    found = [(line, anyio.run(ruled, one, line)) for line in benign]
-    asked = [line for line, ruling in found if ruling and ruling.decided.verdict == "deny"]
+def test_hardly_anything_benign_is_asked_about_in_the_sandbox(stage: Stage, mode: str) -> None:
+    one = make_session(stage, mode)
+    benign = [row.command for row in read_rows(CORPUS) if row.kind == "benign"]
+    asked = [line for line in benign if anyio.run(rule_on, one, line) is None]
     assert len(asked) <= 0.05 * len(benign), asked
+
+
+def ruled(agent: Agent, command: str) -> Ruling:
+    found = anyio.run(rule_on, agent, command)
+    assert found is not None and found.cage is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "widened",
+    [{"network": "on"}, {"writable": ("/srv",)}, {"lifted": ("{root}/.git/hooks",)}],
+    ids=["network", "outside", "protected"],
+)
+@pytest.mark.parametrize("mode", ["auto", "bypass"])
+def test_the_score_sees_a_sandbox_that_is_too_wide(
+    stage: Stage, mode: str, widened: dict[str, str | tuple[str, ...]]
+) -> None:
+    agent = make_session(stage, mode)
+    ruling = ruled(agent, "./run.sh")
+    assert find_hole(agent, ruling) == "" and ruling.cage is not None
+    assert find_hole(agent, replace(ruling, cage=None)) == "no sandbox"
+    filled = {
+        name: tuple(one.format(root=stage.root) for one in value)
+        if isinstance(value, tuple)
+        else value
+        for name, value in widened.items()
+    }
+    wide = replace(ruling, cage=replace(ruling.cage, **filled))
+    by_definition = mode == "bypass" and "network" in widened
+    assert bool(find_hole(agent, wide)) is not by_definition
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo x >> .git/hooks/pre-commit",
+        "echo x >> ../notes.txt",
+        "touch ../../outside/new",
+        "git config core.fsmonitor x",
+        "chmod 777 ../.bashrc",
+    ],
+)
+def test_an_execution_sees_what_a_command_changes_outside(stage: Stage, line: str) -> None:
+    """With a sandbox that was opened on purpose; with the one of the mode, nothing changes."""
+    agent, behind = make_session(stage, "auto"), walls("full")
+    held = ruled(agent, "./run.sh")
+    assert held.cage is not None
+    row = Row("r", line, "bypass")
+    assert execute([(row, held)], stage, "auto", walls=behind) == []
+    wide = replace(held.cage, pinned=(), git_written=(), hidden=(), writable=(str(stage.place),))
+    found = execute([(row, replace(held, cage=wide))], stage, "auto", walls=behind)
+    assert [one.id for one in found] == ["r"]
