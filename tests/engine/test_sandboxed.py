@@ -176,6 +176,63 @@ def test_files_of_the_system_may_be_read_and_what_the_sandbox_hides_may_not(tmp_
     assert len(questions(one)) == 1
 
 
+def test_settings_of_the_system_may_be_read_and_its_credentials_may_not(tmp_path: Path) -> None:
+    covered = ("/root", "/etc/shadow", "/etc/ssl/private", "/opt/closed")
+    bounds = replace(BOUNDS, free=True, covered=covered)
+    lines = ("cat /etc/fstab", "grep -r x /etc/ssh", "ls /etc/ssl", "./x --config /etc/app.conf")
+    one = asking(tmp_path, Shell(), *lines, bounds=bounds)
+    play(one)
+    assert questions(one) == []
+    closed = ("cat /etc/shadow", "cat /etc/ssl/private/a.key", "./x /opt/closed/a", "ls /root/a")
+    one = asking(tmp_path, Shell(), *closed, bounds=bounds)
+    play(one)
+    assert len(questions(one)) == len(closed)
+
+
+def test_a_word_that_names_no_place_of_this_machine_is_not_asked_about(tmp_path: Path) -> None:
+    one = asking(
+        tmp_path, Shell(), "./send worker /no-such-top/a", bounds=replace(BOUNDS, free=True)
+    )
+    play(one)
+    assert questions(one) == []
+    there = ("./send /ho*/a", "./send /no*/../root/a", "cat /{no,root}/a", "./send /var/lib/a")
+    one = asking(tmp_path, Shell(), *there, bounds=replace(BOUNDS, free=True))
+    play(one)
+    assert len(questions(one)) == len(there)
+
+
+@pytest.mark.parametrize("where", ["cd a && git", "git -C a", "git"])
+@pytest.mark.parametrize(
+    "words", ["--list", "--get user.name", "--show-origin --get-all a.b", "gc.auto", "--global a.b"]
+)
+def test_reading_settings_of_git_changes_none(tmp_path: Path, where: str, words: str) -> None:
+    (tmp_path / "a").mkdir()
+    one = asking(tmp_path, Shell(), f"{where} config {words}", bounds=replace(BOUNDS, free=True))
+    play(one)
+    assert questions(one) == []
+    changed = ("core.pager x", "--add a.b c", "--unset a.b", "--edit")
+    one = asking(
+        tmp_path,
+        Shell(),
+        *(f"{where} config {each}" for each in changed),
+        bounds=replace(BOUNDS, free=True),
+    )
+    play(one)
+    assert len(questions(one)) == len(changed)
+
+
+def test_a_pattern_is_judged_from_the_workspace_on(tmp_path: Path) -> None:
+    folder = tmp_path / ".local" / "project"
+    folder.mkdir(parents=True)
+    more: dict[str, Any] = {"mode": "auto", "bounds": BOUNDS}
+    one = asking(folder, Shell(), "rm src/*.pyc", "touch a*", **more)
+    play(one)
+    assert questions(one) == []
+    one = asking(folder, Shell(), "rm .*", "rm src/.*", **more)
+    play(one)
+    assert len(questions(one)) == 2
+
+
 def test_what_tool_chains_show_to_every_command_may_be_read(tmp_path: Path) -> None:
     bounds = replace(
         BOUNDS,
@@ -290,7 +347,7 @@ def test_an_answer_of_always_opens_the_repository_that_was_read(checkouts: Path)
     assert cage.writable == ()
 
 
-@pytest.mark.parametrize("path", ["~/a", "/a", "~/.ssh/id", "~"])
+@pytest.mark.parametrize("path", ["~/a", "/var", "~/.ssh/id", "~"])
 def test_no_rule_is_offered_that_would_open_the_home_or_secrets(tmp_path: Path, path: str) -> None:
     bounds = replace(BOUNDS, free=True, hidden=(f"{home()}/.ssh",))
     one = asking(tmp_path, Shell(), f"cat {path}", bounds=bounds)

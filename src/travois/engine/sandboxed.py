@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 from msgspec.structs import replace
 
 from travois.engine.agent import Agent
@@ -14,6 +17,8 @@ from travois.policy.paths import inside, stem
 from travois.policy.rules import Use, permits
 
 ASKING = ("default", "accept-edits")
+TOP = re.compile(r"/[\w-][\w.-]*(?=/|$)")
+"""The first folder of an absolute path, where its name has no sign that a shell would expand."""
 UNASKED = "the sandbox holds it: the workspace can be restored, and there is no network"
 
 
@@ -81,10 +86,22 @@ def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
     guard, bounds = replace(agent.guard, mode="auto"), agent.bounds
     if bounds is None or bounds.backend != "full" or runs_outside(bounds, wanted):
         return guard
+    outside = _outside_reads(guard, wanted)
     if "read" not in guard.blocked:
-        bounds = _show_siblings(agent, bounds, _outside_reads(guard, wanted))
+        bounds = _show_siblings(agent, bounds, outside)
     free = (*shown_reads(bounds, wanted), *ruled_reads(agent.guard, wanted))
-    return replace(guard, readable=(*guard.readable, *free))
+    plain = (one.target for one in outside if one.scope == "one")
+    nowhere = (path for path in plain if not inside(path, bounds.temp) and _is_nowhere(path))
+    return replace(guard, readable=(*guard.readable, *free, *nowhere))
+
+
+def _is_nowhere(path: str) -> bool:
+    """Whether a path begins at the top of the disk with a name that is not there.
+
+    So there is nothing to read: many such words are no paths at all (`send worker "/merge"`).
+    """
+    found = TOP.match(path)
+    return found is not None and ".." not in path and not os.path.lexists(found[0])
 
 
 def ruled_reads(guard: Guard, wanted: Use) -> tuple[str, ...]:

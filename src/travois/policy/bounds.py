@@ -62,6 +62,8 @@ SYSTEM = (
     *("/etc/debian_version", "/etc/alternatives", "/etc/resolv.conf", "/etc/services"),
 )
 """Files of the machine that say nothing about a person, and that every command can read."""
+SETTINGS_OF_SYSTEM = "/etc"
+"""The same where a session knows which credentials are in it, and covers them."""
 FETCHING = frozenset(("curl", "wget"))
 """Programs of those that reach only who their words name."""
 LOCAL_URL = re.compile(
@@ -242,18 +244,16 @@ def _is_free(guard: Guard, access: Access) -> bool:
 
 def shown_reads(bounds: Bounds, use: Use) -> tuple[str, ...]:
     """Return what a command reads outside the workspace that the sandbox shows to every command."""
-    reads = (access for access in use.touched if access.kind == "read")
-    places = (*SYSTEM, *_listed_as_shown(bounds))
-    return tuple(
-        access.target
-        for access in reads
-        if _within(access, places) and not _is_hidden(bounds, access.target)
-    )
+    reads = (access.target for access in use.touched if access.kind == "read")
+    return tuple(path for path in reads if _is_shown(bounds, path))
 
 
-def _is_hidden(bounds: Bounds, path: str) -> bool:
-    """Whether the sandbox hides a path; of two folders that hold it, the deeper one decides."""
-    return _depth(path, bounds.hidden) > _depth(path, _listed_as_shown(bounds))
+def _is_shown(bounds: Bounds, path: str) -> bool:
+    """Whether every command sees a path; of folders that hold it, the innermost one decides."""
+    shown = _depth(path, (*SYSTEM, *_listed_as_shown(bounds)))
+    if shown < 0 and inside(path, SETTINGS_OF_SYSTEM) and bounds.covered:
+        shown = len(SETTINGS_OF_SYSTEM)
+    return shown >= 0 and shown >= _depth(path, (*bounds.hidden, *bounds.covered))
 
 
 def is_covered(bounds: Bounds, guard: Guard, path: str) -> bool:
@@ -389,6 +389,11 @@ def _written_by_git(use: Use) -> frozenset[str]:
 def _configured(use: Use) -> frozenset[str]:
     """The settings that the call is there to change, by name."""
     steps = [step for step in _git_steps(use) if git_subcommand(step) == "config"]
+    if not steps:
+        return frozenset()
+    from travois.policy.gitconfig import changes_config
+
+    steps = [step for step in steps if changes_config(step)]
     modules = any(".gitmodules" in word.text for step in steps for word in step.argv)
     own = (".git/config", ".git/config.worktree") if steps else ()
     return frozenset((*own, ".gitmodules") if modules else own)

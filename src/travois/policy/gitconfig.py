@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from travois.policy.gitline import reads_config
 from travois.policy.glyphs import listed
 from travois.policy.plan import Step, Word
 
@@ -145,7 +146,7 @@ def sets_program(step: Step) -> str:
     A form of the command that is not known to set one harmless key counts as one that may.
     """
     words = _configured(step)
-    if step.needs == "nothing" or not words:
+    if step.needs == "nothing" or not words or reads_config(words):
         return ""
     if any(word.value is None for word in words):
         return "a key that only shows when it runs"
@@ -156,6 +157,12 @@ def sets_program(step: Step) -> str:
         return " ".join(texts[:1]) or "a key"
     key = _lowered(texts[0])
     return "" if len(texts) <= 2 and _harmless(key, (*texts[1:2],)) else key
+
+
+def changes_config(step: Step) -> bool:
+    """Return whether a call of `git config` does more than read settings."""
+    words = _configured(step)
+    return not words or not reads_config(words)
 
 
 def _configured(step: Step) -> tuple[Word, ...]:

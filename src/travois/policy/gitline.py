@@ -72,6 +72,15 @@ def _lists(given: Given) -> bool:
     return any(option in LISTING or option.startswith(FILTERS) for option, _ in given.options)
 
 
+def reads_config(words: tuple[Word, ...]) -> bool:
+    """Return whether the words from `config` on only read settings, wherever git is run."""
+    try:
+        _config(sort(table(GIT_LISTS)["config"], words[1:]))
+    except Refused:
+        return False
+    return True
+
+
 def _config(given: Given) -> None:
     """Reading a value is an option or, lately, a word; a name alone is read, a second one set."""
     asked = {"-l", "--list", "--get", "--get-all", "--get-regexp", "--get-urlmatch"}

@@ -398,7 +398,8 @@ def _guarded(guard: Guard, access: Access) -> frozenset[str]:
             found |= {within.partition("/")[0]}
     if access.bare or any(inside(access.target, path) for path in guard.pinned):
         found |= {basename(access.target)}
-    hidden = access.scope == "many" and "/." in access.target
+    local, within = _local(guard, access.target)
+    hidden = access.scope == "many" and "/." in (f"/{within}" if within else local)
     return found | {"."} if hidden else found
 
 
