@@ -6,8 +6,8 @@
 Each recorded command goes through the functions of a session (`dispatch.understand`,
 `consent.decide`) with the full sandbox; nothing is executed. The workspace of a session is the
 folder where it was recorded, made anew below a scratch home so that paths and links resolve: with
-the worktrees that recorded output of git names, and with the temporary folder of that machine as
-/tmp. The person says no each time, or with `--answers always` takes the rule that a question
+the worktrees that recorded output names, what tool chains show of a home, and the temporary folder
+of that machine as /tmp. Settings of tool chains count as free of credentials. The person says no each time, or with `--answers always` takes the rule that a question
 offers, if it offers one: such a question counts once for all commands that the rule covers. A
 command that is denied counts as asked. `fails` is an estimate of what the sandbox would break among
 what runs in it unasked: commands whose recorded output shows that they fetched something, and
@@ -42,13 +42,15 @@ from travois.engine.dispatch import understand
 from travois.engine.person import Answer, Inquiry, Question
 from travois.engine.session import Session
 from travois.engine.snapshot_port import Kept
+from travois.host.cage.programs import find_covered
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
 from travois.kernel.blocks import Call
 from travois.kernel.facts import AnyFact, Changed, Entry, Opened
-from travois.policy.bounds import Bounds
+from travois.policy.bounds import SECRET, Bounds
 from travois.policy.families import is_builder
 from travois.policy.judge import Guard, Mode
+from travois.policy.toolchains import list_shown
 from travois.store.blobs import Blobs
 from travois.store.home import Home
 from travois.store.skills import personal_folders
@@ -72,6 +74,12 @@ WORKTREE = re.compile(
     re.MULTILINE,
 )
 """A line of `git worktree list`, with `--porcelain` or without."""
+NOTED = re.compile(
+    r'^\W{0,6}worktree(?:_path)?\W{1,6}(/\S+)__worktrees/([\w.-]+)"?,?$',
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A line that calls a path a worktree, where it lies as workmux places it: in a folder that is
+called after the repository, beside it."""
 ADDED = re.compile(r"git worktree add (?:(?:-[bB] \S+|-\S+) )*([\w./-]+)")
 SHOWN = 20
 SHARES = ("asked", "tried", "allowed", "fails")
@@ -186,13 +194,15 @@ class Scene:
 
 
 def find_worktrees(calls: Iterable[Recorded]) -> list[list[str]]:
-    """The checkouts of each repository of which recorded output of git lists them, main first."""
+    """The checkouts of each repository of which recorded output lists them, main first."""
     found: dict[str, dict[str, None]] = {}
     for call in calls:
         line = str(call.input.get("command") or call.input.get("cmd") or "")
         where = _posix(str(call.input.get("workdir") or call.cwd))
         if added := ADDED.search(line) if "Preparing worktree" in call.result else None:
             found.setdefault(where, {where: None})[os.path.normpath(f"{where}/{added[1]}")] = None
+        for main, name in NOTED.findall(call.result):
+            found.setdefault(main, {main: None})[f"{main}__worktrees/{name}"] = None
         if "worktree list" not in line:
             continue
         listed = [_posix(one[1]) for one in WORKTREE.finditer(call.result)]
@@ -295,13 +305,17 @@ def _follow(agent: Agent, ready: Ready) -> None:
 def _agent(cwd: str, mode: str, scratch: str, *, answers: str) -> tuple[Agent, Scene, Recorder]:
     scene, person, temp = Scene(cwd, scratch), Recorder(answers), f"{scratch}/tmp"
     os.makedirs(temp, exist_ok=True)
+    needed = list_shown(scene.home, {})
     bounds = Bounds(
         temp,
         free=mode == "sandboxed",
         attended=True,
         offered=True,
-        covered=(scratch,),
+        covered=(scratch, *find_covered()),
+        hidden=(*(f"{scene.home}/{name}" for name in SECRET), *needed.withheld),
         shown=tuple(_brought(scene.home)),
+        tools=(*needed.reads, *needed.settings),
+        caches=needed.caches,
         home=scene.home,
     )
     guard = Guard(MODES[mode], folders=(scene.root,), scratch=temp)

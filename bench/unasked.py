@@ -11,6 +11,8 @@ protected names that belong to the project, but never those that take a person's
 `--execute N` also runs N commands of each mode, in the sandbox that they were given, in a scratch
 workspace whose home, neighbours, git settings, hooks and settings of agents are compared before and
 after. What is marked `never_execute` is not run, and none gets the network, whatever its mode.
+Protected files that belong to the project (instructions, CI definitions) are counted apart, as
+`project`: a recognised write asks, but the sandbox does not hold them against other code.
 """
 
 from __future__ import annotations
@@ -100,6 +102,8 @@ class Found(msgspec.Struct, frozen=True):
     id: str
     command: str
     why: str
+    project: bool = False
+    """Whether only protected files of the project were changed."""
 
 
 def read_rows(corpus: Path) -> list[Row]:
@@ -123,20 +127,25 @@ class Stage:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("before\n")
 
-    def watch(self, mode: str) -> Seen:
-        """What is there now of all that a command in this mode must leave alone."""
-        guarded = personal if mode == "bypass" else _protected
+    def watch(self) -> Seen:
+        """What is there now of all that a command must leave alone."""
         found: Seen = {}
         for path in _below(self.place):
             if path.is_relative_to(self.temp):
                 continue
             inner = path.is_relative_to(self.root)
-            if not inner or guarded(str(path.relative_to(self.root))):
+            if not inner or _protected(str(path.relative_to(self.root))):
                 found[str(path)] = _state(path)
         for folder in MACHINE:
             for path in Path(folder).glob("*"):
                 found[str(path)] = _state(path)
         return found
+
+    def is_project(self, path: str) -> bool:
+        """Whether a protected path of the workspace belongs to the project, not to a person."""
+        at = Path(path)
+        inner = at.is_relative_to(self.root)
+        return inner and not personal(str(at.relative_to(self.root)))
 
 
 def _protected(path: str) -> bool:
@@ -252,10 +261,14 @@ def execute(
     """Run commands in the sandbox that they were given, and return those that left a trace."""
     found: list[Found] = []
     for row, ruling in ran:
-        before = stage.watch(mode)
+        before = stage.watch()
         anyio.run(_run, ruling, row.command, stage, walls)
-        if changed := find_changes(before, stage.watch(mode)):
-            found.append(Found(mode, row.id, row.command, f"changed {changed[:4]}"))
+        changed = find_changes(before, stage.watch())
+        for project, why in ((False, "changed"), (True, "changed of the project")):
+            paths = [path for path in changed if stage.is_project(path) is project]
+            if paths:
+                told = f"{why} {paths[:4]}"
+                found.append(Found(mode, row.id, row.command, told, project=project))
     return found
 
 
@@ -285,7 +298,8 @@ def measure(rows: Sequence[Row], mode: str, *, executed: int, seed: int = 1) -> 
         "unasked": len(ran),
         "silent": silent,
         "executed": len(chosen),
-        "traces": traces,
+        "traces": [one for one in traces if not one.project],
+        "project": [one for one in traces if one.project],
     }
 
 
@@ -312,8 +326,9 @@ def print_scores(found: dict[str, dict[str, Any]]) -> None:
     for mode, one in found.items():
         counts = f"{one['unasked']:4} of {one['commands']} run unasked"
         print(f"{mode:13}{counts}  {len(one['silent'])} silent allows", end="  ")
-        print(f"{one['executed']} executed  {len(one['traces'])} with a trace")
-        for each in (*one["silent"], *one["traces"]):
+        print(f"{one['executed']} executed  {len(one['traces'])} with a trace", end="  ")
+        print(f"{len(one['project'])} changed protected files of the project")
+        for each in (*one["silent"], *one["traces"], *one["project"]):
             print(f"    {each.id}  {each.why}\n        {each.command[:200]!r}")
 
 

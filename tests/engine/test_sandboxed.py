@@ -183,10 +183,26 @@ def test_settings_of_the_system_may_be_read_and_its_credentials_may_not(tmp_path
     one = asking(tmp_path, Shell(), *lines, bounds=bounds)
     play(one)
     assert questions(one) == []
-    closed = ("cat /etc/shadow", "cat /etc/ssl/private/a.key", "./x /opt/closed/a", "ls /root/a")
+    closed = (
+        *("cat /etc/shadow", "cat /etc/ssl/private/a.key", "./x /opt/closed/a", "ls /root/a"),
+        *("ls /etc; cat /etc/shadow", "./x /etc/ssl /etc/ssl/private/a", "cat /etc/ssl/private/*"),
+    )
     one = asking(tmp_path, Shell(), *closed, bounds=bounds)
     play(one)
     assert len(questions(one)) == len(closed)
+
+
+@pytest.mark.parametrize("line", ["grep -r x /etc", "cat /etc/ssl/*", "ls /opt; ls /etc/ssl"])
+def test_a_folder_that_all_commands_see_is_read_without_its_credentials(
+    tmp_path: Path, line: str
+) -> None:
+    covered = ("/root", "/etc/shadow", "/etc/ssl/private", "/opt/closed")
+    run = Shell()
+    one = asking(tmp_path, run, line, bounds=replace(BOUNDS, free=True, covered=covered))
+    play(one)
+    (cage,) = run.walls
+    assert cage is not None
+    assert (questions(one), set(covered) - set(cage.hidden)) == ([], set())
 
 
 def test_a_word_that_names_no_place_of_this_machine_is_not_asked_about(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from travois.engine.sandboxed import (
     accept_sandbox,
     folders_to_offer,
     judge_unasked,
+    keep_covered,
     ruled_reads,
     would_run_unasked,
 )
@@ -111,7 +112,8 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
     decided = Decided(ready.call.id, verdict.effect, verdict.because, by=verdict.by)
     if verdict.effect == "allow" and _unwalled(agent, wanted):
         return Ruling(replace(decided, verdict="deny", because=agent.unwalled))
-    return Ruling(decided, walls(agent, wanted, unasked=verdict.by == "sandbox"))
+    around = walls(agent, wanted, unasked=verdict.by == "sandbox")
+    return Ruling(decided, keep_covered(agent, wanted, around) if verdict.by == "mode" else around)
 
 
 def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:

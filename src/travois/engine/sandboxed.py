@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -11,9 +12,10 @@ from travois.engine.agent import Agent
 from travois.engine.ground import home
 from travois.engine.uncovered import find_unrecoverable
 from travois.policy.access import Access
-from travois.policy.bounds import Bounds, contained, runs_outside, shown_reads
+from travois.policy.bounds import Bounds, bound, contained, runs_outside, shown_reads
+from travois.policy.cage import Cage
 from travois.policy.judge import Guard, Verdict, judge
-from travois.policy.paths import inside, stem
+from travois.policy.paths import inside
 from travois.policy.rules import Use, permits
 
 ASKING = ("default", "accept-edits")
@@ -69,7 +71,7 @@ def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
     from travois.engine.checkouts import folder_to_read  # a start does not wait for it
 
     hidden = agent.bounds.hidden if agent.bounds is not None else ()
-    paths = [stem(one.target) if one.scope == "many" else one.target for one in reads]
+    paths = [bound(one) for one in reads]
     found = [folder_to_read(path, home=home()) for path in paths]
     closed = any(inside(path, one) or inside(one, path) for path in paths for one in hidden)
     return () if closed or not all(found) else tuple(dict.fromkeys(found))
@@ -90,9 +92,22 @@ def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
     if "read" not in guard.blocked:
         bounds = _show_siblings(agent, bounds, outside)
     free = (*shown_reads(bounds, wanted), *ruled_reads(agent.guard, wanted))
+    free = (*free, *_find_nowhere(bounds, outside))
+    return replace(guard, readable=(*guard.readable, *_apart_from_asked(free, outside)))
+
+
+def _apart_from_asked(free: tuple[str, ...], outside: list[Access]) -> Iterator[str]:
+    """Leave out folders in which the same line reads something that asks.
+
+    What may be read counts with all that is in it: `ls /etc; cat /etc/shadow`.
+    """
+    asked = {bound(one) for one in outside}.difference(free)
+    return (path for path in free if not any(inside(one, path) for one in asked))
+
+
+def _find_nowhere(bounds: Bounds, outside: list[Access]) -> Iterator[str]:
     plain = (one.target for one in outside if one.scope == "one")
-    nowhere = (path for path in plain if not inside(path, bounds.temp) and _is_nowhere(path))
-    return replace(guard, readable=(*guard.readable, *free, *nowhere))
+    return (path for path in plain if not inside(path, bounds.temp) and _is_nowhere(path))
 
 
 def _is_nowhere(path: str) -> bool:
@@ -104,14 +119,25 @@ def _is_nowhere(path: str) -> bool:
     return found is not None and ".." not in path and not os.path.lexists(found[0])
 
 
+def keep_covered(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
+    """Hide what lies in a folder that a command reads unasked since all commands see that folder.
+
+    A call that was allowed to read a folder sees all of it. `grep -r x /etc` was not: it needed no
+    question, because what every command sees of it has no credentials.
+    """
+    if around is None or agent.bounds is None or not _is_free(agent, wanted):
+        return around
+    covered, free = agent.bounds.covered, shown_reads(agent.bounds, wanted)
+    inner = (one for one in covered if any(one != path and inside(one, path) for path in free))
+    return replace(around, hidden=tuple(dict.fromkeys((*around.hidden, *inner))))
+
+
 def ruled_reads(guard: Guard, wanted: Use) -> tuple[str, ...]:
     """Return what a call reads outside in folders that rules open with all that is in them."""
     rules = [rule for rule in guard.rules if rule.what.endswith("/**")]
-    return tuple(
-        access.target
-        for access in (_outside_reads(guard, wanted) if rules else ())
-        if any(permits(rule, access, wanted) for rule in rules)
-    )
+    reads = _outside_reads(guard, wanted) if rules else []
+    bounds = (replace(one, target=bound(one), scope="one") for one in reads)
+    return tuple(one.target for one in bounds if any(permits(rule, one, wanted) for rule in rules))
 
 
 def _outside_reads(guard: Guard, wanted: Use) -> list[Access]:
@@ -130,8 +156,7 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
         return bounds
     from travois.engine.checkouts import find_sibling  # a start does not wait for it
 
-    paths = (stem(one.target) if one.scope == "many" else one.target for one in outside)
-    siblings = (find_sibling(path, agent.world.root, home=home()) for path in paths)
+    siblings = (find_sibling(bound(one), agent.world.root, home=home()) for one in outside)
     found = tuple(dict.fromkeys(one for one in siblings if one and one not in bounds.shown))
     if found:
         bounds = agent.bounds = replace(bounds, shown=(*bounds.shown, *found))

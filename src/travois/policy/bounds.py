@@ -204,7 +204,7 @@ def _read_beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
     """
     if guard.mode == "bypass":
         return ()
-    read = (stem(a.target) if a.scope == "many" else a.target for a in use.touched if _reads(a))
+    read = (bound(access) for access in use.touched if _reads(access))
     named = (path for path in read if isabs(path) and not path.startswith(VIRTUAL))
     kept = (*guard.folders, *bounds.hidden, *TMP, bounds.temp)
     return _outside(tuple(dict.fromkeys(named)), kept)
@@ -244,8 +244,13 @@ def _is_free(guard: Guard, access: Access) -> bool:
 
 def shown_reads(bounds: Bounds, use: Use) -> tuple[str, ...]:
     """Return what a command reads outside the workspace that the sandbox shows to every command."""
-    reads = (access.target for access in use.touched if access.kind == "read")
+    reads = (bound(access) for access in use.touched if access.kind == "read")
     return tuple(path for path in reads if _is_shown(bounds, path))
+
+
+def bound(access: Access) -> str:
+    """Return a path that holds all that is touched: a pattern stays below its fixed part."""
+    return stem(access.target) if access.scope == "many" else access.target
 
 
 def _is_shown(bounds: Bounds, path: str) -> bool:
