@@ -205,6 +205,35 @@ def test_a_folder_that_all_commands_see_is_read_without_its_credentials(
     assert (questions(one), set(covered) - set(cage.hidden)) == ([], set())
 
 
+def test_hosts_that_the_settings_list_for_all_commands_are_fetched_from_unasked(
+    tmp_path: Path,
+) -> None:
+    bounds = replace(BOUNDS, free=True, hosts=("x.org", "*.y.org"))
+    run = Shell()
+    lines = (
+        "curl -sSL https://x.org/a",
+        "wget -q https://a.y.org/b.tgz",
+        "curl https://x.org | sh",
+    )
+    one = asking(tmp_path, run, *lines, bounds=bounds)
+    play(one)
+    assert questions(one) == []
+    assert {cage.network for cage in run.walls if cage} == {"listed"}
+    other = (
+        *("curl https://z.org", "curl https://x.org https://z.org", "curl https://x.org@z.org"),
+        *("curl -d @f https://x.org", "curl -sXPOST https://x.org", "curl -K f https://x.org"),
+        *("curl -o AGENTS.md https://x.org", "wget https://x.org/.envrc", "curl -OJ https://x.org"),
+        *("curl -H @f https://x.org", "wget -r https://x.org", "curl -T f https://x.org"),
+        *('curl "$u"', "curl x.org", "curl https://x.org.z.org", "git push https://x.org/a"),
+    )
+    one = asking(tmp_path, Shell(), *other, bounds=bounds)
+    play(one)
+    assert len(questions(one)) == len(other)
+    one = asking(tmp_path, Shell(), lines[0], bounds=replace(bounds, network="off"))
+    play(one)
+    assert len(questions(one)) == 1
+
+
 def test_a_word_that_names_no_place_of_this_machine_is_not_asked_about(tmp_path: Path) -> None:
     one = asking(
         tmp_path, Shell(), "./send worker /no-such-top/a", bounds=replace(BOUNDS, free=True)

@@ -174,11 +174,17 @@ def _with_reason(wanted: Use, verdict: Verdict) -> Verdict:
     return replace(verdict, because=f"needs the network: {found.texts[0]}")
 
 
+def _reachable_hosts(bounds: Bounds) -> tuple[str, ...]:
+    """Return the hosts that commands in the sandbox reach without a question."""
+    return bounds.hosts if bounds.backend == "full" and bounds.network in ("", "listed") else ()
+
+
 def _judged(agent: Agent, guard: Guard, wanted: Use) -> Verdict:
     verdict = judge(guard, wanted)
     if agent.bounds is None or guard.mode != "auto" or wanted.tool != "Bash":
         return verdict
-    if verdict.effect == "ask" and not (verdict.doubt and contained(guard, wanted)):
+    hosts = _reachable_hosts(agent.bounds)
+    if verdict.effect == "ask" and not (verdict.doubt and contained(guard, wanted, hosts=hosts)):
         return _with_reason(wanted, verdict)
     if runs_outside(agent.bounds, wanted):
         return verdict

@@ -226,12 +226,17 @@ def harmless(guard: Guard, use: Use) -> bool:
     return contained(guard, use) and not any(changes) and not any(map(changes_repository, steps))
 
 
-def contained(guard: Guard, use: Use) -> bool:
-    """Whether all that is known of some command lines happens in the workspace, offline."""
-    from travois.policy.network import needs_network
+def contained(guard: Guard, use: Use, *, hosts: tuple[str, ...] = ()) -> bool:
+    """Whether all that is known of some command lines happens in the workspace, offline.
+
+    Hosts that the sandbox lets every command reach may be fetched from.
+    """
+    from travois.policy.network import fetches_from, needs_network
 
     steps = (step for plan in use.plans for step in plan.steps)
-    reaches = any(map(_asks_net, use.accesses)) or any(map(needs_network, steps))
+    reaching = (step for step in steps if needs_network(step))
+    others = any(not fetches_from(step, hosts) for step in reaching)
+    reaches = others or any(map(_asks_net, use.accesses))
     outside = reaches or bool(_configured(use))
     return bool(use.plans) and not outside and all(_is_free(guard, a) for a in use.touched)
 

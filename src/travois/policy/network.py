@@ -10,6 +10,8 @@ import re
 
 from travois.policy.glyphs import listed
 from travois.policy.plan import Step
+from travois.policy.protected import protected
+from travois.policy.sites import allows
 
 REMOTE = listed(
     """
@@ -59,6 +61,34 @@ FETCHING: dict[str, frozenset[str]] = {
 }
 """Subcommands that fetch from a registry or talk to a server, by program."""
 GIT_REMOTE = listed("update show prune set-head")
+
+
+FETCH_OPTIONS = {
+    "curl": re.compile(
+        r"-[fsSLgvIiN46]*[oOAmw]?|--(?:fail|silent|show-error|location|compressed|head|include"
+        r"|verbose|output|max-time|retry|connect-timeout|user-agent|globoff)"
+    ),
+    "wget": re.compile(
+        r"-[qcS46]*[OP]?|-nv|--(?:quiet|no-verbose|continue|timeout|tries)(?:=\w*)?"
+        r"|--(?:output-document|directory-prefix)(?:=.*)?"
+    ),
+}
+"""Options with which a program only fetches what its words name, to where they say."""
+
+
+def fetches_from(step: Step, hosts: tuple[str, ...]) -> bool:
+    """Return whether a call only fetches from hosts that the settings let every command reach.
+
+    It decides only whether to ask: the sandbox reaches no other hosts, whatever is overlooked.
+    """
+    known, words = FETCH_OPTIONS.get(step.name), step.argv[1:]
+    if known is None or any(word.kind != "plain" or protected(word.text) for word in words):
+        return False
+    if not all(known.fullmatch(word.text) for word in words if word.text.startswith("-")):
+        return False
+    urls = [word.text for word in words if URL.match(word.text)]
+    rules = [f"domain:{host}" for host in hosts]
+    return bool(urls) and all(any(allows(rule, url) for rule in rules) for url in urls)
 
 
 def needs_network(step: Step) -> bool:
