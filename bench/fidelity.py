@@ -47,6 +47,11 @@ LASTING = ("instruct", "edited", "todo", "ids")
 WATCHED = (1, 3)
 MEASURES = ("visible", "near", "far", "F")
 KEEP_ALL = Layers(offload=False, clear=False, compact=False, draft=False, restore=False)
+FLOORS = (
+    *("sessions", "calls", "edits", "edit_of_keep_all", "billed_ratio", "breaks_per_100_calls"),
+    *("continuation", "stale", "judged"),
+)
+"""What is told of each source."""
 AFTER = 60
 """How many messages after a cut the probe looks at for what was needed."""
 
@@ -88,6 +93,8 @@ class Row(msgspec.Struct):
     stale: list[str] = []
     """Statements about the present that the log contradicts."""
     figures: dict[str, float] = {}
+    causes: dict[str, int] = {}
+    """Why the cached prefix was lost, and how often."""
     died: str = ""
 
 
@@ -119,6 +126,7 @@ def measure(task: Task) -> Row | None:
         jury.steps, jury.cwd = steps, cwd
         watcher = Watcher(jury.sent, jury.compacted)
         player, row.died = replay(steps, folder, setting=setting, watcher=watcher)
+    row.causes = player.causes
     row.figures = figures(player) | {"keep_all": keep_all(steps), "seconds": perf_counter() - begun}
     return row
 
@@ -280,6 +288,7 @@ def total(rows: list[Row], *, window: int, seconds: float) -> dict[str, Any]:
         "sessions": len(rows),
         "window": window,
         "breaks_per_100_calls": 100 * sums["breaks"] / sums["calls"],
+        "breaks_by_cause": _causes(rows),
         "over_window": int(sums["over"]),
         "largest": int(max(row.figures["largest"] for row in rows)),
         "at_cuts": round(mean(size for row in rows for size in row.sizes)),
@@ -310,6 +319,14 @@ def _edits(rows: list[Row]) -> dict[str, float]:
     }
 
 
+def _causes(rows: list[Row]) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for row in rows:
+        for cause, count in row.causes.items():
+            found[cause] += count
+    return dict(found)
+
+
 def _continuation(rows: list[Row]) -> float | None:
     wanted, lost = sum(row.wanted for row in rows), sum(len(row.lost) for row in rows)
     return 1 - lost / wanted if wanted else None
@@ -337,8 +354,23 @@ def table(found: dict[str, Any]) -> None:
         if isinstance(value, int | float):
             shown = f"{value:8.3f}" if isinstance(value, float) else f"{value:8,}"
             print(f"{name.replace('_', ' '):24}{shown}")
+    for cause, count in found["breaks_by_cause"].items():
+        print(f"broken by {cause:14}{count:8,}")
     for line in found["died"]:
         print(f"died: {line}")
+
+
+def _sources(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows by the agent that was recorded."""
+    names = sorted({row.id.rpartition("-")[0] for row in rows})
+    return [(name, [row for row in rows if row.id.rpartition("-")[0] == name]) for name in names]
+
+
+def _brief(rows: list[Row], *, window: int) -> dict[str, Any]:
+    """The figures that have floors, of some sessions."""
+    found = total(rows, window=window, seconds=0.0)
+    parts = {name: found["fidelity"].get(name) for name in ("all", "error", "need", "fresh")}
+    return parts | {name: found[name] for name in FLOORS}
 
 
 def _lost(row: Row) -> str:
@@ -402,6 +434,7 @@ def main(args: list[str]) -> None:
     if chosen.lost:
         chosen.lost.write_text("\n".join(map(_lost, rows)), "utf-8")
     found = total(rows, window=chosen.window, seconds=perf_counter() - begun)
+    found["sources"] = {name: _brief(each, window=chosen.window) for name, each in _sources(rows)}
     print(json.dumps(found)) if chosen.json else table(found)
 
 

@@ -32,6 +32,7 @@ from travois.kernel.blocks import Text, calls, words
 from travois.kernel.facts import (
     AnyFact,
     Assistant,
+    Cleared,
     Compacted,
     Entry,
     Epoch,
@@ -50,6 +51,8 @@ from travois.wire.replies import Reply, StreamDelta
 
 PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)
 ENDS = "(The recorded session ends here.)"
+OTHER = "other"
+"""The cause of a lost prefix that no entry of the log explains."""
 LONGEST = 10
 """A reply of the model may fill this part of its window: 20K of 200K, as the real ones."""
 READERS = ("Read", "read", "read_file", "view")
@@ -93,6 +96,9 @@ class Player:
         self.at = 0
         self.now = steps[0].time
         self.counts: dict[str, int] = {}
+        self.causes: dict[str, int] = {}
+        """Why the cached prefix was lost, each time that it was."""
+        self._moved = OTHER
         self.misses: list[float] = []
         """How far the engine's own count of each request was from the bill."""
         self.agent: Agent | None = None
@@ -110,7 +116,9 @@ class Player:
         if isinstance(entry.fact, Assistant):
             self._replies.append(entry.seq)
         elif isinstance(entry.fact, Compacted):
-            self._fresh = entry.fact
+            self._fresh, self._moved = entry.fact, f"compaction ({entry.fact.trigger})"
+        elif isinstance(entry.fact, Cleared):
+            self._moved = "clearing"
 
     @property
     def done(self) -> bool:
@@ -141,7 +149,7 @@ class Player:
         self.at += 1
         self._watcher.sent(step, request, self.counts.get(Compacted.__name__, 0))
         output = sum(tokens(shown(block)) for block in step.content)
-        read, write = self.bill.charge(request, at=self.now)
+        read, write = self._charge(request)
         assert self.agent is not None and self.agent.session.view.sent is not None
         self.misses.append(abs(self.agent.session.view.sent.tokens / (read + write) - 1))
         usage = Usage(read=read, write=write, output=output)
@@ -150,6 +158,15 @@ class Player:
         if not self.done:
             self.agent.inbox.extend(self.steps[self.at].said)
         return Reply(step.content, stop="calls", usage=usage, left_out=request.left_out)
+
+    def _charge(self, request: Seen) -> tuple[int, int]:
+        """Bill a request, and note what moved the prefix if it was lost."""
+        breaks = self.bill.breaks
+        paid = self.bill.charge(request, at=self.now)
+        if self.bill.breaks > breaks:
+            self.causes[self._moved] = self.causes.get(self._moved, 0) + 1
+        self._moved = OTHER
+        return paid
 
     def _aside(self, request: Seen) -> Reply:
         text = self._summary(request.texts[-1])
