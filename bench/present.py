@@ -33,7 +33,9 @@ class Present(msgspec.Struct):
     """The first line of the last result that was an error."""
     error_at: int = -1
     tasks: dict[str, str] = {}
-    """The status of each task of the list, by its subject."""
+    """The status of each task of the list, by its subject; of two with the same, the newest."""
+    numbered: dict[str, tuple[str, str]] = {}
+    """The subject and the status of each task that has a number, by that."""
     files: dict[str, tuple[str, int]] = {}
     """What was last done to each file that a tool changed, and in which step."""
     commands: dict[str, tuple[int, Outcome]] = {}
@@ -60,7 +62,7 @@ def present(steps: Sequence[Step]) -> Present:
             if not outcome.error:
                 listed = dict(_list(act)) if act.kind == "list" else listed
                 _single(made, act)
-    now.tasks = listed | dict(made.values())
+    now.tasks, now.numbered = listed | dict(made.values()), made
     return now
 
 

@@ -19,7 +19,7 @@ from travois.kernel.blocks import words
 
 TASK_LINE = re.compile(
     r"^- \[((?:in[_ ]progress|pending|completed?|done|cancel+ed|deleted|skipped|blocked|open|closed))\]"
-    r" (?:#\w+ )?(.+)$",
+    r" (?:#(\w+) )?(.+)$",
     re.MULTILINE,
 )
 FILE_LINE = re.compile(r"^- (.+) \((edited|written|deleted)(?:, \d+ changes)?\)$", re.MULTILINE)
@@ -92,12 +92,20 @@ def contradicted(text: str, log: Log, place: Callable[[str], Path]) -> list[str]
 
 def _tasks(text: str, log: Log) -> Iterator[str]:
     known = {_brief(subject): status for subject, status in log.now.tasks.items()}
-    for status, subject in TASK_LINE.findall(text):
-        told = known.get(_brief(subject), known.get(_brief(TAIL.sub("", subject))))
+    for status, number, subject in TASK_LINE.findall(text):
+        told = _numbered(number, subject, log) or known.get(
+            _brief(subject), known.get(_brief(TAIL.sub("", subject)))
+        )
         if told is None:
             yield f"task: {subject!r} is not on the list"
         elif told != status:
             yield f"task: {subject!r} is said to be {status}, and is {told}"
+
+
+def _numbered(number: str, subject: str, log: Log) -> str | None:
+    """The status of the task with this number, if that is its subject."""
+    own, status = log.now.numbered.get(number, ("", ""))
+    return status if own and _brief(own) == _brief(subject) else None
 
 
 def _files(text: str, log: Log) -> Iterator[str]:

@@ -165,7 +165,7 @@ def test_single_tasks_are_made_changed_and_deleted() -> None:
         ran("TaskUpdate", taskId="3", subject="third"),
         ran("TaskUpdate", "no such task", error=True, taskId="3", status="completed"),
     )
-    assert found.tasks == (Task("one", "completed"), Task("third", "pending"))
+    assert found.tasks == (Task("one", "completed", "1"), Task("third", "pending", "3"))
 
 
 @pytest.mark.parametrize("status", ["completed", "done", "cancelled", "canceled", "skipped"])
@@ -594,3 +594,17 @@ def test_what_a_forks_original_answered_is_not_its_own() -> None:
     said = Assistant((Text("I rewrote it."),), stop="end")
     found = folded(user("go"), said, Changed("fork", "yes"), user("Test it.", origin="task"))
     assert found.answers == ()
+
+
+def test_a_task_that_is_to_be_done_again_is_not_listed_as_closed() -> None:
+    found = folded(
+        ran("TaskCreate", "Task #1 created", subject="Run the tests"),
+        ran("TaskUpdate", "ok", taskId="1", status="completed"),
+        ran("TaskCreate", "Task #2 created", subject="Write the parser"),
+        ran("TaskUpdate", "ok", taskId="2", status="completed"),
+        ran("TaskCreate", "Task #3 created", subject="Run the tests"),
+    )
+    text = ledger.render(found, budget=5_000).text
+    assert "## Tasks still open\n- [pending] #3 Run the tests" in text
+    assert "## Tasks closed\n- [completed] #2 Write the parser" in text
+    assert "[completed] #1" not in text

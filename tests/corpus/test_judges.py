@@ -157,6 +157,16 @@ def test_tasks_that_are_changed_one_by_one_are_known() -> None:
     assert len(stale(steps, "- [pending] #1 First\n- [pending] #2 Second")) == 2
 
 
+def test_two_tasks_with_the_same_words_are_told_apart_by_their_numbers() -> None:
+    steps = recorded(
+        (use("TaskCreate", subject="Run the tests"), "Task #1 created"),
+        (use("TaskUpdate", taskId="1", status="completed"), "ok"),
+        (use("TaskCreate", subject="Run the tests"), "Task #2 created"),
+    )
+    assert stale(steps, "- [completed] #1 Run the tests\n- [pending] #2 Run the tests") == []
+    assert len(stale(steps, "- [completed] #2 Run the tests\n- [pending] #1 Run the tests")) == 2
+
+
 def test_the_state_of_a_file_is_what_was_done_to_it_last() -> None:
     steps = recorded(
         (use("Write", file_path=f"{CWD}/a.py", content="x"), "ok"),
@@ -286,7 +296,8 @@ def long_session(*, rounds: int = 40) -> list[Step]:
 def after_compaction(folder: Path, steps: list[Step], **more: Any) -> list[tuple[Seen, Moment]]:
     found: list[tuple[Seen, Moment]] = []
     watcher = Watcher(compacted=lambda request, moment: found.append((request, moment)))
-    setting = Setting(**({"window": 60_000, "layers": Layers(), "cwd": CWD} | more))
+    layers = Layers(pressure=False)  # a compaction, where clearing would do
+    setting = Setting(**({"window": 60_000, "layers": layers, "cwd": CWD} | more))
     _, died = replay(steps, folder / "s", setting=setting, watcher=watcher)
     assert died == ""
     return found
@@ -298,7 +309,7 @@ def test_recorded_files_lie_in_the_scratch_tree_and_come_back_after_a_compaction
     (request, moment), *_ = after_compaction(tmp_path, long_session())
     there = moment.tree.place(f"{CWD}/kept.py").read_text()
     assert there == f"{UNKNOWN}\n{UNKNOWN}\nthird = 33\nfourth = 4"
-    assert f'<file path="{CWD}/kept.py" lines="1-4 of 4"' in request.text
+    assert f'<file path="{CWD}/kept.py" lines="3-4 of 4"' in request.text
     assert "third = 33\nfourth = 4" in request.text
     assert not (Path(CWD) / "kept.py").exists()
 

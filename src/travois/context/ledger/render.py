@@ -103,7 +103,8 @@ def _tasks(ledger: Ledger) -> Iterator[Section]:
     open_, done = (tuple(t for t in ledger.tasks if t.open is state) for state in (True, False))
     title = SHARED if ledger.task else "Tasks still open"
     yield Section(PENDING.title, title, lambda n: tuple(_task(t, n) for t in open_), 0.09, 2)
-    closed = done[::-1]
+    again = {task.subject for task in open_}  # done once, and to be done once more
+    closed = tuple(task for task in done[::-1] if task.subject not in again)
     yield Section(
         PENDING.title, "Tasks closed", lambda n: tuple(_task(t, n) for t in closed), 0.03, 8
     )

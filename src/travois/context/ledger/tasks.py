@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.context.ledger.acts import Act, is_list, is_object
 from travois.kernel.facts import Changed, Entry
@@ -53,7 +54,9 @@ def tasks(acts: Iterable[Act]) -> tuple[Task, ...]:
             whole = tuple(_listed(act))
         elif act.kind == "task" and (subject := act.arg(*SUBJECT[2:])):
             number = re.search(r"#(\d+)", act.text)
-            single[number[1] if number else f"call {act.seq}"] = Task(subject)
+            single[number[1] if number else f"call {act.seq}"] = Task(
+                subject, id=number[1] if number else ""
+            )
         elif act.kind == "retask":
             _change(single, act)
     return whole + tuple(single.values())
@@ -77,4 +80,5 @@ def _change(single: dict[str, Task], act: Act) -> None:
     if status == "deleted":
         del single[id]
         return
-    single[id] = Task(act.arg("subject", "title") or task.subject, status)
+    subject = act.arg("subject", "title") or task.subject
+    single[id] = replace(task, subject=subject, status=status)
