@@ -19,7 +19,7 @@ from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import User
 
 PROBE = FOLDER.parent / "fidelity" / "fidelity.py"
-NO_FILES = Layers(restore=False)
+NO_FILES = Layers(restore=False, pressure=False)
 LINE = "the quick brown fox jumps over the lazy dog number {}\n"
 
 
@@ -100,7 +100,7 @@ def test_requests_over_the_window_are_counted(tmp_path: Path) -> None:
 
 def test_the_layers_of_the_program_keep_a_long_session_in_its_window(tmp_path: Path) -> None:
     player, died, requests = played(
-        tmp_path, script(session(40, size=80)), window=48_000, layers=Layers()
+        tmp_path, script(session(40, size=80)), window=48_000, layers=Layers(pressure=False)
     )
     assert (died, player.bill.over) == ("", 0)
     assert player.counts["Compacted"] >= 1
@@ -176,3 +176,20 @@ def test_a_recorded_session_goes_through_the_program_and_stays_in_its_window() -
     assert row.figures["over"] == 0
     assert row.figures["billed"] < row.figures["keep_all"]
     assert all(score["all"]["F"] > 0.8 for score in row.scores)
+
+
+def test_each_lost_prefix_is_told_with_its_cause(tmp_path: Path) -> None:
+    steps = script(session(60, size=400, pause=10.0))
+    player, died, _ = played(tmp_path, steps, window=60_000, layers=Layers(clear=False))
+    assert died == ""
+    assert sum(player.causes.values()) == player.bill.breaks > 0
+    assert set(player.causes) <= {"compaction (auto)", "compaction (overflow)"}
+
+
+def test_clearing_in_place_of_a_compaction_loses_the_prefix_less_often(tmp_path: Path) -> None:
+    steps = script(session(60, size=80, pause=10.0))
+    compacted, _, _ = played(tmp_path / "a", steps, window=60_000, layers=Layers(clear=False))
+    cleared, died, _ = played(tmp_path / "b", steps, window=60_000, layers=Layers())
+    assert (died, cleared.bill.over) == ("", 0)
+    assert cleared.counts["Cleared"] > 0
+    assert cleared.bill.breaks < compacted.bill.breaks

@@ -389,7 +389,7 @@ def test_a_file_that_is_shown_but_has_changed_since_comes_back(tmp_path: Path) -
 def test_long_files_come_back_from_where_they_were_read(tmp_path: Path) -> None:
     lines = [f"line {number} with some words in it" for number in range(1, 4_001)]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
-    one = working(tmp_path, call("Read", file_path="long.txt", offset=2_000, limit=5), say("ok"))
+    one = working(tmp_path, call("Read", file_path="long.txt", offset=2_000), say("ok"))
     play(one)
     filler(one, 1)
     filler(one, 2)
@@ -399,6 +399,21 @@ def test_long_files_come_back_from_where_they_were_read(tmp_path: Path) -> None:
     assert "\nline 2000 with" in text
     assert "line 1999 with" not in text
     assert 4_000 < estimate(text) < 5_200
+
+
+def test_only_lines_that_were_asked_for_come_back(tmp_path: Path) -> None:
+    lines = [f"line {number} with some words in it" for number in range(1, 4_001)]
+    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
+    asked: list[dict[str, object]] = [
+        {"file_path": "long.txt", "offset": at, "limit": 5} for at in (2_000, 3_000)
+    ]
+    one = working(tmp_path, calls(*(("Read", args) for args in asked)), say("ok"))
+    play(one)
+    filler(one, 1)
+    filler(one, 2)
+    one.layers = Layers(tail=100)
+    text = shown_files(squeeze(one))
+    assert re.findall(r'lines="(\S+) of', text) == ["2000-2004", "3000-3004"]
 
 
 def test_a_file_whose_page_was_cut_for_want_of_room_comes_back_from_there_on(

@@ -78,7 +78,7 @@ def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
     old = _old(view, layers, now)
     if not old:
         return None
-    found = _prefix(view, old, layers) if bound else _chosen(view, old)
+    found = choose_server(view, old, layers) if bound else choose_local(view, old)
     if not bound and layers.inputs:
         written, freed = _written(view, old)
         found = replace(found, inputs=written, freed=found.freed + freed)
@@ -116,10 +116,10 @@ def _old(view: View, layers: Layers, now: Now) -> list[Item]:
     """The results that may give way at this moment."""
     if now.cold:
         held = min(layers.pressed_tokens, now.limit // 4) if now.early else 0
-        return _oldest(view, kept=max(1, layers.kept), protected=held)
+        return oldest_results(view, kept=max(1, layers.kept), protected=held)
     if not layers.pressure or not now.warn <= now.size < now.limit:
         return []
-    return _oldest(view, kept=layers.pressed_kept, protected=layers.pressed_tokens)
+    return oldest_results(view, kept=layers.pressed_kept, protected=layers.pressed_tokens)
 
 
 def clearable(name: str) -> bool:
@@ -147,7 +147,7 @@ def _after(items: Sequence[Item], gone: set[str]) -> int:
     return sum(fact_tokens(item.fact) for item in items[results.index(True) :])
 
 
-def _oldest(view: View, *, kept: int, protected: int) -> list[Item]:
+def oldest_results(view: View, *, kept: int, protected: int) -> list[Item]:
     """The results that were sent, without the newest of them and so many tokens."""
     results = [item for item in view.items[: view.seen] if isinstance(item.fact, Result)]
     end, size = max(0, len(results) - kept), 0
@@ -158,7 +158,7 @@ def _oldest(view: View, *, kept: int, protected: int) -> list[Item]:
     return results[:end]
 
 
-def _chosen(view: View, old: Sequence[Item]) -> Clearing:
+def choose_local(view: View, old: Sequence[Item]) -> Clearing:
     """The large ones of tools that can be asked again."""
     names = dict(_named(view))
     sizes = {
@@ -186,7 +186,7 @@ def _written(view: View, old: Sequence[Item]) -> tuple[tuple[str, ...], int]:
     return tuple(sizes), sum(sizes.values())
 
 
-def _prefix(view: View, old: Sequence[Item], layers: Layers) -> Clearing:
+def choose_server(view: View, old: Sequence[Item], layers: Layers) -> Clearing:
     """All calls of such tools up to a point: a provider can be told of no other set."""
     names = dict(_named(view))
     sizes = {

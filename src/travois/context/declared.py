@@ -102,7 +102,7 @@ def _declared(items: Sequence[Item]) -> dict[tuple[str, str], Declared]:
     whole: dict[str, str] = {}
     for at, item in enumerate(items):
         for place, line, text in _lines(item, homes):
-            if name := _name(text):
+            if name := declared_name(text):
                 file = _known(place, whole)
                 found[file, name] = Declared(file, name, _short(text), line, at)
     return found
@@ -147,7 +147,8 @@ def _called(call: Call, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]
         yield from ((act.path, 0, line) for line in text.splitlines())
 
 
-def _name(text: str) -> str:
+def declared_name(text: str) -> str:
+    """Return the name that a line declares; empty if it declares none."""
     if len(text) > LONGEST_LINE:
         return ""
     match = DECLARES.match(text) or CONSTANT.match(text)

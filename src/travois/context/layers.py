@@ -142,4 +142,6 @@ SHARES = (
     ("contents", 0.12),
     ("task", 0.4),
     ("received", 0.08),
+    ("pressed_tokens", 0.12),
+    ("pressed_cleared", 0.1),
 )

@@ -23,7 +23,8 @@ from travois.kernel.view import View
 SHARE = 0.5
 """The share of the free room that the results of one reply may take."""
 AMPLE = 0.15
-"""They may take all of it where it is less than this share of all room: a compaction follows."""
+"""They may take this share of all room if it is free, and where clearing or a compaction can make
+room before the next request even if it is not: a file that is cut has to be read page by page."""
 PAGE = 2_000
 """They may take this much even if that leads to a compaction, unless the window is too small."""
 PAGE_SHARE = 0.75
@@ -57,6 +58,8 @@ class Window(msgspec.Struct, frozen=True):
     """The size that it may reach, with room kept for the reply."""
     room: int
     """What is left of the size at which it is compacted, beside the head."""
+    grows: bool = False
+    """Whether room is made before the next request if there is too little."""
 
 
 class Oversize(msgspec.Struct, frozen=True):
@@ -86,7 +89,8 @@ def message_room(view: View, layers: Layers, *, window: Window) -> int:
     """Return how many estimated tokens all results of the last reply may take together."""
     before = msgspec.structs.replace(view, items=view.items[: view.replied + 1])
     free = window.most - context_tokens(before)
-    ample = min(free, AMPLE * window.room)
+    ample = AMPLE * window.room
+    ample = ample if window.grows else min(free, ample)
     wanted = max(SHARE * free, ample, min(PAGE, PAGE_SHARE * window.room))
     return max(LEAST, min(layers.reply, int(wanted / ratio(before))))
 

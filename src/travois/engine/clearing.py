@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.engine.recover import drop_media
-from travois.engine.room import cold, idled, limit, model, paused
+from travois.engine.room import cold, fitted, idled, limit, model, paused
 from travois.kernel.blocks import calls, words
 from travois.kernel.facts import Assistant, Changed, Cleared, Offloaded, Result
-from travois.kernel.tokens import context_tokens, warn_at
+from travois.kernel.tokens import context_tokens, ratio, warn_at
 from travois.wire.edits import left_out
 from travois.wire.replies import Reply
 
@@ -52,15 +52,45 @@ def clear(agent: Agent) -> bool:
     found = clearing(view, agent.layers, now=now)
     if found is None:
         return forgotten
+    _apply(agent, found)
+    if rested:
+        agent.session.emit(Warned(_told(found, paused(agent))))
+    return True
+
+
+def clear_instead(agent: Agent) -> bool:
+    """Clear old results in place of a compaction that is due; whether that made enough room.
+
+    Where the cache is gone anyway, a compaction costs no more and frees more.
+    """
+    if not agent.layers.clear or cold(agent):
+        return False
+    from travois.context.clear import Now
+    from travois.context.clear_instead import clearing_instead
+    from travois.context.passages import spoken_names
+
+    view, factor = agent.session.view, ratio(agent.session.view)
+    now = Now(
+        server=model(agent).edits and agent.layers.server,
+        size=round(context_tokens(view) / factor),  # results are measured as we estimate
+        limit=round(limit(agent) / factor),
+    )
+    names = spoken_names(agent.session.history())
+    found = clearing_instead(view, fitted(agent), now=now, names=names)
+    if found is None:
+        return False
+    _apply(agent, found)
+    return True
+
+
+def _apply(agent: Agent, found: Clearing) -> None:
+    """Keep what is cleared on file and put the clearing on record."""
     paths = _kept(agent, found.calls)
     if found.where == "server":
         _leave_out(agent, paths, inputs=found.inputs)
     else:
         _show(agent, paths)
         _shorten_inputs(agent, found.inputs)
-    if rested:
-        agent.session.emit(Warned(_told(found, paused(agent))))
-    return True
 
 
 def _forget_thinking(agent: Agent) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from travois.context.compact import Cut, Trigger, cut
+from travois.context.passages import spoken_names
 from travois.engine.agent import Agent
 from travois.engine.briefing import reloaded
 from travois.engine.hooks import bounded, fire
@@ -184,8 +185,9 @@ def shorter(
     before, best = context_tokens(agent.session.view), None
     room = min(SHARE * model(agent).window, before / 4) / ratio(agent.session.view)
     entries = agent.session.history()
+    names = spoken_names(entries) if held else {}
     for rung, parted in cuts:
-        files = restored(held, parted.kept, budget=round(room * rung))
+        files = restored(held, parted.kept, budget=round(room * rung), names=names)
         most = round(min(SKILLS, room) * rung)
         back = (*files, *practised(entries, parted.kept, budget=most))
         paper = Paper(wish, written, restored=back)

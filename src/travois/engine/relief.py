@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from travois.context.offload import last_calls, oversize, preview
 from travois.engine.agent import Agent
-from travois.engine.clearing import clear
+from travois.engine.clearing import clear, clear_instead
 from travois.engine.notes import find_cut, keep_notes
 from travois.engine.recover import lighten
 from travois.engine.room import (
@@ -47,6 +47,8 @@ async def relieve(agent: Agent) -> str:
     trigger = wanted(agent)
     if trigger is not None:
         if agent.layers.collapse and trigger in ("auto", "cold") and _fold(agent, trigger):
+            return ""
+        if trigger in ("auto", "overflow") and clear_instead(agent):
             return ""
         from travois.engine.compaction import compact
 

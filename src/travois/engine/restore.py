@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from travois.context.instructions import beginning
+from travois.context.passages import Lines, choose, stem
 from travois.context.sources import plain
 from travois.engine.agent import Agent
 from travois.engine.briefing import nested
@@ -17,7 +18,7 @@ from travois.engine.ports import digest
 from travois.engine.skills import USED
 from travois.engine.tool import Refusal
 from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, Entry, Result
+from travois.kernel.facts import Changed, Cleared, Entry, Result
 from travois.kernel.tokens import estimate
 from travois.kernel.view import Item
 from travois.policy.access import Access
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 SEEN = "seen:"
 FILES = 12
-READ = 16
+READ = 32
 """How many are looked at, as some of them may not need to come back."""
 EACH = 5_000
 AROUND = 100
@@ -40,6 +41,10 @@ LEAST = 100
 SHARE = 0.12
 """How much of the window they may take together."""
 LARGEST = 1 << 20
+ENDLESS = 1 << 40
+"""Stands for the last line of a file that was read to its end."""
+EDITS = 3
+"""So many of the last edits of a file say where the work goes on."""
 CONTINUED = re.compile(r"; continue with offset=(\d+)\]\s*$")
 """How the result of Read ends that had no room for more."""
 NOTE = 200
@@ -48,31 +53,48 @@ SKILL, SKILLS = 5_000, 25_000
 """How many tokens of one skill come back, and of all together."""
 INTRO = (
     "Files that you worked with last, as they are on disk at this moment: there is no need to "
-    "read them again. The rest of a file that is cut can be read with offset."
+    "read them again. What is left out of a file can be read with offset."
 )
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A file that was worked with, and the entries whose results showed what was asked for."""
+    """A file that was worked with, and the lines of it that results showed, by entry."""
 
     path: str
     text: str
-    first: int = 1
-    """The line from which on it was read last."""
-    shown: tuple[int, ...] = ()
-    cut: dict[int, int] = {}
-    """The entries whose results had no room for all of it, and the line at which each stopped."""
+    seen: dict[int, Lines] = {}
+    asked: tuple[Lines, ...] = ()
+    """The lines that were asked for, whether or not there was room for all of them."""
+    edits: tuple[str, ...] = ()
+    """Texts that edits put there, the newest last."""
     same: bool = True
     """Whether it is what the model knows."""
+    first: int = 0
+    """The index of the line from which on it was read last."""
+
+
+class Lack(msgspec.Struct, frozen=True):
+    """What of a file is to be shown again."""
+
+    held: Held
+    lines: list[str]
+    parts: tuple[Lines, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many tokens that is, with the marks around it."""
+        shown = ("".join(self.lines[first:end]) for first, end in self.parts)
+        return sum(estimate(text) + AROUND for text in shown)
 
 
 class Work(msgspec.Struct):
     """What is on record of a file."""
 
     known: str = ""
-    first: int = 1
-    shown: tuple[int, ...] = ()
-    cut: dict[int, int] = msgspec.field(default_factory=dict[int, int])
+    seen: dict[int, Lines] = msgspec.field(default_factory=dict[int, Lines])
+    asked: list[Lines] = msgspec.field(default_factory=list[Lines])
+    edits: list[str] = msgspec.field(default_factory=list[str])
+    first: int = 0
 
 
 async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
@@ -88,26 +110,55 @@ async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
         if data and b"\0" not in data:
             text = agent.session.secrets.redacted(data.decode("utf-8", errors="replace"))
             same = digest(data) == work.known
-            found.append(Held(path, text, work.first, work.shown, work.cut, same))
+            found.append(
+                Held(path, text, work.seen, tuple(work.asked), tuple(work.edits), same, work.first)
+            )
         if len(found) == READ:
             break
     return tuple(found)
 
 
-def restored(held: Iterable[Held], kept: Iterable[Item], *, budget: int) -> tuple[Text, ...]:
-    """A text with as many of these files as there is room for; not those that are still shown."""
+def restored(
+    held: Iterable[Held], kept: Iterable[Item], *, budget: int, names: Mapping[str, float]
+) -> tuple[Text, ...]:
+    """A text with as much of these files as there is room for; not what is still shown of them.
+
+    `names` tells how much each name was spoken of, which decides where there is too little room.
+    """
     visible = {item.seq for item in kept}
-    missing = [
-        _beyond(one, visible) for one in held if not one.same or visible.isdisjoint(one.shown)
-    ]
-    chosen = missing[:FILES]
+    missing = [lack for one in held if (lack := _lacking(one, visible))]
+    spoken = sorted(missing, key=lambda one: -names.get(stem(one.held.path), 0.0))
+    best = {one.held.path for one in spoken[:FILES]}
+    chosen = [one for one in missing if one.held.path in best]
     rooms = _rooms(chosen, budget)
-    parts = [part for one, room in zip(chosen, rooms, strict=True) if (part := _shown(one, room))]
+    shown = (_shown(one, room, names) for one, room in zip(chosen, rooms, strict=True))
+    parts = [part for part in shown if part]
     body = "\n".join(reversed(parts))
     return (Text(f"<files>\n{INTRO}\n{body}\n</files>"),) if parts else ()
 
 
-def _rooms(files: Sequence[Held], budget: int) -> list[int]:
+def _lacking(one: Held, visible: Collection[int]) -> Lack | None:
+    """The lines that the model has seen of a file and sees no more; none if there are none."""
+    lines = one.text.splitlines(keepends=True)
+    ever = one.asked if one.same and one.asked else ((0, ENDLESS),)
+    left = {at for first, end in ever for at in range(first, min(end, len(lines)))}
+    for seq, (first, end) in one.seen.items() if one.same else ():
+        if seq in visible:
+            left.difference_update(range(first, min(end, len(lines))))
+    parts = tuple(_runs(sorted(left)))
+    return Lack(one, lines, parts) if parts else None
+
+
+def _runs(indexes: Sequence[int]) -> Iterator[Lines]:
+    """Indexes that follow each other as ranges."""
+    start = 0
+    for at in range(1, len(indexes) + 1):
+        if at == len(indexes) or indexes[at] != indexes[at - 1] + 1:
+            yield indexes[start], indexes[at - 1] + 1
+            start = at
+
+
+def _rooms(files: Sequence[Lack], budget: int) -> list[int]:
     """Share the room out evenly: work often goes on with what was read before the last few files.
 
     What a short file does not need is left to the others; a share of a few lines helps nobody.
@@ -115,7 +166,7 @@ def _rooms(files: Sequence[Held], budget: int) -> list[int]:
     from travois.context.ledger.received import allot
 
     count = min(len(files), budget // LEAST)
-    sizes = [min(EACH, estimate(one.text) + AROUND) for one in files[:count]]
+    sizes = [min(EACH, one.size) for one in files[:count]]
     return [*allot(sizes, budget), *([0] * (len(files) - count))]
 
 
@@ -149,41 +200,46 @@ def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
     done = {act.seq: act for act in acts(entries)}
     found: dict[str, Work] = {}
     act: Act | None = None
+    results: dict[str, int] = {}
+    hidden: set[int] = set()
     for entry in entries:
         match entry.fact:
-            case Result():
+            case Result(call=call):
+                results[call] = entry.seq
                 act = done.get(entry.seq)
             case Changed(what=what, value=value) if what.startswith(SEEN):
                 work = found.pop(what, Work())
                 work.known = value
                 found[what] = work
-                if act is not None and act.kind in ("read", "write"):
+                if act is not None:
                     _show(work, act)
+            case Cleared(calls=gone, what="results"):
+                hidden |= {seq for call in gone if (seq := results.get(call))}
             case _:
                 pass
+    for work in found.values():
+        work.seen = {seq: lines for seq, lines in work.seen.items() if seq not in hidden}
     return {what.removeprefix(SEEN): found[what] for what in reversed(found)}
 
 
 def _show(work: Work, act: Act) -> None:
-    """Take note of what a read or a write showed of a file."""
-    first = act.args.get("offset")
-    work.first = first if isinstance(first, int) and first > 0 else 1
-    if stopped := _stopped(act):
-        work.cut[act.seq] = stopped
-    else:
-        work.shown += (act.seq,)
-
-
-def _stopped(act: Act) -> int:
-    """The line at which a read stopped for want of room; nought if it showed all it was asked."""
+    """Take note of what a read, a write or an edit showed of a file."""
+    if act.kind == "edit":
+        work.edits += [new for new in (act.arg("new_string", "new_str", "insert_text"),) if new]
+    if act.kind not in ("read", "write"):
+        return
+    first, limit = _number(act, "offset"), _number(act, "limit")
+    work.first = max(0, first - 1)
     told = CONTINUED.search(act.text, max(0, len(act.text) - NOTE))
-    return int(told[1]) if told and "limit" not in act.args else 0
+    stopped = int(told[1]) - 1 if told else ENDLESS
+    asked = work.first + limit if limit else ENDLESS
+    work.seen[act.seq] = work.first, min(stopped, asked)
+    work.asked.append((work.first, asked))
 
 
-def _beyond(one: Held, visible: Collection[int]) -> Held:
-    """The file from where the results that are still shown stopped, if nothing else is new."""
-    stopped = [line for seq, line in one.cut.items() if seq in visible]
-    return msgspec.structs.replace(one, first=max(stopped)) if stopped and one.same else one
+def _number(act: Act, name: str) -> int:
+    value = act.args.get(name)
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 async def _content(agent: Agent, path: str) -> bytes:
@@ -202,16 +258,22 @@ async def _content(agent: Agent, path: str) -> bytes:
         return b""
 
 
-def _shown(one: Held, tokens: int) -> str:
-    """A file from where it was read on, as far as there is room; nothing if not a line fits."""
-    lines = one.text.splitlines(keepends=True)
-    start = one.first - 1 if estimate(one.text) > tokens and one.first <= len(lines) else 0
-    count = beginning(lines[start:], tokens)
-    part = _marked(one, lines, start=start, count=count)
-    while count and (size := estimate(part)) > tokens:
-        count = min(count - 1, count * tokens // size)
-        part = _marked(one, lines, start=start, count=count)
-    return part if count else ""
+def _shown(lack: Lack, tokens: int, names: Mapping[str, float]) -> str:
+    """What is missing of a file, or the best passages of it that there is room for."""
+    one, parts = lack.held, lack.parts
+    if lack.size > tokens:
+        changed = _changed_lines(one)
+        chosen = choose(lack.lines, among=parts, names=names, changed=changed, tokens=tokens)
+        parts = tuple(chosen)
+    marked = (_marked(one, lack.lines, start=a, count=b - a) for a, b in parts)
+    return "\n".join(marked)
+
+
+def _changed_lines(one: Held) -> list[int]:
+    """Where the last edits of a file stand in it, and from where on it was read last."""
+    places = (one.text.find(new) for new in one.edits[-EDITS:])
+    found = [one.text.count("\n", 0, place) for place in places if place >= 0]
+    return [*found, one.first] if one.first else found
 
 
 def _marked(one: Held, lines: list[str], *, start: int, count: int) -> str:

@@ -77,7 +77,8 @@ def results_room(agent: Agent) -> int:
     """Return how many tokens all results of the last reply may take together."""
     card = _used(model(agent), agent.layers)
     kept = effective_window(card) - compact_at(card)
-    window = Window(limit(agent) + kept, beside_head(agent))
+    grows = agent.layers.automatic and not agent.session.strikes.out
+    window = Window(limit(agent) + kept, beside_head(agent), grows=grows)
     return message_room(agent.session.view, agent.layers, window=window)
 
 

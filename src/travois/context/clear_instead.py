@@ -1,0 +1,90 @@
+"""L2: old results give way in place of a compaction that is due.
+
+Model sees: as in `context.clear`, a line in place of each result that says where its text is.
+Tokens: frees at least `Layers.pressed_cleared`, and about twice that if there is so much.
+Cache: keeps more than half of what is cached: only results in the later half give way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from travois.context.clear import Clearing, Now, choose_local, choose_server, oldest_results
+from travois.context.layers import Layers
+from travois.context.ledger.acts import Act, decoded, kind_of
+from travois.context.passages import stem
+from travois.kernel.blocks import calls
+from travois.kernel.facts import Assistant, Result
+from travois.kernel.tokens import fact_tokens, head_tokens
+from travois.kernel.view import Item, View, thinks
+
+KEPT = 0.52
+"""The share of what is cached that must stay: half, and some more as sizes are estimates."""
+AMPLE = 2
+"""How often the least that is freed is freed if there is so much: few clearings, each large."""
+
+
+def clearing_instead(
+    view: View, layers: Layers, *, now: Now, names: Mapping[str, float]
+) -> Clearing | None:
+    """What to clear in place of a compaction that is due; none if that would not be enough.
+
+    Commands and searches give way first, and of files those that were spoken of least (`names`):
+    an edit needs the exact text of what it replaces. A compaction would take all of them.
+    """
+    bound = thinks(view)
+    if not layers.pressure or (bound and not now.server):
+        return None
+    least = layers.pressed_cleared + max(0, now.size - now.limit)
+    old = oldest_results(view, kept=layers.pressed_kept, protected=layers.pressed_tokens)
+    late = {item.seq for item in _later_half(view)}
+    if bound:
+        found = choose_server(view, old, layers)
+        fresh = [item.seq for item in old if _call(item) in {*found.calls} - {*view.cleared}]
+        return found if found.freed >= least and fresh[0] in late else None
+    candidates = [item for item in old if item.seq in late]
+    found = _enough(view, candidates, names=names, wanted=AMPLE * least)
+    return found if found.freed >= least else None
+
+
+def _enough(
+    view: View, candidates: Sequence[Item], *, names: Mapping[str, float], wanted: int
+) -> Clearing:
+    """All results that show no file, and of the others as many as it takes."""
+    files = _files_read(view)
+    read = [item for item in candidates if _call(item) in files]
+    read.sort(key=lambda item: names.get(stem(files[_call(item)]), 0.0))
+    chosen = [item for item in candidates if _call(item) not in files]
+    found = choose_local(view, chosen)
+    while read and found.freed < wanted:
+        chosen.append(read.pop(0))
+        found = choose_local(view, sorted(chosen, key=lambda item: item.seq))
+    return found
+
+
+def _later_half(view: View) -> list[Item]:
+    """The items before which at least half of what the provider has cached stands."""
+    sizes = [fact_tokens(item.fact) for item in view.items[: view.seen]]
+    before = head_tokens(view.epoch) if view.epoch else 0
+    half = KEPT * (before + sum(sizes))
+    for index, size in enumerate(sizes):
+        if before >= half:
+            return view.items[index:]
+        before += size
+    return []
+
+
+def _files_read(view: View) -> dict[str, str]:
+    """The calls whose results show a file, or lines of it, as last read; and the file."""
+    latest: dict[tuple[str, object, object], str] = {}
+    replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
+    for call in (call for reply in replies for call in calls(reply.content)):
+        args = decoded(call.args)
+        if kind_of(call.name, args) == "read":
+            path = Act(0, "read", call.name, args, "").path
+            latest[path, args.get("offset"), args.get("limit")] = call.id
+    return {call: path for (path, *_), call in latest.items()}
+
+
+def _call(item: Item) -> str:
+    return item.fact.call if isinstance(item.fact, Result) else ""

@@ -1,0 +1,175 @@
+"""Which parts of a file are shown again where there is no room for all of it.
+
+Model sees: after a compaction, the declarations that were spoken of or changed, with their lines.
+Tokens: the room that the caller gives.
+Cache: moves nothing itself; a compaction that carries it does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import log2
+
+import msgspec
+
+from travois.context.declared import NAME, declared_name
+from travois.context.instructions import beginning
+from travois.context.ledger.acts import decoded, kind_of
+from travois.kernel.blocks import AnyBlock, Call, Text
+from travois.kernel.facts import Assistant, Entry, User
+from travois.kernel.tokens import estimate
+
+LONG = 25
+"""So many lines of one declaration are cut at the next blank line."""
+AROUND = 60
+"""The tokens of the marks around a passage."""
+LEAST = 150
+"""In less room than this no further passage is begun."""
+CHANGED = 4.0
+"""What a change is worth beside the names that a passage declares: as one spoken of 15 times."""
+INDENTED = 4
+"""A declaration further in belongs to the one around it."""
+WRITERS = ("write", "edit", "patch")
+COMMENTS = ("//", "#", "/*", "*", "@", "--", '"""', "'''")
+"""How lines begin that belong to the declaration after them."""
+
+Lines = tuple[int, int]
+"""Lines of a file by index: the first, and the one after the last."""
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """Lines that belong together, and how likely they are needed."""
+
+    first: int
+    end: int
+    worth: float
+
+
+def spoken_names(entries: Iterable[Entry]) -> dict[str, float]:
+    """Weigh each name that the person, the model or its calls spoke of: often, and of late.
+
+    What a call writes says nothing: it names all that is in it, and is done.
+    """
+    said = [names for entry in entries if (names := _names(entry))]
+    weights: dict[str, float] = {}
+    for at, names in enumerate(said, 1):
+        for name in names:
+            weights[name] = weights.get(name, 0.0) + 0.5 + at / len(said)
+    return weights
+
+
+def stem(path: str) -> str:
+    """The name of a file as it is spoken of: without its folder and its ending."""
+    return path.replace("\\", "/").rpartition("/")[2].partition(".")[0]
+
+
+def _names(entry: Entry) -> set[str]:
+    match entry.fact:
+        case User(origin="human" | "task", content=content) | Assistant(content=content):
+            return set(NAME.findall("\n".join(map(_said, content))))
+        case _:
+            return set()
+
+
+def _said(block: AnyBlock) -> str:
+    match block:
+        case Text(text=text):
+            return text
+        case Call(name=name, args=args) if kind_of(name, decoded(args)) not in WRITERS:
+            return args
+        case _:
+            return ""
+
+
+def choose(
+    lines: Sequence[str],
+    *,
+    among: Iterable[Lines],
+    names: Mapping[str, float],
+    changed: Collection[int] = (),
+    tokens: int,
+) -> list[Lines]:
+    """Choose the lines to show of those that may be: the best passages that have room, in order."""
+    parts = [part for lines_of in among for part in _passages(lines, lines_of)]
+    found = _weigh(lines, parts, names, changed=changed)
+    chosen: list[Lines] = []
+    for one in sorted(found, key=lambda one: -one.worth):
+        if chosen and tokens < LEAST:
+            break
+        room = tokens - (0 if _is_next(one, chosen) else AROUND)
+        count, size = _fitting(lines[one.first : one.end], room)
+        if count:
+            chosen.append((one.first, one.first + count))
+            tokens = room - size
+    return list(_joined(sorted(chosen)))
+
+
+def _fitting(lines: Sequence[str], tokens: int) -> tuple[int, int]:
+    """How many of these lines fit, and their tokens: together they may be more than one by one."""
+    count: int = beginning(lines, tokens)
+    size = estimate("".join(lines[:count]))
+    while count and size > tokens:
+        count = min(count - 1, count * tokens // size)
+        size = estimate("".join(lines[:count]))
+    return count, size
+
+
+def _weigh(
+    lines: Sequence[str],
+    parts: Sequence[Lines],
+    names: Mapping[str, float],
+    *,
+    changed: Collection[int],
+) -> list[Passage]:
+    """Weigh each passage: it was changed, or it has names that were spoken of and others lack."""
+    held = [set(NAME.findall("".join(lines[first:end]))) & names.keys() for first, end in parts]
+    common = Counter(name for each in held for name in each)
+    return [
+        Passage(
+            first,
+            end,
+            CHANGED * any(first <= line < end for line in changed)
+            + sum(log2(1 + names[name]) / common[name] for name in each),
+        )
+        for (first, end), each in zip(parts, held, strict=True)
+    ]
+
+
+def _is_next(one: Passage, chosen: Iterable[Lines]) -> bool:
+    return any(end == one.first or first == one.end for first, end in chosen)
+
+
+def _passages(lines: Sequence[str], part: Lines) -> Iterator[Lines]:
+    """Cut lines before each outer declaration and its comment, and long ones at blank lines."""
+    start, end = part
+    for index in range(start + 1, end):
+        cut = index
+        if _is_outer_declaration(lines[index]):
+            while cut - 1 > start and lines[cut - 1].lstrip().startswith(COMMENTS):
+                cut -= 1
+        elif index - start < LONG or lines[index - 1].strip():
+            continue
+        if cut > start:
+            yield start, cut
+            start = cut
+    if end > start:
+        yield start, end
+
+
+def _is_outer_declaration(line: str) -> bool:
+    indent = len(line) - len(line.lstrip(" \t"))
+    return indent <= INDENTED and bool(declared_name(line))
+
+
+def _joined(chosen: Iterable[Lines]) -> Iterator[Lines]:
+    """Lines that follow each other as one."""
+    first, end = -1, -1
+    for start, stop in chosen:
+        if start != end:
+            if end > first:
+                yield first, end
+            first = start
+        end = stop
+    if end > first:
+        yield first, end

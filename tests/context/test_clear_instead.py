@@ -1,0 +1,111 @@
+"""Which old results are cleared in place of a compaction that is due."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from travois.context.clear import Clearing, Now
+from travois.context.clear_instead import clearing_instead
+from travois.context.layers import Layers
+from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
+from travois.kernel.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
+from travois.kernel.models import Model
+from travois.kernel.tokens import fact_tokens, head_tokens
+from travois.kernel.view import View, project
+
+BIG = "some words of a result " * 200
+LAYERS = Layers(pressed_kept=1, pressed_tokens=1_000, pressed_cleared=3_000)
+FULL = Now(size=100_000, limit=100_000)
+THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","signature":"s"}')
+
+
+def told(*steps: tuple[str, str], thinking: bool = False) -> View:
+    """A conversation of calls c0, c1, … that each brought much: the tool, and its file."""
+    facts: list[AnyFact] = [Epoch(Model("a", "m", "anthropic"), "s"), User((Text("go"),))]
+    for number, (name, path) in enumerate(steps):
+        thought: tuple[AnyBlock, ...] = (THOUGHT,) if thinking else ()
+        args = json.dumps({"file_path": path, "command": path})
+        facts.append(Assistant((*thought, Call(f"c{number}", name, args)), "calls"))
+        facts.append(Result(f"c{number}", (Text(BIG),)))
+    facts.append(Sent(1, "", "", 1))
+    return project(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
+
+
+def found(
+    view: View,
+    *,
+    now: Now = FULL,
+    layers: Layers = LAYERS,
+    names: Mapping[str, float] | None = None,
+) -> Clearing | None:
+    return clearing_instead(view, layers, now=now, names=names or {})
+
+
+def numbers(clearing: Clearing | None) -> list[int]:
+    return [int(call[1:]) for call in clearing.calls] if clearing else []
+
+
+def test_what_stands_in_the_first_half_stays_with_its_cache() -> None:
+    view = told(*[("Bash", f"ls {number}") for number in range(20)])
+    cleared = numbers(found(view))
+    assert view.epoch is not None
+    first = next(i for i, item in enumerate(view.items) if item.seq == 4 + 2 * cleared[0])
+    before = head_tokens(view.epoch) + sum(fact_tokens(i.fact) for i in view.items[:first])
+    whole = head_tokens(view.epoch) + sum(fact_tokens(i.fact) for i in view.items)
+    assert before >= whole / 2
+    assert cleared == list(range(cleared[0], 18))
+
+
+def test_commands_give_way_before_files_as_last_read() -> None:
+    steps = [("Read" if number % 2 else "Bash", f"{number}.py") for number in range(40)]
+    assert all(number % 2 == 0 for number in numbers(found(told(*steps))))
+
+
+def test_of_a_file_that_was_read_again_the_earlier_text_gives_way() -> None:
+    steps = [("Read", "a.py" if number < 39 else "b.py") for number in range(40)]
+    cleared = numbers(found(told(*steps)))
+    assert len(cleared) > 10
+    assert 38 not in cleared
+
+
+def test_of_files_as_few_give_way_as_it_takes_and_the_least_spoken_of() -> None:
+    steps = [("Read", f"f{number}.py") for number in range(40)]
+    names = {f"f{number}": 5.0 for number in range(40) if number % 2}
+    few = numbers(found(told(*steps), names=names))
+    assert few
+    assert all(number % 2 == 0 for number in few)
+
+
+def test_what_does_not_make_enough_room_is_left_to_a_compaction() -> None:
+    view = told(*[("Bash", f"ls {number}") for number in range(20)])
+    clearing = found(view)
+    assert clearing is not None
+    short = Now(size=100_000 + clearing.freed, limit=100_000)
+    assert found(view, now=short) is None
+    assert found(told(*[("Bash", "ls")] * 4)) is None
+    assert found(told(*[("TodoWrite", "x")] * 20)) is None
+
+
+def test_nothing_is_cleared_where_clearing_under_pressure_is_off() -> None:
+    view = told(*[("Bash", "ls")] * 20)
+    assert found(view, layers=Layers(pressure=False)) is None
+
+
+def test_bound_history_is_left_to_the_provider_and_only_beyond_its_first_half() -> None:
+    view = told(*[("Bash", "ls")] * 20, thinking=True)
+    assert found(view) is None
+    server = Now(server=True, size=1, limit=1)
+    assert found(view, now=server) is None  # a provider clears from the first result on
+    view.cleared = tuple(f"c{number}" for number in range(12))
+    clearing = found(view, now=server)
+    assert clearing is not None
+    assert (clearing.where, numbers(clearing)) == ("server", list(range(18)))
+
+
+def test_what_was_cleared_before_is_not_cleared_again() -> None:
+    view = told(*[("Bash", f"ls {number}") for number in range(20)])
+    clearing = found(view)
+    assert clearing is not None
+    view.add(Entry(99, 1.0, Cleared(clearing.calls, "cleared")))
+    assert found(view) is None
