@@ -40,7 +40,7 @@ def settings(**context: object) -> tuple[str, str]:
     return "--settings", json.dumps({"context": context})
 
 
-EARLY = settings(threshold=14_000, tailTokens=3_000, offload=False)
+EARLY = settings(threshold=14_000, tailTokens=3_000, offload=False, clearPressure=False)
 
 
 def told(program: Program, *args: str) -> Any:

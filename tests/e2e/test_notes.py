@@ -18,7 +18,9 @@ from travois.lab import Prompt, call, text
 
 ASKED = "keeps notes on this conversation in one file"
 SIZE = ("--model", "anthropic/claude-opus-5-5[40k]")
-FREE = (*SIZE, "--permission-mode", "bypass")
+COMPACTS = ("--settings", json.dumps({"context": {"clearPressure": False}}))
+"""A compaction comes where clearing old results would do."""
+FREE = (*SIZE, *COMPACTS, "--permission-mode", "bypass")
 READS = 30
 
 
