@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from tests.processes import COUNT, TIMEOUTS, children, run_past_timeout, running
 from travois.engine.ports import Captured, Command, Completed
 from travois.host import reaper
+from travois.host import spawn as spawning
 from travois.host.capture import Capture
 from travois.host.environment import clean
 from travois.host.process import LocalProcesses
@@ -425,6 +426,26 @@ def test_nothing_escapes(way: str, nap: str):
 
 async def processes_run(processes: LocalProcesses, command: Command) -> None:
     await processes.run(command, timeout=SECONDS)
+
+
+def test_what_a_quick_parent_leaves_is_found_on_a_slow_machine(
+    nap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = spawning.spawn
+
+    def slow(command: Command, surroundings: spawning.Surroundings) -> spawning.Started:
+        started = real(command, surroundings)
+        while not sleepers(nap):  # the parent has ended by now, or is about to
+            time.sleep(0.01)
+        time.sleep(0.2)
+        return started
+
+    async def scene(processes: LocalProcesses) -> None:
+        done = await processes.run(sh(f"(sleep {nap} >/dev/null 2>&1 &)"), timeout=SECONDS)
+        assert set(sleepers(nap)) <= set(done.left_running) != set()
+
+    monkeypatch.setattr(spawning, "spawn", slow)
+    play(scene)
 
 
 @pytest.mark.parametrize("escape", ESCAPES)

@@ -280,6 +280,8 @@ class LocalProcesses:
             self._mark,
             self._session_network() if command.cage is not None else None,
         )
+        if not self._orphans.sessions:
+            adopt_orphans()  # before anything runs: what a quick parent leaves would go to init
         started = spawn(command, surroundings)
         if line is not None:
             line(started.line)
@@ -290,8 +292,6 @@ class LocalProcesses:
         self._guarding.watch(child)
         self._started.add(child.pid)
         self._orphans.confined |= child.confined
-        if not self._orphans.sessions:
-            adopt_orphans()
         self._orphans.sessions.add(child.pid)
         return child
 
