@@ -19,7 +19,7 @@ LATER = (
     *("travois.host.talk", "travois.host.child", "travois.host.doorbell", "travois.host.mcp"),
 )
 """What a session can do without until its first request is out: it comes with its first use."""
-MODULES = 508
+MODULES = 510
 """How many modules there may be by then, those of Python and of libraries among them."""
 UNTIL_THE_FIRST_REQUEST = """
 import os, sys, h11

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.architecture.test_sizes import SOURCE, files, functions
 
-WIDEST_FOLDER = 76
+WIDEST_FOLDER = 77
 LATE_IMPORTS = 0.079
 """The share of imports that stand inside functions: each one hides a dependency from its reader."""
 ONE_WORD_NAMES = 0.866

@@ -198,7 +198,7 @@ def test_an_agent_that_is_compacted_still_knows_its_task(program: Program, kind:
         return [call("Read", file_path="sea.txt", offset=steps, limit=60)]
 
     (program.folder / "sea.txt").write_text("herring and cod and eel and ray\n" * 400)
-    window = ("--settings", '{"context": {"window": 24000}}')
+    window = ("--settings", '{"context": {"window": 24000, "clearPressure": false}}')
     with lab.server(model) as api:
         program.url = api.url
         done = program.ask("Cook all the fish.", *FREE, *window)
