@@ -34,7 +34,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/python scripts/notice.py --check
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m bench $(ARGS)

@@ -53,7 +53,7 @@ FLAGS = ("--permission-mode", "bypass")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shard", first(3, range(SHARDS)))
+@pytest.mark.parametrize("shard", first(2, range(SHARDS)))
 def test_killed_at_any_write_a_session_loses_nothing_and_goes_on(
     program: Program, shard: int, tmp_path: Path
 ) -> None:
