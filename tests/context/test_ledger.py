@@ -18,6 +18,7 @@ from travois.context.ledger.errors import Trouble
 from travois.context.ledger.files import File
 from travois.context.ledger.jobs import Job
 from travois.context.ledger.made import Git, Made
+from travois.context.ledger.render import nearest_folder
 from travois.context.ledger.said import Said, shortened
 from travois.context.ledger.tasks import Task
 from travois.kernel.blocks import Call, Text
@@ -267,6 +268,34 @@ def test_a_failure_that_no_status_tells_is_read_off_the_output(command: str, tex
 )
 def test_a_command_that_only_mentions_tests_is_no_check(command: str) -> None:
     assert folded(shell(command, "ok")).checks == ()
+
+
+def test_what_a_harness_put_before_an_output_is_no_error() -> None:
+    wrapped = "Chunk ID: a7e15e\nWall time: 0.1 seconds\nProcess exited with code {}\nOutput:\n{}"
+    found = folded(
+        shell("rg missing src", wrapped.format(1, "")),
+        shell(
+            "bunx biome check src", wrapped.format(1, "src/a.ts format\nSome files are not tidy.")
+        ),
+    )
+    assert [(e.headline, e.during) for e in found.errors] == [
+        ("exit code 1: Some files are not tidy.", "bunx biome check src")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("paths", "folder"),
+    [
+        (["/w/a.py", "/w/b/c.py", "/tmp/x"], "/w"),
+        (["/o/p/t/a.py", "/o/p/t/b/c.py", "/o/p/t/b/d.py", "/tmp/x"], "/o/p/t"),
+        (["/o/p/a.py", "/q/r/b.py", "/s/t/c.py"], ""),
+        (["/tmp/d/a.md", "/tmp/d/b.md", "batch", "tools/x"], ""),
+        (["D:\\w\\a.go", "/tmp/d/a.md", "/tmp/d/b.md"], ""),
+        ([], "/w"),
+    ],
+)
+def test_paths_are_told_from_the_folder_that_most_lie_in(paths: list[str], folder: str) -> None:
+    assert nearest_folder(paths, "/w") == folder
 
 
 def test_errors_are_told_by_their_first_telling_line_once() -> None:

@@ -22,6 +22,10 @@ FINE = re.compile(
 )
 """How lines begin or read that speak of errors because there were none."""
 NUMBERS = re.compile(r"[\d:.]+")
+WRAPPER = re.compile(
+    r"\A(?:[A-Z][a-z]+(?: [A-Za-z]+){0,4}: ?[^\n]{0,80}\n|Process [^\n]{0,80}\n){1,6}?Output:\n"
+)
+"""Lines that other agents put before what a command printed: its id, its time, its exit code."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -38,7 +42,7 @@ def errors(acts: Iterable[Act]) -> tuple[Trouble, ...]:
     for act in acts:
         if act.refused is not None or not has_failed(act):
             continue
-        if line := headline(act.text) or _first(act.text):
+        if line := headline(printed(act.text)) or _otherwise(act):
             key = NUMBERS.sub("#", line)[:80]
             found.pop(key, None)
             found[key] = Trouble(line[:LONGEST], _during(act), act.seq)
@@ -73,9 +77,20 @@ def headline(text: str) -> str:
     return ""
 
 
-def _first(text: str) -> str:
-    lines = (" ".join(line.split()) for line in text[:2_000].splitlines())
-    return next((line for line in lines if len(line) >= 15), "")
+def printed(text: str) -> str:
+    """What a command printed, without what a harness put before it."""
+    return WRAPPER.sub("", text, count=1)
+
+
+def _otherwise(act: Act) -> str:
+    """What to say of a failure that no line explains; nothing if the code was an answer."""
+    lines = [" ".join(line.split()) for line in printed(act.text)[-2_000:].splitlines()]
+    last = next((line for line in reversed(lines) if len(line) >= 15), "")
+    if act.kind != "shell":
+        return last
+    if all(LOOKS.match(part.text) for part in parts(act.command)):
+        return ""  # `grep` found nothing, `diff` found something
+    return f"exit code {exit_code(act)}: {last}".removesuffix(": ")
 
 
 def _during(act: Act) -> str:

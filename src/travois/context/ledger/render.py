@@ -6,8 +6,9 @@ printed can pass for a heading.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from posixpath import commonpath
+from posixpath import dirname
 
 import msgspec
 
@@ -267,8 +268,17 @@ def nearest_folder(paths: Sequence[str], cwd: str) -> str:
     inside = [path for path in whole if path.startswith(cwd.rstrip("/") + "/")]
     if cwd.strip("/") and (len(inside) * 2 >= len(whole)):
         return cwd
-    common = commonpath(whole) if len(whole) > 1 else ""
-    return common if common.count("/") > 1 else ""
+    if len(whole) < max(2, len(paths)):
+        return ""  # those that are not whole are told from elsewhere
+    holding = Counter(folder for path in whole for folder in _folders_above(path))
+    saved = {f: len(f) * count for f, count in holding.items() if count * 2 >= len(whole)}
+    return max(saved, key=saved.__getitem__, default="")
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """Every folder above a path but the topmost ones, which tell nothing."""
+    while (path := dirname(path)).count("/") > 1:
+        yield path
 
 
 def _near(path: str, folder: str) -> str:
