@@ -27,7 +27,6 @@ from travois.app import (
     searching,
     serving,
     skilled,
-    telemetry,
 )
 from travois.app.instructed import library
 from travois.app.lending import Loan
@@ -36,6 +35,7 @@ from travois.app.options import Options, settings
 from travois.app.posting import Office
 from travois.app.reloading import Reload
 from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
+from travois.app.telemetry import Wish, wished
 from travois.context.kinds import Kind
 from travois.context.styles import DEFAULT
 from travois.engine.agent import Agent, Patience, Small, World
@@ -95,7 +95,7 @@ class Crew(msgspec.Struct):
     loan: Loan = Loan()
     """The servers that lend it tools."""
     plugins: tuple[Plugin, ...] = ()
-    telemetry: telemetry.Wish | None = None
+    telemetry: Wish | None = None
     """What a collector is told of it; none if nothing is."""
     style: str = DEFAULT
     """The output style that it began with, as far as the settings still say so."""
@@ -247,7 +247,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         await leading.begin(agent, lead, yard)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
-        wish, style = telemetry.wished(asked, os.environ), asked.output_style or DEFAULT
+        wish, style = wished(asked, os.environ), asked.output_style or DEFAULT
         return replace(done, plugins=loaded.plugins, style=style, telemetry=wish)
 
 

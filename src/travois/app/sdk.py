@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from travois.app import hooking, telemetry
+from travois.app import hooking
 from travois.app.compose import Crew, Guests, gather, prepare
 from travois.app.options import Options
+from travois.app.telemetry import MISSING as TELEMETRY_MISSING
+from travois.app.telemetry import Wish
+from travois.app.telemetry import installed as telemetry_installed
 from travois.engine.extract import settled
 from travois.engine.hooked import Listener
 from travois.engine.loop import turn
@@ -265,10 +268,10 @@ class Session:
 
             self.parting += report_left(self.crew.agent)
 
-    async def _observe(self, crew: Crew, wish: telemetry.Wish, stack: AsyncExitStack) -> None:
+    async def _observe(self, crew: Crew, wish: Wish, stack: AsyncExitStack) -> None:
         """Let a collector hear what happens, from here on."""
-        if not telemetry.installed():
-            crew.notices += (telemetry.MISSING,)
+        if not telemetry_installed():
+            crew.notices += (TELEMETRY_MISSING,)
             return
         from travois.app.telemetry.observing import observed
 
