@@ -21,7 +21,7 @@ SIZE = ("--model", "anthropic/claude-opus-5-5[40k]")
 COMPACTS = ("--settings", json.dumps({"context": {"clearPressure": False}}))
 """A compaction comes where clearing old results would do."""
 FREE = (*SIZE, *COMPACTS, "--permission-mode", "bypass")
-READS = 30
+READS = 50
 
 
 def model(prompt: Prompt, state: dict[str, Any]) -> list[dict[str, Any]]:

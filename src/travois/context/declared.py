@@ -77,7 +77,11 @@ def listing(items: Sequence[Item], *, budget: int, skip: str, cwd: str) -> str:
             break
         files.add(one.file)
         chosen.append(one)
-    return _written(chosen, cwd)
+    text = _written(chosen, cwd)
+    while (size := estimate(text)) > budget:  # long paths that no folder makes shorter
+        chosen = chosen[: len(chosen) * budget // size]
+        text = _written(chosen, cwd)
+    return text
 
 
 def _written(chosen: Sequence[Declared], cwd: str) -> str:
