@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import msgspec
+import pytest
+
 from travois.context.clear import Clearing, Now
 from travois.context.clear_instead import clearing_instead
 from travois.context.layers import Layers
@@ -109,3 +112,10 @@ def test_what_was_cleared_before_is_not_cleared_again() -> None:
     assert clearing is not None
     view.add(Entry(99, 1.0, Cleared(clearing.calls, "cleared")))
     assert found(view) is None
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+def test_clearing_nothing_stands_in_for_no_compaction(thinking: bool) -> None:
+    layers = msgspec.structs.replace(LAYERS, pressed_cleared=0)
+    view = told(("Bash", "ls"), thinking=thinking)
+    assert found(view, layers=layers, now=Now(size=1, limit=100_000, server=thinking)) is None

@@ -283,6 +283,11 @@ def test_what_a_harness_put_before_an_output_is_no_error() -> None:
     ]
 
 
+def test_a_failure_without_a_code_is_told_by_its_last_line() -> None:
+    found = folded(shell("./deploy", "step one of two\nno such region: mars", error=True))
+    assert [e.headline for e in found.errors] == ["no such region: mars"]
+
+
 @pytest.mark.parametrize(
     ("paths", "folder"),
     [

@@ -41,10 +41,10 @@ def clearing_instead(
     if bound:
         found = choose_server(view, old, layers)
         fresh = [item.seq for item in old if _call(item) in {*found.calls} - {*view.cleared}]
-        return found if found.freed >= least and fresh[0] in late else None
+        return found if fresh and found.freed >= least and fresh[0] in late else None
     candidates = [item for item in old if item.seq in late]
     found = _enough(view, candidates, names=names, wanted=AMPLE * least)
-    return found if found.freed >= least else None
+    return found if found.calls and found.freed >= least else None
 
 
 def _enough(

@@ -54,7 +54,8 @@ def clear(agent: Agent) -> bool:
         return forgotten
     _apply(agent, found)
     if rested:
-        agent.session.emit(Warned(_told(found, paused(agent))))
+        minutes = round(paused(agent) / 60)
+        agent.session.emit(Warned(_describe(found, f"after a pause of {minutes} minutes")))
     return True
 
 
@@ -80,6 +81,7 @@ def clear_instead(agent: Agent) -> bool:
     if found is None:
         return False
     _apply(agent, found)
+    agent.session.emit(Warned(_describe(found, "to make room")))
     return True
 
 
@@ -105,12 +107,11 @@ def _forget_thinking(agent: Agent) -> bool:
     return bool(until)
 
 
-def _told(found: Clearing, seconds: float) -> str:
-    """What a pause led to, in one line."""
+def _describe(found: Clearing, why: str) -> str:
+    """Say in one line what was cleared."""
     count = len({*found.calls, *found.inputs})
     many = f"{count} old result{'' if count == 1 else 's'}"
-    after = f"after a pause of {round(seconds / 60)} minutes"
-    return f"cleared {many} (about {found.freed:,} tokens) {after}; all can be read again"
+    return f"cleared {many} (about {found.freed:,} tokens) {why}; all can be read again"
 
 
 def check(agent: Agent, reply: Reply) -> None:

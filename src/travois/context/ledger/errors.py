@@ -90,7 +90,8 @@ def _otherwise(act: Act) -> str:
         return last
     if all(LOOKS.match(part.text) for part in parts(act.command)):
         return ""  # `grep` found nothing, `diff` found something
-    return f"exit code {exit_code(act)}: {last}".removesuffix(": ")
+    code = exit_code(act)
+    return f"exit code {code}: {last}".removesuffix(": ") if code else last
 
 
 def _during(act: Act) -> str:
