@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.processes import processes
 from travois.store.snapshot import scan
 from travois.store.snapshot.node import Node, Snapshot, State
 from travois.store.snapshot.shelf import opened
@@ -373,7 +374,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     done = subprocess.run(run, capture_output=True, check=False, text=True)
     assert done.returncode == -9
     pid = int(done.stdout)
-    while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
+    while any(each.pid == pid and each.state != "Z" for each in processes()):
         time.sleep(0.01)
     few = keeper(work)
     with opened(few._path) as shelf:
