@@ -112,7 +112,7 @@ def test_who_looks_back_on_a_long_log_sees_its_end_and_the_turns_of_events_befor
     whole = list(history(folder, []))
     with Log.open(folder) as log:
         assert Session(log).record() == whole
-        monkeypatch.setattr(excerpt, "WHOLE", 10_000)
+        monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
         monkeypatch.setattr(excerpt, "TAIL", 5_000)
         found = Session(log).record()
     end = next(n for n, entry in enumerate(found) if isinstance(entry.fact, type(reply(""))))
@@ -126,7 +126,7 @@ def test_an_excerpt_skips_what_is_damaged(tmp_path: Path, monkeypatch: pytest.Mo
     folder = written(tmp_path / "s1")
     path = folder / "log.jsonl"
     path.write_bytes(path.read_bytes().replace(b"do 7", b"du 7").replace(b"did 399", b"dad 399"))
-    monkeypatch.setattr(excerpt, "WHOLE", 10_000)
+    monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
     monkeypatch.setattr(excerpt, "TAIL", 5_000)
     with Log.open(folder) as log:
         log.append(Noted("a", "b"))
@@ -136,9 +136,9 @@ def test_an_excerpt_skips_what_is_damaged(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_excerpt_is_the_same_whether_the_log_was_read_or_a_checkpoint_spared_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(excerpt, "WHOLE", 10_000)
+    monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
     monkeypatch.setattr(excerpt, "TAIL", 5_000)
-    monkeypatch.setattr("travois.store.log.LONG", 10_000)
+    monkeypatch.setattr("travois.store.log.LARGEST_WHOLE", 10_000)
     folder = written(tmp_path / "s1")
     with Log.open(folder) as log:
         session = Session(log)

@@ -19,12 +19,10 @@ import msgspec
 
 from travois.kernel.facts import Compacted, Entry, Epoch, Opened, Restored, Rewound, User
 from travois.store import line
-from travois.store.scan import NAME, READ, Mark, Reading, lineage
+from travois.store.scan import LARGEST_WHOLE, NAME, READ, Mark, Reading, lineage
 
-WHOLE = 24 << 20
-"""Logs of so many bytes are read whole."""
 TAIL = 8 << 20
-"""How many bytes at the end of a longer one are."""
+"""How many bytes at the end of a log are read whole, if all of it is too long for that."""
 TURNS = 4 << 20
 """How many bytes of turns of events are taken from what comes before, the last ones."""
 FIRST = 20
@@ -67,7 +65,7 @@ class Turns:
 
 def is_long(folder: Path) -> bool:
     """Whether a log is so long that only an excerpt of it is looked at."""
-    return sum(os.stat(path / NAME).st_size for path, _ in lineage(folder)) > WHOLE
+    return sum(os.stat(path / NAME).st_size for path, _ in lineage(folder)) > LARGEST_WHOLE
 
 
 def find_turns(folder: Path) -> Turns:

@@ -15,8 +15,8 @@ from travois.kernel.facts import AnyFact, Entry, Opened
 from travois.kernel.faults import Fault
 from travois.store import checkpoint, disk, line, lock
 from travois.store.checkpoint import Checkpoint
+from travois.store.scan import LARGEST_WHOLE, Lineage, Mark
 from travois.store.scan import NAME as NAME
-from travois.store.scan import Lineage, Mark
 from travois.store.scan import Skipped as Skipped
 from travois.store.scan import entries as entries
 from travois.store.scan import history as history
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from travois.store.excerpt import Turns
 
 BLOCK = 1 << 16
-LONG = 24 << 20
-"""Of logs of more bytes only an excerpt is looked back on."""
 Clock = Callable[[], float]
 Write = Callable[[int, bytes], int]
 
@@ -216,7 +214,7 @@ class Log:
 
     def _begin_turns(self) -> Turns | None:
         """Gather the turns of events while a very long log is read: it saves another pass."""
-        if self._tail[1] <= LONG:
+        if self._tail[1] <= LARGEST_WHOLE:
             return None
         from travois.store.excerpt import Turns
 

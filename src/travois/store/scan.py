@@ -18,6 +18,8 @@ from travois.store import disk, line
 NAME = "log.jsonl"
 READ = 1 << 18
 """How many bytes are read at once: what is made of them still fits in a processor's cache."""
+LARGEST_WHOLE = 24 << 20
+"""Logs of up to so many bytes are read whole; of longer ones, an excerpt."""
 
 
 class Skipped(msgspec.Struct, frozen=True):
