@@ -94,3 +94,38 @@ def test_a_write_beside_other_code_is_to_be_a_call_of_its_own(program: Program) 
 def test_listings_show_nothing_of_ours(program: Program) -> None:
     (told,) = ask(program, use("Bash", command="touch x; ls -A"), flags=BYPASS)
     assert told.split() == [".git", "x"]
+
+
+def test_instructions_that_code_changes_are_put_back_and_the_way_is_shown(program: Program) -> None:
+    work = program.folder
+    (work / "sub").mkdir()
+    (work / "AGENTS.md").write_text("be kind\n")
+    (work / "sub/CLAUDE.md").write_text("be brief\n")
+    recipe = "x:\n\techo evil > AGENTS.md; rm sub/CLAUDE.md; mkdir -p .github/workflows; "
+    (work / "Makefile").write_text(f"{recipe}echo evil > .github/workflows/x.yml; echo built\n")
+    (told,) = ask(program, use("Bash", command="make x"), flags=AUTO)
+    if program.is_limited and "built" not in told:
+        return  # without the full sandbox the command may have been denied as a whole
+    assert "built" in told
+    assert "put back: .github/workflows/x.yml, AGENTS.md, sub/CLAUDE.md." in told
+    assert "use Edit or Write" in told
+    assert (work / "AGENTS.md").read_text() == "be kind\n"
+    assert (work / "sub/CLAUDE.md").read_text() == "be brief\n"
+    assert not (work / ".github/workflows/x.yml").exists()
+
+
+def test_another_branch_brings_its_own_instructions(program: Program) -> None:
+    def git(*words: str) -> None:
+        person = ("-c", "user.name=x", "-c", "user.email=x@y")
+        subprocess.run(["git", "-C", program.folder, *person, *words], check=True)
+
+    (program.folder / "AGENTS.md").write_text("one\n")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    git("checkout", "-qb", "other")
+    (program.folder / "AGENTS.md").write_text("two\n")
+    git("commit", "-qam", "two")
+    lines = ("git checkout -q -", "git merge -q other && python3 -c 1")
+    told = ask(program, *(use("Bash", command=line) for line in lines), flags=AUTO)
+    assert (program.folder / "AGENTS.md").read_text() == "two\n"
+    assert not any("put back" in text for text in told), told

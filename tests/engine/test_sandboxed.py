@@ -521,3 +521,60 @@ def test_a_program_in_the_persons_place_is_offered_the_sandbox() -> None:
     anyio.run(Host(ask).decide, replace(offering, offers_sandbox=False))
     wanted = {"type": "setMode", "mode": "sandboxed", "destination": "localSettings"}
     assert [body["permission_suggestions"] for body in bodies] == [(wanted,), ()]
+
+
+CHECKED = (
+    *("make x", "python3 -c \"open('AGENTS.md','w')\"", "find . $(echo -delete)", "sh x.sh"),
+    *("git checkout x && make", "git rebase --exec ./x main", "git apply p", "git clean -fdx"),
+    *("git -c core.pager=x merge x", "git merge --strategy=x y", "git checkout $x", "npm test"),
+)
+NOT_CHECKED = (
+    *("git checkout x", "git switch -c x && git status -s", "git merge --no-ff topic", "mkdir a"),
+    *("git stash -u", "git stash pop", "git rebase main", "git cherry-pick -x abc", "touch a"),
+    *("git revert --no-edit HEAD", "git reset --hard HEAD~1", "git worktree add ../x main"),
+    *('git add -A && git commit -qm "$(date)"', "git clone a b", "git restore --source=x a"),
+)
+
+
+def checks(one: Agent, run: Shell) -> list[bool]:
+    play(one)
+    return [cage is not None and cage.unasked is not None for cage in run.walls]
+
+
+@pytest.mark.parametrize("mode", ["default", "accept-edits", "auto"])
+@pytest.mark.parametrize("line", CHECKED)
+def test_protected_files_are_checked_after_code_that_nobody_was_asked_about(
+    tmp_path: Path, line: str, mode: str
+) -> None:
+    run = Shell()
+    one = asking(tmp_path, run, line, mode=mode, bounds=replace(BOUNDS, free=True))
+    assert (checks(one, run), questions(one)) == ([True], [])
+
+
+@pytest.mark.parametrize("line", NOT_CHECKED)
+def test_steps_of_git_that_move_between_commits_need_no_check(tmp_path: Path, line: str) -> None:
+    run = Shell()
+    one = asking(tmp_path, run, line, mode="auto", person=RecordingPerson(YES))
+    assert checks(one, run) == [False]
+
+
+def test_a_rule_about_a_command_checks_too_and_names_what_it_may_write(tmp_path: Path) -> None:
+    run, line = Shell(), "./generate AGENTS.md"
+    rules = (
+        parse("Bash(make:*)", "allow"),
+        parse("Bash(./generate AGENTS.md)", "allow"),
+        parse("Edit(docs/CLAUDE.md)", "allow"),
+        parse("Edit(src/**)", "allow"),
+    )
+    one = asking(tmp_path, run, "make x", line, rules=rules)
+    assert checks(one, run) == [True, True]
+    first, second = (cage.unasked for cage in run.walls if cage and cage.unasked)
+    assert (first.names, second.names) == ((), ("agents.md",))
+    assert [what for what, _, _ in first.patterns] == ["docs/CLAUDE.md"]
+
+
+@pytest.mark.parametrize("mode", ["default", "bypass"])
+def test_what_a_person_agreed_to_and_mode_bypass_are_not_checked(tmp_path: Path, mode: str) -> None:
+    run = Shell()
+    one = asking(tmp_path, run, "make x", mode=mode, person=RecordingPerson(YES))
+    assert checks(one, run) == [False]

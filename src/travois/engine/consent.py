@@ -18,6 +18,7 @@ from travois.engine.person import OFFER
 from travois.engine.ports import Answer, Question, digest
 from travois.engine.sandboxed import (
     accept_sandbox,
+    check_afterwards,
     folders_to_offer,
     judge_unasked,
     keep_covered,
@@ -113,6 +114,8 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
     if verdict.effect == "allow" and _unwalled(agent, wanted):
         return Ruling(replace(decided, verdict="deny", because=agent.unwalled))
     around = walls(agent, wanted, unasked=verdict.by == "sandbox")
+    if verdict.by != "hook":
+        around = check_afterwards(agent, wanted, around)
     return Ruling(decided, keep_covered(agent, wanted, around) if verdict.by == "mode" else around)
 
 
@@ -127,7 +130,8 @@ def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
     if verdict.effect != "allow" or _unwalled(agent, wanted):
         return None
     decided = Decided(ready.call.id, "allow", verdict.because, by=verdict.by)
-    return Ruling(decided, walls(agent, wanted))
+    around = walls(agent, wanted)
+    return Ruling(decided, check_afterwards(agent, wanted, around) if by == "rules" else around)
 
 
 def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:

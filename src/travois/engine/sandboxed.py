@@ -12,11 +12,13 @@ from travois.engine.agent import Agent
 from travois.engine.ground import home
 from travois.engine.uncovered import find_unrecoverable
 from travois.policy.access import Access
-from travois.policy.bounds import Bounds, bound, contained, runs_outside, shown_reads
-from travois.policy.cage import Cage
+from travois.policy.bounds import Bounds, bound, contained, is_plain, runs_outside, shown_reads
+from travois.policy.cage import Cage, Unasked
 from travois.policy.judge import Guard, Verdict, judge
 from travois.policy.paths import inside
-from travois.policy.rules import Use, permits
+from travois.policy.plan import Step
+from travois.policy.protected import protected
+from travois.policy.rules import Rule, Use, anchor, covers, permits
 
 ASKING = ("default", "accept-edits")
 TOP = re.compile(r"/[\w-][\w.-]*(?=/|$)")
@@ -130,6 +132,42 @@ def keep_covered(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
     covered, free = agent.bounds.covered, shown_reads(agent.bounds, wanted)
     inner = (one for one in covered if any(one != path and inside(one, path) for path in free))
     return replace(around, hidden=tuple(dict.fromkeys((*around.hidden, *inner))))
+
+
+def check_afterwards(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
+    """Have protected files of the project checked after a command that nobody was asked about.
+
+    Not after a line of steps that are all known to write nothing but what they show, which was
+    judged, or what git takes out of commits. Mode bypass may write such files.
+    """
+    if around is None or around.profile != "work" or agent.guard.mode == "bypass":
+        return around
+    steps = [step for plan in wanted.plans for step in plan.steps]
+    if not any(plan.unclear for plan in wanted.plans) and all(map(_shows_all, steps)):
+        return around
+    allowing = [rule for rule in agent.guard.rules if rule.effect == "allow" and rule.what]
+    patterns = tuple(
+        (rule.what, anchor(rule, wanted), wanted.home)
+        for rule in allowing
+        if rule.tool == "Edit" and protected(rule.what)
+    )
+    named = {name for rule in allowing if _means(rule, steps) for name in _find_names(rule)}
+    return replace(around, unasked=Unasked(patterns, tuple(sorted(named))))
+
+
+def _means(rule: Rule, steps: list[Step]) -> bool:
+    return any(covers(rule, step) for step in steps)
+
+
+def _find_names(rule: Rule) -> Iterator[str]:
+    """Return the protected names that stand in the words of a rule about commands."""
+    return (name for word in rule.what.removesuffix(":*").split() for name in protected(word))
+
+
+def _shows_all(step: Step) -> bool:
+    from travois.policy.gitline import moves_only_history  # a start does not wait for it
+
+    return is_plain(step) or moves_only_history(step)
 
 
 def ruled_reads(guard: Guard, wanted: Use) -> tuple[str, ...]:

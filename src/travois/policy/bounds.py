@@ -356,10 +356,11 @@ def held_back(bounds: Bounds, guard: Guard, use: Use) -> str:
 def _writes_alone(use: Use) -> bool:
     """Whether the line runs nothing that could do more than it shows."""
     steps = (step for plan in use.plans for step in plan.steps)
-    return not any(plan.unclear for plan in use.plans) and all(map(_is_plain, steps))
+    return not any(plan.unclear for plan in use.plans) and all(map(is_plain, steps))
 
 
-def _is_plain(step: Step) -> bool:
+def is_plain(step: Step) -> bool:
+    """Return whether a step does nothing but what its words show."""
     config = step.name == "git" and git_subcommand(step) == "config"
     return step.needs == "nothing" or config or (step.name == "chmod" and step.known)
 

@@ -14,6 +14,15 @@ TMP = ("/tmp", "/var/tmp")  # noqa: S108 - this is about the names
 PRIVATE_TMP = "/tmp is private to this session"  # noqa: S108 - a sentence
 
 
+class Unasked(msgspec.Struct, frozen=True):
+    """What rules let a command change of protected files, if nobody was asked about the command."""
+
+    patterns: tuple[tuple[str, str, str], ...] = ()
+    """Patterns of paths, each with the folder that it counts from and the home."""
+    names: tuple[str, ...] = ()
+    """Protected names that a rule about the command itself has in its words."""
+
+
 class Cage(msgspec.Struct, frozen=True):
     """What one program may do; the kernel holds it to that.
 
@@ -56,3 +65,6 @@ class Cage(msgspec.Struct, frozen=True):
     the session listens at one, the command needs only the session's network."""
     hosts: tuple[str, ...] = ()
     """Who may be reached where the network is `listed`: `example.org`, `*.example.org`."""
+    unasked: Unasked | None = None
+    """Given if nobody agreed to this run: protected files that belong to the project, which no pin
+    holds, are then compared with before, and put back."""

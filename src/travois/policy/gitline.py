@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from functools import cache
 
 from travois.policy.access import Access
-from travois.policy.gitlines import DIFF, GIT_LISTS, GIT_LOOKS, LISTING_WORDS, REVISIONS
+from travois.policy.gitlines import (
+    DIFF,
+    GIT_LISTS,
+    GIT_LOOKS,
+    GIT_MOVES,
+    LISTING_WORDS,
+    REVISIONS,
+)
 from travois.policy.options import Given, Refused, Spec, sort, table
 from travois.policy.place import Place, reading
-from travois.policy.plan import Word
+from travois.policy.plan import Step, Word
 
 QUIETLY = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")
 LISTING = frozenset(("-l", "--list", "--show-current", "-a", "--all", "-r", "--remotes"))
@@ -42,6 +49,24 @@ def git(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     if any(word.kind != "plain" for word in given.operands):
         _bounded(given)
     return (*reading(Word("."), place), *_named(given, place), *_files(given, wanted, place))
+
+
+def moves_only_history(step: Step) -> bool:
+    """Return whether a call of git writes no file but with what commits hold.
+
+    `git rebase --exec` runs a command, and `git apply` writes what a patch says: neither counts.
+    """
+    words = step.argv[1:]
+    while words and words[0].value in QUIETLY:
+        words = words[1:]
+    wanted = table(GIT_MOVES).get((words[0].value if words else None) or "")
+    if step.name != "git" or wanted is None:
+        return False
+    try:
+        given = sort(wanted, words[1:])
+    except Refused:
+        return False
+    return all(word.kind == "plain" for word in given.operands)
 
 
 @cache

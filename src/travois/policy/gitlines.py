@@ -111,3 +111,35 @@ LISTING_WORDS = {
     "lfs": ("ls-files", "status", "env"),
 }
 """What must be the first word for a subcommand to look only."""
+
+GIT_MOVES = """
+checkout, switch: -bBqfmtdcC --quiet --force --merge --detach --track? --no-track --guess
+    --no-guess --ours --theirs --orphan= --create= --force-create= --discard-changes --progress
+    --no-progress --ignore-other-worktrees --conflict= ; text*
+restore: -qSWm -s_ --quiet --staged --worktree --source= --ours --theirs --merge --conflict=
+    --progress --no-progress --ignore-unmerged ; text*
+reset: -qN --quiet --hard --soft --mixed --keep --merge --no-refresh ; text*
+merge: -qvne -X_ -m_ --quiet --verbose --no-edit --edit --ff --no-ff --ff-only --squash --no-squash
+    --commit --no-commit --stat --no-stat --abort --continue --quit --strategy-option= --message=
+    --autostash --no-autostash --allow-unrelated-histories --log? --no-log --no-verify ; text*
+rebase: -qvmf -X_ --quiet --verbose --onto= --abort --continue --skip --quit --merge --autostash
+    --no-autostash --autosquash --no-autosquash --strategy-option= --keep-base --root --no-ff
+    --force-rebase --update-refs --fork-point --no-fork-point --stat --no-stat ; text*
+cherry-pick, revert: -xnes -m_ -X_ --no-commit --no-edit --edit --signoff --mainline= --abort
+    --continue --skip --quit --ff --allow-empty --keep-redundant-commits --strategy-option= ; text*
+pull: -qv -X_ --quiet --verbose --rebase? --no-rebase --ff --no-ff --ff-only --no-edit --edit
+    --autostash --no-autostash --squash --no-squash --commit --no-commit --prune --tags --no-tags
+    --all --strategy-option= --stat --no-stat ; text*
+stash: -quak -m_ --quiet --include-untracked --all --keep-index --no-keep-index --index --message=
+    --staged ; text*
+worktree: -fbBdq --force --detach --quiet --track --no-track --guess-remote --no-guess-remote
+    --orphan --lock --checkout --no-checkout --reason= ; text*
+clone: -qvnls -b_ -o_ --quiet --verbose --no-checkout --local --no-hardlinks --shared --bare
+    --mirror --branch= --origin= --depth= --single-branch --no-single-branch --no-tags --progress
+    ; text*
+add: -AunfvN --all --update --force --dry-run --verbose --no-all --intent-to-add ; text*
+commit: -aqvns -m_ --all --quiet --message= --amend --no-edit --allow-empty --allow-empty-message
+    --signoff --no-verify --verbose ; text*
+"""
+"""Subcommands of git whose files come out of commits, and what is run beside them, with the options
+that make git start no program of the caller's choice."""

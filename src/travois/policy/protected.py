@@ -39,6 +39,18 @@ NESTED = {
     ".gitlab": listed("ci"),
 }
 """Folders that hold CI definitions and instructions beside files that decide nothing."""
+UNCHECKED = listed(
+    """
+    .git .hg .svn .jj .gitmodules .yarn .pnpm-store .config .cargo .direnv .docker .ssh .gnupg .aws
+    .kube
+    """
+)
+"""Protected names that no check after a command looks at: repositories have a check of their own,
+and tool chains write the others in ordinary work. A write of one that is recognised asks."""
+CHECKED = PROTECTED - UNCHECKED
+CHECKED_BEGINNINGS = (".roorules-", ".clinerules-", ".yarnrc")
+DEPENDENCIES = listed("node_modules site-packages")
+"""Folders that package managers fill with files of other projects, which guide nobody in this."""
 PERSONAL = listed(
     """
     .git .hg .jj .husky .lefthook .ssh .gnupg .aws .kube .docker .travois .claude .agents .codex
@@ -75,6 +87,19 @@ def protected(path: str) -> frozenset[str]:
     names = _names(path)
     found = {name for name in names if name in PROTECTED or PATTERNS.fullmatch(name)}
     return frozenset((*found, *_nested(names)))
+
+
+def is_checked(name: str, above: str) -> bool:
+    """Return whether a name in a folder is protected, and checked after unasked commands.
+
+    `above` is the name of the folder. This is asked for every file of a workspace.
+    """
+    plain = name.lower()
+    if not name.isascii() or ":" in name or name[-1:] in (".", " "):
+        plain = _name(name)
+    if plain in CHECKED or plain.startswith(CHECKED_BEGINNINGS):
+        return True
+    return above.lower() in NESTED and plain in NESTED[above.lower()]
 
 
 def personal(path: str) -> frozenset[str]:

@@ -120,7 +120,7 @@ def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
     within = (*cage.folders, *cage.writable, cage.temp)
     if not _is_inside(journal.folder, cage.hidden):
         refuse_own(os.path.join(journal.folder, "runs"), within)
-    return journal.open(found, mark=ground.mark, roots=roots)
+    return journal.open(found, mark=ground.mark, roots=roots, unasked=cage.unasked)
 
 
 def _is_inside(path: str, folders: Iterable[str]) -> bool:

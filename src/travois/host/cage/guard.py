@@ -23,12 +23,13 @@ import msgspec
 from travois.engine.folders import make_folders
 from travois.host.cage.aside import Aside
 from travois.host.cage.checking import Change, Check, Checked, check, plain
+from travois.host.cage.instructions import Instructions, Running, tell_killed
 from travois.host.cage.nested import NAMES, Surroundings, check_repository, find_dangerous
 from travois.host.cage.real import real_path
 from travois.host.cage.repositories import Repositories
 from travois.host.cage.saved import Saved, read, read_names, save
 from travois.host.reaper import marked
-from travois.policy.cage import Cage
+from travois.policy.cage import Cage, Unasked
 
 PATIENCE = 20.0
 """How many seconds to wait for another process that works on the journal."""
@@ -59,6 +60,8 @@ class Run(msgspec.Struct, frozen=True):
     watches: tuple[Watch, ...]
     roots: tuple[str, ...] = ()
     """The folders below which no repository may get what starts programs."""
+    instructions: tuple[tuple[str, bytes], ...] = ()
+    """Digests of protected files of the project, if nobody was asked about the command."""
 
 
 class Guard:
@@ -96,6 +99,7 @@ class Journal:
         """What was found that no guard of ours could tell."""
         self._memory: dict[str, tuple[tuple[int, int], Saved]] = {}
         self._repositories: dict[str, Repositories] = {}
+        self._instructions = Instructions(folder, self.list_protected)
 
     def stop_watching(self) -> None:
         """Close what tells of changed folders."""
@@ -111,22 +115,43 @@ class Journal:
             found |= self._repositories[root].find()
         return found
 
-    def open(self, watches: tuple[Watch, ...], *, mark: str, roots: tuple[str, ...] = ()) -> Guard:
+    def list_protected(self, roots: tuple[str, ...]) -> list[str]:
+        """Return the protected files of the project below some folders."""
+        self.find_repositories(roots)
+        return [path for root in roots for path in self._repositories[root].list_protected()]
+
+    def open(
+        self,
+        watches: tuple[Watch, ...],
+        *,
+        mark: str,
+        roots: tuple[str, ...] = (),
+        unasked: Unasked | None = None,
+    ) -> Guard:
         """Guard paths, and the repositories below some folders, from here on.
 
-        Raises OSError if they cannot be saved.
+        `unasked` is given if protected files of the project are guarded as well. Raises OSError if
+        something cannot be saved.
         """
         with self._alone():
             self.notices += self._recovered()
-            held = _guarded(run for _, run in self._running())
+            others = [run for _, run in self._running()]
+            held = _guarded(others)
+            if not others:
+                self._instructions.forget_accepted()
             wanted = (*watches, *self._nested(watches, roots))
             guarded = tuple(watch for watch in wanted if self._guards(watch, held))
-            run = Run(mark, guarded, roots)
+            self.notices += self._instructions.check_all()
+            noted = self._instructions.note(roots) if unasked is not None else ()
+            run = Run(mark, guarded, roots, noted)
             name = os.urandom(8).hex()
             path = os.path.join(self.folder, "runs", name)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(lock, msgspec.msgpack.encode(run))
+            if unasked is not None:
+                began = os.fstat(lock).st_ctime_ns  # by the clock that files of git have
+                self._instructions.begin(name, Running(began, unasked, roots))
         return Guard(self, name, run, lock=lock)
 
     def _nested(self, watches: tuple[Watch, ...], roots: tuple[str, ...]) -> Iterator[Watch]:
@@ -165,13 +190,15 @@ class Journal:
         """Restore what the run must not have changed; returns what to tell."""
         with self._alone():
             others = [run for other, run in self._running() if other != name]
-            return self._checked(run, _guarded(others), when="while a command ran")
+            told = self._checked(run, _guarded(others), when="while a command ran")
+            return (*told, *self._instructions.check(name))
 
     def close(self, name: str, run: Run) -> tuple[str, ...]:
         """Check, and end the run."""
         with self._alone():
             others = [run for other, run in self._running() if other != name]
             told = self._checked(run, _guarded(others), when="while a command ran")
+            told = (*told, *self._instructions.end(name, run.roots))
             os.unlink(os.path.join(self.folder, "runs", name))
             return told
 
@@ -199,6 +226,8 @@ class Journal:
             run = msgspec.structs.replace(whole, roots=())
             yield from self._checked(run, _guarded(living.values()), when=when)
             yield from self._tell_new(whole)
+            if whole.instructions:
+                yield from tell_killed(whole.instructions, self.list_protected(whole.roots))
             os.unlink(os.path.join(self.folder, "runs", name))
 
     def _tell_new(self, run: Run) -> Iterator[str]:
@@ -220,6 +249,7 @@ class Journal:
         if not self.is_open():
             return
         with self._alone():
+            self._instructions.accept(path, data)
             for guarded in _guarded(run for _, run in self._running()):
                 if path == guarded or path.startswith(guarded + "/"):
                     self._accept(guarded, path, data)

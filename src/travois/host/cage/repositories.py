@@ -1,28 +1,37 @@
 """The git repositories below a folder: `.git` at any depth, and folders that git takes for one.
 
 Git runs programs that the configuration and the hooks of a repository name. A command may make
-one anywhere in the workspace, so each folder is listed once and again whenever it changes.
+one anywhere in the workspace, so each folder is listed once and again whenever it changes. The same
+listing finds protected files of the project at any depth: instructions, definitions of CI.
 """
 
 from __future__ import annotations
 
 import os
 from threading import Lock
+from typing import Literal
 
 import msgspec
 
 from travois.host.cage.folders import KernelChanges, TimedChanges, Unheard
+from travois.policy.protected import DEPENDENCIES, is_checked
 
 BELOW_GIT = ("modules", "worktrees")
 """The folders of a repository that hold others: of submodules and of linked worktrees."""
+CHECKOUTS = ((".claude", "worktrees"), (".travois", "worktrees"))
+"""Folders of settings, and what in them holds checkouts: those are workspaces of their own."""
+Kind = Literal["plain", "git", "protected", "dependencies"]
+"""What a folder is: one of the project, a repository, one whose files are all protected, or one
+with files of other projects or of git, which are only searched for repositories."""
 
 
 class Folder(msgspec.Struct):
-    """A folder as it was listed: the folders in it by inode, and the repositories."""
+    """A folder as it was listed: the folders in it by inode, repositories and protected files."""
 
-    is_git: bool
+    kind: Kind
     inner: dict[str, int]
-    repositories: tuple[str, ...]
+    repositories: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
 
 
 class Repositories:
@@ -33,6 +42,7 @@ class Repositories:
         self._changes: KernelChanges | TimedChanges | None = None
         self._folders: dict[str, Folder] = {}
         self._found: dict[str, tuple[str, ...]] = {}
+        self._protected: dict[str, tuple[str, ...]] = {}
         self._closed: set[str] = set()
         """Folders that could not be listed, to be tried again."""
         self._lock = Lock()
@@ -46,6 +56,11 @@ class Repositories:
                 self._begin()
             return frozenset(path for paths in self._found.values() for path in paths)
 
+    def list_protected(self) -> list[str]:
+        """Return the protected files of the project, as of the last search for repositories."""
+        with self._lock:
+            return [path for paths in self._protected.values() for path in paths]
+
     def close(self) -> None:
         """Watch nothing any more; the next search lists everything anew."""
         with self._lock:
@@ -57,13 +72,13 @@ class Repositories:
         """List everything anew; by time where there are more folders than may be watched."""
         if self._changes is not None:
             self._changes.close()
-        self._folders, self._found, self._closed = {}, {}, set()
+        self._folders, self._found, self._protected, self._closed = {}, {}, {}, set()
         try:
             self._changes = TimedChanges() if self._timed else KernelChanges(self._root)
         except OSError:
             self._changes = TimedChanges()
         try:
-            self._scan(self._root, is_git=False)
+            self._scan(self._root, "plain")
         except Unheard:
             self._timed = True
             self._begin()
@@ -76,27 +91,26 @@ class Repositories:
             changed.add(os.path.dirname(folder))
         for folder in changed | self._closed:
             if (known := self._folders.get(folder)) is not None:
-                self._list(folder, is_git=known.is_git)
+                self._list(folder, known.kind)
         if self._root not in self._folders:
-            self._scan(self._root, is_git=False)
+            self._scan(self._root, "plain")
 
-    def _scan(self, folder: str, *, is_git: bool) -> None:
+    def _scan(self, folder: str, kind: Kind) -> None:
         """List a folder and all below it."""
-        waiting = [(folder, is_git)]
+        waiting: list[tuple[str, Kind]] = [(folder, kind)]
         while waiting:
-            path, git = waiting.pop()
-            waiting += self._read(path, is_git=git)
+            waiting += self._read(*waiting.pop())
 
-    def _list(self, folder: str, *, is_git: bool) -> None:
+    def _list(self, folder: str, kind: Kind) -> None:
         """List one folder again, and all that is new in it."""
         before = dict(self._folders[folder].inner)
-        for path, git in self._read(folder, is_git=is_git):
-            self._scan(path, is_git=git)
+        for path, inner in self._read(folder, kind):
+            self._scan(path, inner)
         now = self._folders[folder].inner if folder in self._folders else {}
         for path in before.keys() - now.keys():
             self._drop(path)
 
-    def _read(self, folder: str, *, is_git: bool) -> list[tuple[str, bool]]:
+    def _read(self, folder: str, kind: Kind) -> list[tuple[str, Kind]]:
         """Take note of what a folder holds; returns the folders in it that are to be listed."""
         assert self._changes is not None
         known = self._folders.get(folder)
@@ -104,23 +118,29 @@ class Repositories:
             self._changes.watch(folder)  # before it is listed, so that nothing slips between
             names, inner = _entries(folder)
         except OSError:
-            self._folders[folder] = Folder(is_git, {}, ())
+            self._folders[folder] = Folder(kind, {})
             self._closed.add(folder)
             return []
         self._closed.discard(folder)
-        if is_git:
+        if kind == "git":
             inner = {path: i for path, i in inner.items() if os.path.basename(path) in BELOW_GIT}
-        self._note(folder, Folder(is_git, inner, _repositories(folder, names, is_git=is_git)))
+        found = _repositories(folder, names, is_git=kind == "git")
+        self._note(folder, Folder(kind, inner, found, _protected(folder, names, inner, kind=kind)))
         old = known.inner if known else {}
         new = [p for p, inode in inner.items() if old.get(p) != inode or p not in self._folders]
-        return [(path, not is_git and _is_git_name(os.path.basename(path))) for path in new]
+        above = os.path.basename(folder)
+        return [(path, _kind(os.path.basename(path), above, kind)) for path in new]
 
     def _note(self, folder: str, listed: Folder) -> None:
         self._folders[folder] = listed
-        if listed.repositories:
-            self._found[folder] = listed.repositories
-        else:
-            self._found.pop(folder, None)
+        for found, paths in (
+            (self._found, listed.repositories),
+            (self._protected, listed.protected),
+        ):
+            if paths:
+                found[folder] = paths
+            else:
+                found.pop(folder, None)
 
     def _drop(self, folder: str) -> None:
         """Forget a folder and all below it."""
@@ -129,6 +149,7 @@ class Repositories:
             path = waiting.pop()
             known = self._folders.pop(path, None)
             self._found.pop(path, None)
+            self._protected.pop(path, None)
             self._closed.discard(path)
             if known is not None:
                 assert self._changes is not None
@@ -154,6 +175,29 @@ def _repositories(folder: str, names: set[str], *, is_git: bool) -> tuple[str, .
     own = (folder,) if is_git or whole else ()
     files = () if is_git else (os.path.join(folder, n) for n in names if _is_git_name(n))
     return tuple(dict.fromkeys((*own, *files)))
+
+
+def _protected(
+    folder: str, names: set[str], inner: dict[str, int], *, kind: Kind
+) -> tuple[str, ...]:
+    """Return the protected files in a folder; a link counts as itself."""
+    if kind in ("git", "dependencies"):
+        return ()
+    above, whole = os.path.basename(folder), kind == "protected"
+    chosen = names if whole else {name for name in names if is_checked(name, above)}
+    paths = (os.path.join(folder, name) for name in chosen)
+    return tuple(path for path in paths if path not in inner)
+
+
+def _kind(name: str, above: str, around: Kind) -> Kind:
+    """Return what a folder in another one is."""
+    if around != "git" and _is_git_name(name):
+        return "git"
+    if around in ("git", "dependencies") or name in DEPENDENCIES:
+        return "dependencies"
+    if (above, name) in CHECKOUTS:
+        return "plain"
+    return "protected" if around == "protected" or is_checked(name, above) else "plain"
 
 
 def _is_git_name(name: str) -> bool:

@@ -1,0 +1,474 @@
+"""Protected files that belong to the project: instructions of agents, definitions of CI.
+
+They lie at any depth of a workspace that a command may write, and git changes them in ordinary
+work, so no mount holds them. They are noted before a command that nobody was asked about, and put
+back afterwards, unless the change is one that somebody agreed to or that comes out of the
+repository: content that git had before the command began, under that very path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from hashlib import blake2b, sha1
+from struct import Struct, error, unpack
+
+import msgspec
+
+from travois.host.cage.aside import Aside
+from travois.host.cage.checking import Change, plain
+from travois.host.cage.saved import SLACK, Node, Saved, read, restore
+from travois.policy.cage import Unasked
+from travois.policy.paths import allows
+from travois.policy.protected import is_checked, protected
+
+MOST_BYTES = 32 * 1024 * 1024
+"""How much content is noted. Beyond that a change is noticed but cannot be undone."""
+LARGEST = 512 * 1024 * 1024
+"""How much of an index of git is read."""
+PUT_BACK = (
+    "Protected files of the project changed while a command ran that nobody was asked about, and "
+    "were put back: {}.{} To change one, use Edit or Write, or a shell command that only writes "
+    "this file: the user is asked then. A rule such as Edit({}) lets commands write it."
+)
+NOT_PUT_BACK = (
+    "Protected files of the project changed while a command ran that nobody was asked about, and "
+    "could NOT be put back: {}. Look at them before you go on."
+)
+SINCE_KILLED = (
+    "Protected files of the project differ from what they were when a command began whose session "
+    "was killed: {}. Unless you changed them yourself, look at them."
+)
+ENTRY = Struct(">40x20sH")
+"""Of an entry of git's index: the name of the blob, and flags."""
+FANOUT = Struct(">II")
+NONE = b""
+"""Stands for the digest of a file that is not there."""
+ACCEPTED = "accepted"
+"""The file that tells which changes of ours other processes are to take for agreed to."""
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """What a file was: when it was read, and which folder it belonged to."""
+
+    node: Node
+    at: int
+    root: str
+    owner: tuple[int, int]
+    """Device and inode of the folder that the file guides: it may move with that."""
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A command that nobody was asked about: when it began, what rules allow it, and where."""
+
+    at: int
+    unasked: Unasked
+    roots: tuple[str, ...]
+
+
+class Instructions:
+    """The protected files of the project as they are to be, while commands run in some folders.
+
+    `folder` is one that no command can write, and `find` lists such files below some folders.
+    """
+
+    def __init__(self, folder: str, find: Callable[[tuple[str, ...]], list[str]]) -> None:
+        self._folder, self._find = folder, find
+        self._noted: dict[str, Noted] = {}
+        self._running: dict[str, Running] = {}
+        self._left = MOST_BYTES
+
+    def note(self, roots: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+        """Take files for how they are to be, but for those that another command must leave alone.
+
+        Returns the digests of all of them.
+        """
+        fresh = {path: self._look(path, roots) for path in self._free(self._find(roots), roots)}
+        gone = dict.fromkeys(path for path in self._free(self._noted, roots) if path not in fresh)
+        for path, noted in (fresh | gone).items():
+            self._take(path, noted)
+        self._left = MOST_BYTES - sum(len(one.node.data or b"") for one in self._noted.values())
+        held = (item for item in self._noted.items() if _below(item[0], roots))
+        return tuple((path, _digest(noted.node)) for path, noted in held)
+
+    def begin(self, name: str, running: Running) -> None:
+        """Keep a command from changing files, from here on."""
+        self._running[name] = running
+
+    def check_all(self) -> list[str]:
+        """Check what all commands that run have changed; returns what to tell."""
+        return [words for name in self._running for words in self.check(name)]
+
+    def check(self, name: str) -> tuple[str, ...]:
+        """Put back what nobody agreed to, and take over all other changes."""
+        if name not in self._running:
+            return ()
+        aside = Aside(os.path.join(self._folder, "replaced"))
+        changes = list(self._check(self._running[name].roots, aside))
+        return tuple(_tell(changes, aside))
+
+    def end(self, name: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+        """Check for the last time what a command has changed.
+
+        What a command changed that somebody agreed to is taken over for those that still run.
+        """
+        told = self.check(name)
+        if self._running.pop(name, None) is None and self._running:
+            known = (path for path in self._noted if _below(path, roots))
+            for path in {*_with_targets(self._find(roots), roots), *known}:
+                self._take(path, self._look(path, roots))
+        return told
+
+    def accept(self, path: str, data: bytes | None) -> None:
+        """Take a change that somebody agreed to for what a file is to be, in all processes."""
+        if not protected(path):
+            return
+        roots = tuple(root for one in self._running.values() for root in one.roots)
+        is_ = self._look(path, (*roots, os.path.dirname(path)))
+        if is_ is not None and data is not None:
+            node = msgspec.structs.replace(is_.node, data=data)
+            is_ = msgspec.structs.replace(is_, node=node)
+        if _below(path, roots):
+            self._take(path, is_)
+        with open(os.path.join(self._folder, ACCEPTED), "ab", opener=_private) as file:
+            file.write(_record(path, _digest(is_.node) if is_ else NONE))
+
+    def forget_accepted(self) -> None:
+        """Drop what was agreed to while commands ran that have ended."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._folder, ACCEPTED))
+
+    def _check(self, roots: tuple[str, ...], aside: Aside) -> Iterator[Change]:
+        known = (path for path in self._noted if _below(path, roots))
+        found = {*_with_targets(self._find(roots), roots), *known}
+        now = {path: self._look(path, roots) for path in sorted(found)}
+        moved = dict(self._find_moved(now))
+        expected = {*moved, *moved.values()}
+        for path, is_ in now.items():
+            was = self._noted.get(path)
+            same = _is_same(was, is_) or path in expected
+            if same or self._is_agreed(path, was, is_):
+                self._take(path, is_)
+            elif was or os.path.lexists(path):  # else it went with what was in the way of another
+                yield self._put_back(path, was, is_, aside)
+
+    def _free(self, paths: Iterable[str], roots: tuple[str, ...]) -> list[str]:
+        """Return those in some folders that no command which runs must leave alone."""
+        held = tuple(root for one in self._running.values() for root in one.roots)
+        inner = (path for path in _with_targets(paths, roots) if _below(path, roots))
+        return [path for path in inner if not _below(path, held)]
+
+    def _look(self, path: str, roots: tuple[str, ...]) -> Noted | None:
+        """Return what a file is, without reading one that cannot have changed since."""
+        root = next((root for root in roots if _below(path, (root,))), "")
+        known = self._noted.get(path)
+        if (
+            known is not None
+            and known.node.stamp[-1] < known.at - SLACK
+            and _has_stamp(path, known)
+        ):
+            return known
+        at = time.time_ns()
+        try:
+            node = read(path).get(NONE)
+        except OSError:
+            return known
+        if node is None or node.kind == "folder" or not root:
+            return None
+        if len(node.data or b"") > self._left:
+            node = msgspec.structs.replace(node, data=None)
+        self._left -= len(node.data or b"")
+        return Noted(node, at, root, _identity(_owner(path, root)))
+
+    def _find_moved(self, now: dict[str, Noted | None]) -> Iterator[tuple[str, str]]:
+        """Find files that moved with the folder that they guide, with their old paths.
+
+        Only that: to move the file itself is to give its words to another folder.
+        """
+        fresh = {path: is_ for path, is_ in now.items() if is_ and path not in self._noted}
+        if not fresh:
+            return
+        lost = {
+            (was.owner, was.node.stamp[:2], os.path.basename(path)): path
+            for path, was in self._noted.items()
+            if now.get(path) is None
+        }
+        for path, is_ in fresh.items():
+            old = lost.get((is_.owner, is_.node.stamp[:2], os.path.basename(path)))
+            if old and _is_free(_owner(old, is_.root)) and _is_same(self._noted[old], is_):
+                yield path, old
+
+    def _is_agreed(self, path: str, was: Noted | None, is_: Noted | None) -> bool:
+        running = [one for one in self._running.values() if _below(path, one.roots)]
+        if any(_permits(one.unasked, path, root=_root(was, is_)) for one in running):
+            return True
+        if self._is_accepted(_record(path, _digest(is_.node) if is_ else NONE)):
+            return True
+        since = min(one.at for one in running)
+        return is_from_git(path, was and was.node, is_ and is_.node, since=since)
+
+    def _is_accepted(self, record: bytes) -> bool:
+        try:
+            with open(os.path.join(self._folder, ACCEPTED), "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return False
+        size = len(record)
+        return any(data[at : at + size] == record for at in range(0, len(data), size))
+
+    def _take(self, path: str, is_: Noted | None) -> None:
+        if is_ is None:
+            self._noted.pop(path, None)
+        else:
+            self._noted[path] = is_
+
+    def _put_back(self, path: str, was: Noted | None, is_: Noted | None, aside: Aside) -> Change:
+        root = _root(was, is_)
+        tree = ((NONE, was.node),) if was else ()
+        done = True
+        try:
+            restore(Saved(path, root, 0, tree), NONE, aside)
+        except OSError:
+            done = False
+        if done:
+            self._take(path, self._look(path, (root,)))
+        return Change(plain(os.path.relpath(path, root)), restored=done)
+
+
+def _tell(changes: list[Change], aside: Aside) -> Iterator[str]:
+    """Say to a person and to the model what was found."""
+    done = [change.words for change in changes if change.restored]
+    failed = [change.words for change in changes if not change.restored]
+    if done:
+        kept = f" What the command wrote is in {aside.path}." if aside.path else ""
+        yield PUT_BACK.format(_few(done), kept, done[0])
+    if failed:
+        yield NOT_PUT_BACK.format(_few(failed))
+
+
+def tell_killed(before: Iterable[tuple[str, bytes]], paths: Iterable[str]) -> Iterator[str]:
+    """Say which files differ from what a killed session noted; they stay as they are.
+
+    The user may have changed them since, and what git has in its index is no surprise.
+    """
+    known = dict(before)
+    now = {path: read(path).get(NONE) for path in {*known, *paths}}
+    differing = (
+        path
+        for path, node in sorted(now.items())
+        if (_digest(node) if node else NONE) != known.get(path, NONE)
+        and not is_from_git(path, None, node, since=time.time_ns())
+    )
+    if found := [plain(path) for path in differing]:
+        yield SINCE_KILLED.format(_few(found))
+
+
+def is_from_git(path: str, was: Node | None, is_: Node | None, *, since: int) -> bool:
+    """Return whether a change is one that git makes when it moves to another commit.
+
+    The index has the path with this very content, or no longer has it, and the content that came
+    or went was among the objects before a moment that no program can fake: the kernel's clock.
+    """
+    node = is_ or was
+    top = _find_top(path)
+    if node is None or node.data is None or not top:
+        return False
+    git, common = _git_folders(top)
+    try:
+        listed = _find_blob(f"{git}/index", os.fsencode(os.path.relpath(path, top)))
+    except (OSError, error, ValueError, IndexError):
+        return False
+    names = {_blob_name(data) for data in (node.data, node.data.replace(b"\r\n", b"\n"))}
+    wanted = listed in names if is_ else listed is None
+    return wanted and any(_was_held(f"{common}/objects", name, since=since) for name in names)
+
+
+def _find_top(path: str) -> str:
+    """Return the working tree that a file belongs to."""
+    parts = path.split("/")
+    folders = ("/".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1))
+    return next((folder for folder in folders if os.path.lexists(f"{folder}/.git")), "")
+
+
+def _git_folders(top: str) -> tuple[str, str]:
+    """Return where a working tree has its index, and where its objects are."""
+    git = f"{top}/.git"
+    if os.path.isfile(git):
+        git = os.path.join(top, _text(git).removeprefix("gitdir:").strip())
+    common = _text(f"{git}/commondir").strip()
+    return git, os.path.join(git, common) if common else git
+
+
+def _text(path: str) -> str:
+    try:
+        return os.fsdecode(_read_plain(path, 4096)).replace("\0", "")
+    except OSError:
+        return ""
+
+
+def _read_plain(path: str, most: int) -> bytes:
+    """Read a file, and nothing that one may have to wait for. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a file", path)
+        return file.read(most)
+
+
+def _find_blob(index: str, wanted: bytes) -> bytes | None:
+    """Return the name of the blob that an index has for a path. Raises if it is not understood."""
+    data = _read_plain(index, LARGEST)
+    magic, version, count = unpack(">4sII", data[:12])
+    if magic != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("not an index that is understood")
+    at, name = 12, b""
+    for _ in range(count):
+        blob, flags = ENTRY.unpack_from(data, at)
+        start = at + (64 if flags & 0x4000 else 62)
+        dropped, start = _number(data, start) if version == 4 else (len(name), start)
+        end = data.index(0, start)
+        name = name[: len(name) - dropped] + data[start:end]
+        if name == wanted:
+            return blob
+        at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
+    return None
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of variable length, and what comes after it."""
+    value = data[at] & 127
+    while data[at] & 128:
+        at += 1
+        value = ((value + 1) << 7) | (data[at] & 127)
+    return value, at + 1
+
+
+def _blob_name(data: bytes) -> bytes:
+    return sha1(b"blob %d\0%s" % (len(data), data), usedforsecurity=False).digest()
+
+
+def _was_held(objects: str, name: bytes, *, since: int) -> bool:
+    """Return whether an object was there at a moment, alone or in a pack."""
+    text = name.hex()
+    loose = f"{objects}/{text[:2]}/{text[2:]}"
+    packs = (f"{objects}/pack/{one}" for one in _names(f"{objects}/pack") if one.endswith(".idx"))
+    return _is_older(loose, since) or any(
+        _is_older(pack, since) and _lists(pack, name) for pack in packs
+    )
+
+
+def _is_older(path: str, since: int) -> bool:
+    """Return whether a file is as it was at a moment: a change of anything sets this time."""
+    with suppress(OSError):
+        return os.lstat(path).st_ctime_ns < since
+    return False
+
+
+def _lists(pack: str, name: bytes) -> bool:
+    """Return whether the index of a pack, of version 2, has an object."""
+    with suppress(OSError, error), open(pack, "rb") as file:
+        file.seek(8 + 4 * max(0, name[0] - 1))
+        first, last = FANOUT.unpack(file.read(8))
+        first, last = (0, first) if name[0] == 0 else (first, last)
+        file.seek(8 + 1024 + 20 * first)
+        names = file.read(20 * (last - first))
+        return any(names[at : at + 20] == name for at in range(0, len(names), 20))
+    return False
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _with_targets(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
+    """Return the same files, and what links among them lead to in the workspace."""
+    for path in paths:
+        yield path
+        if os.path.islink(path):
+            real = os.path.realpath(path)
+            if any(real.startswith(f"{root}/") for root in roots) and os.path.isfile(real):
+                yield real
+
+
+def _owner(path: str, root: str) -> str:
+    """Return the folder in which a protected file has its meaning."""
+    above, owner = os.path.basename(root), root
+    for name in path.removeprefix(f"{root}/").split("/")[:-1]:
+        if is_checked(name, above):
+            return os.path.dirname(owner) if above == ".github" else owner
+        above, owner = name, f"{owner}/{name}"
+    return owner
+
+
+def _is_free(folder: str) -> bool:
+    """Return whether nothing has taken the place of a folder, nor of one that held it."""
+    return not os.path.lexists(folder) and os.path.realpath(folder) == folder
+
+
+def _permits(unasked: Unasked, path: str, *, root: str) -> bool:
+    names = protected(os.path.relpath(path, root))
+    by_name = bool(names) and names <= {*unasked.names}
+    return by_name or any(
+        allows(what, path, root=base, home=home) and names <= protected(what)
+        for what, base, home in unasked.patterns
+    )
+
+
+def _below(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path.startswith(f"{root}/") for root in roots)
+
+
+def _is_same(was: Noted | None, is_: Noted | None) -> bool:
+    """Return whether a file says the same; its mode says nothing."""
+    if was is None or is_ is None:
+        return was is is_
+    if was.node.data is None or is_.node.data is None:
+        return was.node.stamp == is_.node.stamp
+    return (was.node.kind, was.node.data) == (is_.node.kind, is_.node.data)
+
+
+def _root(was: Noted | None, is_: Noted | None) -> str:
+    one = was or is_
+    return one.root if one else ""
+
+
+def _digest(node: Node) -> bytes:
+    content = node.data if node.data is not None else repr(node.stamp).encode()
+    return blake2b(content, digest_size=16).digest()
+
+
+def _has_stamp(path: str, known: Noted) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return stamp == known.node.stamp
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino
+
+
+def _record(path: str, digest: bytes) -> bytes:
+    return blake2b(os.fsencode(path) + b"\0" + digest, digest_size=16).digest()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _few(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
