@@ -12,7 +12,7 @@ protected names that belong to the project, but never those that take a person's
 workspace whose home, neighbours, git settings, hooks and settings of agents are compared before and
 after. What is marked `never_execute` is not run, and none gets the network, whatever its mode.
 Protected files that belong to the project (instructions, CI definitions) are counted apart, as
-`project`: a recognised write asks, but the sandbox does not hold them against other code.
+`project`: only mode bypass may change them; elsewhere they are put back when a command ends.
 """
 
 from __future__ import annotations

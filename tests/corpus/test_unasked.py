@@ -56,6 +56,24 @@ def test_what_runs_unasked_leaves_no_trace_outside_when_it_is_executed(mode: str
     assert (found["executed"], found["traces"]) == (EXECUTED, [])
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "find . $(echo -delete)",
+        "python3 -c \"open('AGENTS.md','w').write('x')\"",
+        "sh -c 'echo x > sub/CLAUDE.md; rm .github/workflows/ci.yml'",
+        "p=.github/workflows; python3 -c \"open('$p/new.yml','w')\"",
+    ],
+)
+@pytest.mark.parametrize("mode", ["sandboxed", "auto"])
+def test_code_that_is_no_recognised_write_changes_no_protected_file(
+    stage: Stage, mode: str, line: str
+) -> None:
+    ruling, behind = anyio.run(rule_on, make_session(stage, mode), line), walls("full")
+    ran = [(Row("r", line, "bypass"), ruling)] if ruling is not None else []
+    assert [one.why for one in execute(ran, stage, mode, walls=behind)] == []
+
+
 @corpus
 @pytest.mark.parametrize("mode", ["sandboxed", "auto"])
 def test_hardly_anything_benign_is_asked_about_in_the_sandbox(stage: Stage, mode: str) -> None:

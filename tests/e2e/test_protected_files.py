@@ -104,8 +104,6 @@ def test_instructions_that_code_changes_are_put_back_and_the_way_is_shown(progra
     recipe = "x:\n\techo evil > AGENTS.md; rm sub/CLAUDE.md; mkdir -p .github/workflows; "
     (work / "Makefile").write_text(f"{recipe}echo evil > .github/workflows/x.yml; echo built\n")
     (told,) = ask(program, use("Bash", command="make x"), flags=AUTO)
-    if program.is_limited and "built" not in told:
-        return  # without the full sandbox the command may have been denied as a whole
     assert "built" in told
     assert "put back: .github/workflows/x.yml, AGENTS.md, sub/CLAUDE.md." in told
     assert "use Edit or Write" in told

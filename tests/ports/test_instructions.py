@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import anyio
 import pytest
 
 from tests.ports.caged import SECONDS, Mode, Scene, play, scene, walls
+from travois.host.cage.guard import Journal
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage, Unasked
 
@@ -41,6 +43,8 @@ WRITES = {
     "a folder in its place": "rm -f {0}; mkdir {0}; touch {0}/x",
     "removed": "rm {0}",
     "removed with its folder": 'rm -rf "$(dirname {0})/x" {0}; cd "$(dirname {0})" && rmdir "$PWD"',
+    "closed": "printf evil > {0}; chmod 000 {0}",
+    "in a closed folder": "printf evil > {0}; d=$(dirname {0}); [ $d = . ] || chmod 000 $d",
     "put in the index": "printf evil > {0}; git add -f {0}",
     "committed": f"printf evil > {{0}}; git add -f {{0}}; {GIT} commit -qm x",
     "a link on the way": 'd=$(dirname {0}); [ "$d" = . ] || (mv "$d" $RANDOM; ln -s /etc "$d")',
@@ -227,7 +231,8 @@ def test_a_command_in_the_background_is_held_too_and_agreed_changes_stay(
         processes.accept(str(place.work / ".gitattributes"), b"* text\n")
         wait = "touch go; while ! [ -e went ]; do sleep 0.02; done"
         await processes.run(place.sh(wait), timeout=SECONDS)
-        assert any("AGENTS.md" in text for text in processes.notices())
+        told = processes.notices()  # where mounts hold it, there was nothing to put back
+        assert any("AGENTS.md" in text for text in told) is (mode == "partial")
         await job.kill()
         assert processes.notices() == ()
 
@@ -244,3 +249,56 @@ def test_instructions_that_are_a_link_are_held_with_what_it_leads_to(place: Scen
     told = act(place, "python3 -c \"open('QWEN.md','w').write('be evil')\"")
     assert (place.work / "docs/guide.md").read_text() == "be kind\n"
     assert "docs/guide.md" in told[0]
+
+
+def test_what_a_user_edits_beside_a_program_in_the_background_stays(place: Scene) -> None:
+    async def one(processes: LocalProcesses) -> None:
+        line = "printf evil > AGENTS.md; mv sub x; printf e > QWEN.md; touch went; sleep 60"
+        job = await processes.start(place.sh(line), id="one")
+        while not (place.work / "went").exists():  # noqa: ASYNC110 - another program makes it
+            await anyio.sleep(0.02)
+        (place.work / "mine").write_text("mine\n")
+        os.replace(place.work / "mine", place.work / "AGENTS.md")  # as editors do
+        (place.work / "sub/deep/er/GEMINI.md").write_text("mine\n")
+        await processes.run(place.sh("true", cage=place.but(unasked=None)), timeout=SECONDS)
+        await job.kill()
+        (told,) = processes.notices()
+        assert "put back: QWEN.md." in told
+
+    play("full", one)
+    assert (place.work / "AGENTS.md").read_text() == "mine\n"
+    assert (place.work / "sub/deep/er/GEMINI.md").read_text() == "mine\n"
+    assert not (place.work / "QWEN.md").exists()
+
+
+def journal(place: Scene) -> Journal:
+    return Journal(str(place.outside / "journal"))
+
+
+def test_what_a_file_tool_of_another_process_writes_stays(place: Scene) -> None:
+    roots, path = (str(place.work),), place.work / "AGENTS.md"
+    ours, theirs = journal(place), journal(place)
+    guard = ours.open((), mark="", roots=roots, unasked=UNASKED)
+    path.write_text("agreed\n")
+    theirs.accept(str(path), b"agreed\n")
+    assert guard.check() == ()
+    path.write_text("not agreed\n")
+    assert len(guard.close()) == 1
+    assert path.read_text() == "agreed\n"
+
+
+def test_what_differs_after_a_session_was_killed_is_told_and_stays(place: Scene) -> None:
+    line = (
+        "import os, sys; from travois.host.cage.guard import Journal; "
+        "from travois.policy.cage import Unasked; "
+        "Journal(sys.argv[1]).open((), mark='', roots=(sys.argv[2],), unasked=Unasked()); "
+        "os._exit(9)"
+    )
+    words = (sys.executable, "-c", line, str(place.outside / "journal"), str(place.work))
+    subprocess.run(words, check=False)
+    (place.work / "CLAUDE.md").write_text("by whom?\n")
+    later = journal(place)
+    later.recover()
+    (told,) = later.notices
+    assert "CLAUDE.md" in told and "AGENTS.md" not in told and "was killed" in told
+    assert (place.work / "CLAUDE.md").read_text() == "by whom?\n"

@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec.structs import replace
 
+from travois.engine.ports import Command
 from travois.policy.cage import Cage
 
 if TYPE_CHECKING:
@@ -57,6 +59,21 @@ class Guarding:
 
         journal, roots = self.journal(), repository_roots(cage)
         await anyio.to_thread.run_sync(journal.find_repositories, roots)
+
+    def hold_instructions(self, command: Command) -> Command:
+        """Make protected files of the project read-only for a program that may run for hours.
+
+        What changes them meanwhile is then somebody else, and their changes stay.
+        """
+        cage = command.cage
+        if cage is None or cage.unasked is None:
+            return command
+        from travois.host.cage.guard import repository_roots
+        from travois.host.cage.instructions import find_held
+
+        held = find_held(self.journal().list_protected(repository_roots(cage)))
+        unasked = replace(cage.unasked, held=held)
+        return replace(command, cage=replace(cage, pinned=(*cage.pinned, *held), unasked=unasked))
 
     async def review(self, child: Child) -> None:
         """Find the repositories that there are now that a program has ended."""

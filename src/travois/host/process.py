@@ -175,6 +175,8 @@ class LocalProcesses:
     async def start(self, command: Command, *, id: str) -> LocalJob:
         """Start in the background; it dies with the session at the latest."""
         await self._guarding.prepare(command.cage)
+        if self._walls is not None and self._walls.kind == "full":
+            command = self._guarding.hold_instructions(command)
         child = self._begin(command)
         child.slow()
         return self._adopt(id, command, child)

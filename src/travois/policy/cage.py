@@ -21,6 +21,8 @@ class Unasked(msgspec.Struct, frozen=True):
     """Patterns of paths, each with the folder that it counts from and the home."""
     names: tuple[str, ...] = ()
     """Protected names that a rule about the command itself has in its words."""
+    held: tuple[str, ...] = ()
+    """Protected files that are read-only for the command: if one changes, others changed it."""
 
 
 class Cage(msgspec.Struct, frozen=True):

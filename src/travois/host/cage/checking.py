@@ -116,3 +116,9 @@ def plain(text: str) -> str:
     """A name as part of a message: whoever chose it does not choose how the message reads."""
     shown = "".join(char if char.isprintable() else "?" for char in text)
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+
+
+def list_few(names: list[str], most: int = 8) -> str:
+    """Name the first ones, and say how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -22,7 +22,7 @@ import msgspec
 
 from travois.engine.folders import make_folders
 from travois.host.cage.aside import Aside
-from travois.host.cage.checking import Change, Check, Checked, check, plain
+from travois.host.cage.checking import Change, Check, Checked, check, list_few, plain
 from travois.host.cage.instructions import Instructions, Running, tell_killed
 from travois.host.cage.nested import NAMES, Surroundings, check_repository, find_dangerous
 from travois.host.cage.real import real_path
@@ -242,7 +242,7 @@ class Journal:
         each = ((path, find_dangerous(path, around=around)) for path in new)
         told = [f"{plain(path)}: {', '.join(names)}" for path, names in each if names]
         if told:
-            yield NEW.format(_few(told))
+            yield NEW.format(list_few(told))
 
     def accept(self, path: str, data: bytes | None = None) -> None:
         """Take a change that we made ourselves for how things are to be."""
@@ -480,11 +480,6 @@ def _told(changes: list[Change], aside: Aside, *, when: str) -> Iterator[str]:
     failed = [change.words for change in changes if not change.restored]
     if restored:
         kept = f" The changed copies are in {aside.path}." if aside.path else ""
-        yield f"Protected files changed {when} and were restored: {_few(restored)}.{kept}"
+        yield f"Protected files changed {when} and were restored: {list_few(restored)}.{kept}"
     if failed:
-        yield f"Protected files changed {when} and could NOT be restored: {_few(failed)}."
-
-
-def _few(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+        yield f"Protected files changed {when} and could NOT be restored: {list_few(failed)}."

@@ -15,19 +15,23 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b, sha1
+from itertools import islice
 from struct import Struct, error, unpack
 
 import msgspec
 
+from travois.host.beneath import spot
 from travois.host.cage.aside import Aside
-from travois.host.cage.checking import Change, plain
-from travois.host.cage.saved import SLACK, Node, Saved, read, restore
+from travois.host.cage.checking import Change, list_few, plain
+from travois.host.cage.saved import SLACK, Node, Saved, hold, read, restore, save
 from travois.policy.cage import Unasked
 from travois.policy.paths import allows
 from travois.policy.protected import is_checked, protected
 
 MOST_BYTES = 32 * 1024 * 1024
 """How much content is noted. Beyond that a change is noticed but cannot be undone."""
+MOST_HELD = 100
+"""How many files are mounted read-only for one command: each takes the sandbox a millisecond."""
 LARGEST = 512 * 1024 * 1024
 """How much of an index of git is read."""
 PUT_BACK = (
@@ -204,6 +208,8 @@ class Instructions:
 
     def _is_agreed(self, path: str, was: Noted | None, is_: Noted | None) -> bool:
         running = [one for one in self._running.values() if _below(path, one.roots)]
+        if all(path in one.unasked.held for one in running):
+            return True
         if any(_permits(one.unasked, path, root=_root(was, is_)) for one in running):
             return True
         if self._is_accepted(_record(path, _digest(is_.node) if is_ else NONE)):
@@ -231,12 +237,23 @@ class Instructions:
         tree = ((NONE, was.node),) if was else ()
         done = True
         try:
-            restore(Saved(path, root, 0, tree), NONE, aside)
+            _restore(Saved(path, root, 0, tree), aside)
         except OSError:
             done = False
         if done:
             self._take(path, self._look(path, (root,)))
         return Change(plain(os.path.relpath(path, root)), restored=done)
+
+
+def _restore(saved: Saved, aside: Aside) -> None:
+    """Make a file what it was, although a command closed it, or its folder, to us."""
+    tuple(hold(save(saved.path, saved.root), aside))
+    try:
+        restore(saved, NONE, aside)
+    except PermissionError:  # what cannot be read can be moved
+        with spot(saved.path) as place:
+            aside.move(place, root=saved.root)
+        restore(saved, NONE, aside)
 
 
 def _tell(changes: list[Change], aside: Aside) -> Iterator[str]:
@@ -245,9 +262,22 @@ def _tell(changes: list[Change], aside: Aside) -> Iterator[str]:
     failed = [change.words for change in changes if not change.restored]
     if done:
         kept = f" What the command wrote is in {aside.path}." if aside.path else ""
-        yield PUT_BACK.format(_few(done), kept, done[0])
+        yield PUT_BACK.format(list_few(done), kept, done[0])
     if failed:
-        yield NOT_PUT_BACK.format(_few(failed))
+        yield NOT_PUT_BACK.format(list_few(failed))
+
+
+def find_held(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that a mount can keep as they are: what has a second name can be changed."""
+    plain_ones = (path for path in paths if _has_one_name(path))
+    return tuple(islice(plain_ones, MOST_HELD))
+
+
+def _has_one_name(path: str) -> bool:
+    with suppress(OSError):
+        found = os.lstat(path)
+        return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+    return False
 
 
 def tell_killed(before: Iterable[tuple[str, bytes]], paths: Iterable[str]) -> Iterator[str]:
@@ -264,7 +294,7 @@ def tell_killed(before: Iterable[tuple[str, bytes]], paths: Iterable[str]) -> It
         and not is_from_git(path, None, node, since=time.time_ns())
     )
     if found := [plain(path) for path in differing]:
-        yield SINCE_KILLED.format(_few(found))
+        yield SINCE_KILLED.format(list_few(found))
 
 
 def is_from_git(path: str, was: Node | None, is_: Node | None, *, since: int) -> bool:
@@ -467,8 +497,3 @@ def _record(path: str, digest: bytes) -> bytes:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _few(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

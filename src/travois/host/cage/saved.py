@@ -256,6 +256,7 @@ def put(place: Spot, node: Node) -> None:
             fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(fd, "wb") as file:
                 file.write(node.data)
+                file.flush()  # a later write would set the time anew
                 _dress(fd, node)
                 os.utime(fd, ns=(node.stamp[3], node.stamp[3]))
         ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
