@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
 from tests.engine.against import OPUS, LabModel, opened, say
@@ -14,6 +15,7 @@ from tests.engine.fakes import facts, log
 from travois.context.layers import Layers
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact
+from travois.engine.ports import Event, Warned
 from travois.engine.warmth import keep_warm
 from travois.kernel.blocks import Text
 from travois.kernel.facts import Cleared, Compacted, Epoch, Sent, User
@@ -50,6 +52,10 @@ def worked(folder: Path, *, first: int = 20) -> tuple[Agent, LabModel]:
     return one, model
 
 
+def heard(events: MemoryObjectReceiveStream[Event]) -> list[Event]:
+    return [events.receive_nowait() for _ in range(events.statistics().current_buffer_used)]
+
+
 def cleared_ids(exchange: Exchange) -> list[str]:
     """The calls whose results the model did not see."""
     applied = [e for e in exchange.applied if e["type"].startswith("clear_tool_uses")]
@@ -61,9 +67,12 @@ def test_after_a_pause_the_provider_leaves_out_old_results_and_thinking_stays(
 ) -> None:
     one, model = worked(tmp_path)
     before = model.ledger[-1].usage.prompt
-    assert say(one, "0") == "end"
+    with one.session.watch() as events:
+        assert say(one, "0") == "end"
+        told = [e.text for e in heard(events) if isinstance(e, Warned)]
     (fact,) = facts(one, Cleared)
     assert fact.where == "server"
+    assert [line.partition(" (")[0] for line in told] == [f"cleared {len(fact.calls)} old results"]
     last = model.ledger[-1]
     assert BETA in last.betas
     assert cleared_ids(last) == [str(len(fact.calls))]

@@ -15,7 +15,7 @@ from travois import lab
 from travois.context.compact import ALONE
 from travois.engine.summary_call import UNATTENDED
 from travois.kernel.blocks import words
-from travois.kernel.facts import Compacted
+from travois.kernel.facts import Cleared, Compacted
 
 ASKED = "This is the harness"
 FILES = 12
@@ -93,6 +93,21 @@ def test_a_compaction_by_itself_tells_its_status_and_takes_it_back(work: Program
     assert by == {fact.source for fact in compactions(work)}
     heard = [line["content"] for line in done.lines if line.get("subtype") == "informational"]
     assert any("summary by the model" in text for text in heard)
+
+
+def test_results_that_are_cleared_to_make_room_are_told_in_one_line(work: Program) -> None:
+    roomy = ("--settings", '{"context":{"threshold":14000,"offload":false}}')
+    with work.served(model):
+        done = work.ask("read them all", "--output-format", "stream-json", "--verbose", *roomy)
+    assert done.code == 0, done.err
+    made = [e.fact for e in work.facts() if isinstance(e.fact, Cleared)]
+    heard = [line["content"] for line in done.lines if line.get("subtype") == "informational"]
+    told = [text for text in heard if text.startswith("cleared ")]
+    assert len(told) == len(made) >= 1
+    for text, fact in zip(told, made, strict=True):
+        count = len(fact.calls)
+        assert text.startswith(f"cleared {count} old result{'' if count == 1 else 's'} (about ")
+        assert text.endswith(" tokens) to make room; all can be read again")
 
 
 def test_a_summary_that_fails_is_told_and_the_status_taken_back(work: Program) -> None:

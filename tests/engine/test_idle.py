@@ -17,9 +17,12 @@ from travois.context.layers import Idle, Layers
 from travois.engine.agent import Agent
 from travois.engine.loop import turn
 from travois.engine.ports import Env, Event, Warned
+from travois.engine.room import model
 from travois.engine.tool import Outcome, said
-from travois.kernel.facts import Cleared, Compacted, Result
-from travois.kernel.tokens import context_tokens
+from travois.kernel.blocks import Text
+from travois.kernel.facts import Cleared, Compacted, Result, User
+from travois.kernel.models import Price
+from travois.kernel.tokens import context_tokens, warn_at
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 from travois.testing import Scripted, calls
@@ -34,7 +37,9 @@ def rested(one: Agent, seconds: float) -> None:
     play(one, "and now?")
 
 
-def reads(folder: Path, rounds: int, *, window: int = 200_000, **more: Any) -> Agent:
+def reads(
+    folder: Path, rounds: int, *, window: int = 200_000, price: Price | None = None, **more: Any
+) -> Agent:
     """An agent that has read so many files, of about 1,000 tokens each, without a pause."""
     words = "result # " + "filler words that mean nothing " * 100
 
@@ -42,7 +47,7 @@ def reads(folder: Path, rounds: int, *, window: int = 200_000, **more: Any) -> A
         return said(words.replace("#", args.path))
 
     tool = small("Read", run)
-    session = begun((tool,), window=window, output=4_000)
+    session = begun((tool,), window=window, output=4_000, price=price or Price())
     lines: list[Line] = [read(number) for number in range(rounds)]
     one = agent(folder, *lines, DONE, tools=(tool,), session=session, **more)
     one.clock = lambda: log(one).entries[-1].at + 1
@@ -79,6 +84,26 @@ def test_after_an_hour_old_results_are_cleared_and_that_is_told_in_one_line(
     assert len(told) == 1 and "\n" not in told[0]
     assert told[0].startswith("cleared 35 old results (about ")
     assert told[0].endswith("after a pause of 62 minutes; all can be read again")
+
+
+def test_results_that_give_way_before_the_window_is_full_are_told_in_one_line(
+    tmp_path: Path,
+) -> None:
+    """Where reading the cache costs nearly as much as writing it, clearing early pays."""
+    dear = Price(input=1.0, output=1.0, read=0.9, write=1.0)
+    one = reads(tmp_path, 60, window=100_000, price=dear, layers=Layers(pressed_tokens=10_000))
+    while context_tokens(one.session.view) < warn_at(model(one)):
+        one.session.append(User((Text("some more words " * 500),), origin="human"))
+    assert facts(one, Cleared) == []
+    one.model = Scripted(weighed(reply("on")))
+    with one.session.watch() as events:
+        play(one, "and now?")
+        told = [e.text for e in _all(events) if isinstance(e, Warned)]
+    (cleared,) = facts(one, Cleared)
+    assert facts(one, Compacted) == []
+    (line,) = told
+    assert line.startswith(f"cleared {len(cleared.calls)} old results (about ")
+    assert line.endswith(" tokens) to make room; all can be read again")
 
 
 def _all(events: MemoryObjectReceiveStream[Event]) -> list[Event]:

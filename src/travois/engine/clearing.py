@@ -17,12 +17,14 @@ from travois.wire.replies import Reply
 if TYPE_CHECKING:
     from travois.context.clear import Clearing
 
-MARKER = "[This result was cleared. Its whole text is in {path}.]"
+CLEARED = "[This result was cleared."
+MARKER = f"{CLEARED} Its whole text is in {{path}}.]"
 INPUT_MARKER = "[This text was cleared. The whole input of the call is in {path}.]"
 NOTE = (
     "The results of the older calls of {tools} were cleared to save room. Each is in a file of "
     "{folder} whose name has the id of its call, and Recall finds words in them. Newest of them:"
 )
+MAKING_ROOM = "to make room"
 LISTED = 12
 """How many cleared results a note names; the others are found by searching."""
 
@@ -52,10 +54,8 @@ def clear(agent: Agent) -> bool:
     found = clearing(view, agent.layers, now=now)
     if found is None:
         return forgotten
-    _apply(agent, found)
-    if rested:
-        minutes = round(paused(agent) / 60)
-        agent.session.emit(Warned(_describe(found, f"after a pause of {minutes} minutes")))
+    after = f"after a pause of {round(paused(agent) / 60)} minutes"
+    _apply(agent, found, why=after if rested else MAKING_ROOM)
     return True
 
 
@@ -80,19 +80,21 @@ def clear_instead(agent: Agent) -> bool:
     found = clearing_instead(view, fitted(agent), now=now, names=names)
     if found is None:
         return False
-    _apply(agent, found)
-    agent.session.emit(Warned(_describe(found, "to make room")))
+    _apply(agent, found, why=MAKING_ROOM)
     return True
 
 
-def _apply(agent: Agent, found: Clearing) -> None:
-    """Keep what is cleared on file and put the clearing on record."""
+def _apply(agent: Agent, found: Clearing, *, why: str) -> None:
+    """Keep what is cleared on file, put the clearing on record, and tell of it in one line."""
+    view = agent.session.view
+    fresh = {*found.calls, *found.inputs} - {*view.cleared, *view.cleared_inputs}
     paths = _kept(agent, found.calls)
     if found.where == "server":
         _leave_out(agent, paths, inputs=found.inputs)
     else:
         _show(agent, paths)
         _shorten_inputs(agent, found.inputs)
+    agent.session.emit(Warned(_describe(len(fresh), found.freed, why)))
 
 
 def _forget_thinking(agent: Agent) -> bool:
@@ -107,11 +109,10 @@ def _forget_thinking(agent: Agent) -> bool:
     return bool(until)
 
 
-def _describe(found: Clearing, why: str) -> str:
+def _describe(count: int, freed: int, why: str) -> str:
     """Say in one line what was cleared."""
-    count = len({*found.calls, *found.inputs})
     many = f"{count} old result{'' if count == 1 else 's'}"
-    return f"cleared {many} (about {found.freed:,} tokens) {why}; all can be read again"
+    return f"cleared {many} (about {freed:,} tokens) {why}; all can be read again"
 
 
 def check(agent: Agent, reply: Reply) -> None:
