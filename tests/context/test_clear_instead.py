@@ -80,6 +80,17 @@ def test_of_files_as_few_give_way_as_it_takes_and_the_least_spoken_of() -> None:
     assert all(number % 2 == 0 for number in few)
 
 
+def test_files_that_were_changed_and_left_give_way_before_those_yet_to_be_changed() -> None:
+    """Of files spoken of alike, or even more: what is done is needed less than what is to come."""
+    steps = [("Read", f"f{number}.py") for number in range(36)]
+    changed = [("Edit", f"f{number}.py") for number in (25, 27, 29)]
+    names = {f"f{number}.py": 5.0 for number in (25, 27, 29)}
+    layers = msgspec.structs.replace(LAYERS, pressed_cleared=1_500)
+    few = numbers(found(told(*steps, *changed), names=names, layers=layers))
+    assert {number for number in few if number < 36} >= {25}
+    assert not {27, 29} & set(few), "the last two are still being worked with"
+
+
 def test_what_does_not_make_enough_room_is_left_to_a_compaction() -> None:
     view = told(*[("Bash", f"ls {number}") for number in range(20)])
     clearing = found(view)

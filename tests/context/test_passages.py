@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from travois.context.passages import choose, spoken_names, stem
+from travois.context.passages import choose, spoken_names, weigh_file
 from travois.kernel.blocks import Call, Text
 from travois.kernel.facts import Assistant, Entry, Result, User
 from travois.kernel.tokens import estimate
@@ -72,12 +72,21 @@ def test_names_weigh_more_the_more_often_and_the_later_they_were_spoken_of() -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "name"),
+    ("said", "path"),
     [
-        ("/src/hook_registry.go", "hook_registry"),
-        ("C:\\x\\a.test.ts", "a"),
-        ("Makefile", "Makefile"),
+        ("see hook_registry", "/src/hook_registry.go"),
+        ("see prompt-generator.ts and more", "/src/prompt-generator.ts"),
+        ("see src/a-b.test.ts", "C:\\x\\a-b.test.ts"),
+        ("see `Makefile`", "Makefile"),
     ],
 )
-def test_files_are_known_by_their_stem(path: str, name: str) -> None:
-    assert stem(path) == name
+def test_a_file_weighs_what_its_name_does_with_or_without_its_ending(said: str, path: str) -> None:
+    names = spoken_names([Entry(1, 1.0, User((Text(said),), origin="human"))])
+    assert weigh_file(path, names) > 0
+    assert weigh_file(f"{path}.other", {}) == 0
+
+
+def test_files_that_differ_by_their_ending_are_weighed_apart() -> None:
+    said = User((Text("change one-two.test.ts"),), origin="human")
+    names = spoken_names([Entry(1, 1.0, said)])
+    assert weigh_file("/x/one-two.test.ts", names) > weigh_file("/x/one-two.ts", names) == 0

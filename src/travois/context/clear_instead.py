@@ -7,12 +7,12 @@ Cache: keeps more than half of what is cached: only results in the later half gi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from travois.context.clear import Clearing, Now, choose_local, choose_server, oldest_results
 from travois.context.layers import Layers
 from travois.context.ledger.acts import Act, decoded, kind_of
-from travois.context.passages import stem
+from travois.context.passages import weigh_file
 from travois.kernel.blocks import calls
 from travois.kernel.facts import Assistant, Result
 from travois.kernel.tokens import fact_tokens, head_tokens
@@ -22,6 +22,8 @@ KEPT = 0.52
 """The share of what is cached that must stay: half, and some more as sizes are estimates."""
 AMPLE = 2
 """How often the least that is freed is freed if there is so much: few clearings, each large."""
+CURRENT = 2
+"""So many of the files worked with last count as not finished, though they were changed."""
 
 
 def clearing_instead(
@@ -29,8 +31,9 @@ def clearing_instead(
 ) -> Clearing | None:
     """What to clear in place of a compaction that is due; none if that would not be enough.
 
-    Commands and searches give way first, and of files those that were spoken of least (`names`):
-    an edit needs the exact text of what it replaces. A compaction would take all of them.
+    Commands and searches give way first, then files that were changed and left, then those that
+    were spoken of least (`names`): an edit needs the exact text of what it replaces. A compaction
+    would take all of them.
     """
     bound = thinks(view)
     if not layers.pressure or (bound and not now.server):
@@ -53,13 +56,27 @@ def _enough(
     """All results that show no file, and of the others as many as it takes."""
     files = _files_read(view)
     read = [item for item in candidates if _call(item) in files]
-    read.sort(key=lambda item: names.get(stem(files[_call(item)]), 0.0))
+    finished = _finished_files(view)
+
+    def worth(item: Item) -> tuple[bool, float]:
+        path = files[_call(item)]
+        return path not in finished, weigh_file(path, names)
+
+    read.sort(key=worth)
     chosen = [item for item in candidates if _call(item) not in files]
     found = choose_local(view, chosen)
     while read and found.freed < wanted:
         chosen.append(read.pop(0))
         found = choose_local(view, sorted(chosen, key=lambda item: item.seq))
     return found
+
+
+def _finished_files(view: View) -> set[str]:
+    """The files that were changed, without those that were worked with last."""
+    changed: dict[str, bool] = {}
+    for _, act in _calls_on_files(view):
+        changed[act.path] = changed.pop(act.path, False) or act.kind != "read"
+    return {path for path in list(changed)[:-CURRENT] if changed[path]}
 
 
 def _later_half(view: View) -> list[Item]:
@@ -77,13 +94,20 @@ def _later_half(view: View) -> list[Item]:
 def _files_read(view: View) -> dict[str, str]:
     """The calls whose results show a file, or lines of it, as last read; and the file."""
     latest: dict[tuple[str, object, object], str] = {}
+    for call, act in _calls_on_files(view):
+        if act.kind == "read":
+            latest[act.path, act.args.get("offset"), act.args.get("limit")] = call
+    return {call: path for (path, *_), call in latest.items()}
+
+
+def _calls_on_files(view: View) -> Iterator[tuple[str, Act]]:
+    """The calls that read, change or write a file, in order."""
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
     for call in (call for reply in replies for call in calls(reply.content)):
         args = decoded(call.args)
-        if kind_of(call.name, args) == "read":
-            path = Act(0, "read", call.name, args, "").path
-            latest[path, args.get("offset"), args.get("limit")] = call.id
-    return {call: path for (path, *_), call in latest.items()}
+        act = Act(0, kind_of(call.name, args), call.name, args, "")
+        if act.kind in ("read", "edit", "write"):
+            yield call.id, act
 
 
 def _call(item: Item) -> str:

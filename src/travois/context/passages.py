@@ -13,12 +13,13 @@ from math import log2
 
 import msgspec
 
-from travois.context.declared import NAME, declared_name
+from travois.context.declared import FILE, NAME, declared_name
 from travois.context.instructions import beginning
 from travois.context.ledger.acts import decoded, kind_of
 from travois.kernel.blocks import AnyBlock, Call, Text
 from travois.kernel.facts import Assistant, Entry, User
 from travois.kernel.tokens import estimate
+from travois.kernel.view import Item
 
 LONG = 25
 """So many lines of one declaration are cut at the next blank line."""
@@ -46,7 +47,7 @@ class Passage(msgspec.Struct, frozen=True):
     worth: float
 
 
-def spoken_names(entries: Iterable[Entry]) -> dict[str, float]:
+def spoken_names(entries: Iterable[Entry | Item]) -> dict[str, float]:
     """Weigh each name that the person, the model or its calls spoke of: often, and of late.
 
     What a call writes says nothing: it names all that is in it, and is done.
@@ -59,15 +60,22 @@ def spoken_names(entries: Iterable[Entry]) -> dict[str, float]:
     return weights
 
 
-def stem(path: str) -> str:
-    """The name of a file as it is spoken of: without its folder and its ending."""
-    return path.replace("\\", "/").rpartition("/")[2].partition(".")[0]
+def weigh_file(path: str, names: Mapping[str, float]) -> float:
+    """Return how much a file was spoken of: by its name, or by that without its ending."""
+    name = file_name(path)
+    return max(names.get(name, 0.0), names.get(name.partition(".")[0], 0.0))
 
 
-def _names(entry: Entry) -> set[str]:
+def file_name(path: str) -> str:
+    """Return the last part of a path."""
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def _names(entry: Entry | Item) -> set[str]:
     match entry.fact:
         case User(origin="human" | "task", content=content) | Assistant(content=content):
-            return set(NAME.findall("\n".join(map(_said, content))))
+            text = "\n".join(map(_said, content))
+            return {*NAME.findall(text), *map(file_name, FILE.findall(text))}
         case _:
             return set()
 

@@ -76,7 +76,7 @@ def clear_instead(agent: Agent) -> bool:
         size=round(context_tokens(view) / factor),  # results are measured as we estimate
         limit=round(limit(agent) / factor),
     )
-    names = spoken_names(agent.session.history())
+    names = spoken_names(view.items)
     found = clearing_instead(view, fitted(agent), now=now, names=names)
     if found is None:
         return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.context.instructions import beginning
-from travois.context.passages import Lines, choose, stem
+from travois.context.passages import Lines, choose, weigh_file
 from travois.context.sources import plain
 from travois.engine.agent import Agent
 from travois.engine.briefing import nested
@@ -127,7 +127,7 @@ def restored(
     """
     visible = {item.seq for item in kept}
     missing = [lack for one in held if (lack := _lacking(one, visible))]
-    spoken = sorted(missing, key=lambda one: -names.get(stem(one.held.path), 0.0))
+    spoken = sorted(missing, key=lambda one: -weigh_file(one.held.path, names))
     best = {one.held.path for one in spoken[:FILES]}
     chosen = [one for one in missing if one.held.path in best]
     rooms = _rooms(chosen, budget)
