@@ -11,14 +11,14 @@ from travois.engine.room import cold, fitted, idled, limit, model, paused
 from travois.kernel.blocks import calls, words
 from travois.kernel.facts import Assistant, Changed, Cleared, Offloaded, Result
 from travois.kernel.tokens import context_tokens, ratio, warn_at
+from travois.kernel.view import CLEARED_RESULT
 from travois.wire.edits import left_out
 from travois.wire.replies import Reply
 
 if TYPE_CHECKING:
     from travois.context.clear import Clearing
 
-CLEARED = "[This result was cleared."
-MARKER = f"{CLEARED} Its whole text is in {{path}}.]"
+MARKER = f"{CLEARED_RESULT} Its whole text is in {{path}}.]"
 INPUT_MARKER = "[This text was cleared. The whole input of the call is in {path}.]"
 NOTE = (
     "The results of the older calls of {tools} were cleared to save room. Each is in a file of "

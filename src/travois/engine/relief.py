@@ -49,6 +49,7 @@ async def relieve(agent: Agent) -> str:
         if agent.layers.collapse and trigger in ("auto", "cold") and _fold(agent, trigger):
             return ""
         if trigger in ("auto", "overflow") and clear_instead(agent):
+            await _show_edited(agent)
             return ""
         from travois.engine.compaction import compact
 
@@ -56,6 +57,7 @@ async def relieve(agent: Agent) -> str:
         return ""
     if agent.layers.clear:
         clear(agent)
+    await _show_edited(agent)
     if agent.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
         from travois.engine.compaction import prepare
 
@@ -63,6 +65,15 @@ async def relieve(agent: Agent) -> str:
     else:
         keep_notes(agent)
     return _stop(agent)
+
+
+async def _show_edited(agent: Agent) -> None:
+    """Show files again that the last reply changed and whose text is out of sight."""
+    if not last_calls(agent.session.view):
+        return
+    from travois.engine.restore import show_edited_files
+
+    await show_edited_files(agent)
 
 
 def _fold(agent: Agent, trigger: Trigger) -> bool:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.context.in_sight import continued_at, edited_paths, is_in_sight, notes_shown
 from travois.context.instructions import beginning
-from travois.context.passages import Lines, choose, weigh_file
+from travois.context.passages import Lines, choose, spoken_names, weigh_file
 from travois.context.sources import plain
 from travois.engine.agent import Agent
 from travois.engine.briefing import nested
 from travois.engine.ground import home, real
 from travois.engine.ports import digest
+from travois.engine.room import beside_head, limit
 from travois.engine.skills import USED
 from travois.engine.tool import Refusal
 from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, Cleared, Entry, Result
-from travois.kernel.tokens import estimate
+from travois.kernel.facts import Changed, Cleared, Entry, Result, User
+from travois.kernel.tokens import context_tokens, estimate, ratio
 from travois.kernel.view import Item
 from travois.policy.access import Access
 from travois.policy.judge import judge
@@ -45,12 +46,10 @@ ENDLESS = 1 << 40
 """Stands for the last line of a file that was read to its end."""
 EDITS = 3
 """So many of the last edits of a file say where the work goes on."""
-CONTINUED = re.compile(r"; continue with offset=(\d+)\]\s*$")
-"""How the result of Read ends that had no room for more."""
-NOTE = 200
-"""In so many of its last characters."""
 SKILL, SKILLS = 5_000, 25_000
 """How many tokens of one skill come back, and of all together."""
+AGAIN, MOST_AGAIN, LEAST_AGAIN = 0.12, 8_000, 500
+"""The share of the room that edited files may take, and the most and the least tokens of it."""
 INTRO = (
     "Files that you worked with last, as they are on disk at this moment: there is no need to "
     "read them again. What is left out of a file can be read with offset."
@@ -97,8 +96,10 @@ class Work(msgspec.Struct):
     first: int = 0
 
 
-async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
-    """The files worked with last that may be shown, the last first."""
+async def recent(
+    agent: Agent, entries: Sequence[Entry], *, only: Collection[str] | None = None
+) -> tuple[Held, ...]:
+    """The files worked with last that may be shown, the last first; `only` some of them."""
     if not agent.layers.restore:
         return ()
     instructing = set(nested(agent))
@@ -106,6 +107,8 @@ async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
         instructing |= {file.path for file in agent.library.standing().files}
     found: list[Held] = []
     for path, work in _worked(entries).items():
+        if only is not None and path not in only:
+            continue
         data = await _content(agent, path) if path not in instructing else b""
         if data and b"\0" not in data:
             text = agent.session.secrets.redacted(data.decode("utf-8", errors="replace"))
@@ -119,18 +122,24 @@ async def recent(agent: Agent, entries: Sequence[Entry]) -> tuple[Held, ...]:
 
 
 def restored(
-    held: Iterable[Held], kept: Iterable[Item], *, budget: int, names: Mapping[str, float]
+    held: Iterable[Held],
+    kept: Iterable[Item],
+    *,
+    budget: int,
+    names: Mapping[str, float],
+    each: int = EACH,
 ) -> tuple[Text, ...]:
     """A text with as much of these files as there is room for; not what is still shown of them.
 
-    `names` tells how much each name was spoken of, which decides where there is too little room.
+    `names` tells how much each name was spoken of, which decides where there is too little room;
+    `each` is the most of one file.
     """
     visible = {item.seq for item in kept}
     missing = [lack for one in held if (lack := _lacking(one, visible))]
     spoken = sorted(missing, key=lambda one: -weigh_file(one.held.path, names))
     best = {one.held.path for one in spoken[:FILES]}
     chosen = [one for one in missing if one.held.path in best]
-    rooms = _rooms(chosen, budget)
+    rooms = _rooms(chosen, budget, each=each)
     shown = (_shown(one, room, names) for one, room in zip(chosen, rooms, strict=True))
     parts = [part for part in shown if part]
     body = "\n".join(reversed(parts))
@@ -158,7 +167,7 @@ def _runs(indexes: Sequence[int]) -> Iterator[Lines]:
             start = at
 
 
-def _rooms(files: Sequence[Lack], budget: int) -> list[int]:
+def _rooms(files: Sequence[Lack], budget: int, *, each: int) -> list[int]:
     """Share the room out evenly: work often goes on with what was read before the last few files.
 
     What a short file does not need is left to the others; a share of a few lines helps nobody.
@@ -166,8 +175,36 @@ def _rooms(files: Sequence[Lack], budget: int) -> list[int]:
     from travois.context.ledger.received import allot
 
     count = min(len(files), budget // LEAST)
-    sizes = [min(EACH, one.size) for one in files[:count]]
+    sizes = [min(each, one.size) for one in files[:count]]
     return [*allot(sizes, budget), *([0] * (len(files) - count))]
+
+
+async def show_edited_files(agent: Agent) -> None:
+    """Show what is out of sight of the files that the last reply changed, once for each file.
+
+    Edits come in groups, and each needs the exact text that it replaces. The note is appended, so
+    it moves nothing, and it takes free room only: it never leads to a compaction.
+    """
+    view = agent.session.view
+    edited = edited_paths(view) if agent.layers.restore else []
+    lacking = [path for path in edited if not is_in_sight(view, path)]
+    free = limit(agent) - context_tokens(view)
+    budget = round(min(MOST_AGAIN, AGAIN * beside_head(agent), free) / ratio(view))
+    told = "\n".join(notes_shown(view)) if lacking else ""
+    places = [p for path in lacking for p in _places(agent, path) if _file_mark(p) not in told]
+    if not places or budget < LEAST_AGAIN:
+        return
+    held = await recent(agent, agent.session.history(), only=places)
+    names = spoken_names(view.items)
+    if texts := restored(held, view.items, budget=budget, names=names, each=budget):
+        agent.session.append(User(texts, origin="note"))
+
+
+def _places(agent: Agent, path: str) -> list[str]:
+    """The files that are known to the session and that a call means by this path."""
+    known = [what.removeprefix(SEEN) for what in agent.session.state if what.startswith(SEEN)]
+    below = f"/{path.removeprefix('./')}"
+    return [place for place in known if place == path or place.endswith(below)]
 
 
 def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) -> tuple[Text, ...]:
@@ -230,8 +267,7 @@ def _show(work: Work, act: Act) -> None:
         return
     first, limit = _number(act, "offset"), _number(act, "limit")
     work.first = max(0, first - 1)
-    told = CONTINUED.search(act.text, max(0, len(act.text) - NOTE))
-    stopped = int(told[1]) - 1 if told else ENDLESS
+    stopped = continued_at(act.text) - 1 if continued_at(act.text) else ENDLESS
     asked = work.first + limit if limit else ENDLESS
     work.seen[act.seq] = work.first, min(stopped, asked)
     work.asked.append((work.first, asked))
@@ -276,10 +312,15 @@ def _changed_lines(one: Held) -> list[int]:
     return [*found, one.first] if one.first else found
 
 
+def _file_mark(path: str) -> str:
+    """Return how the mark before some lines of a file begins."""
+    name = plain(path).replace('"', "\\x22")
+    return f'<file path="{name}"'
+
+
 def _marked(one: Held, lines: list[str], *, start: int, count: int) -> str:
     """Some lines of a file between marks that say which they are."""
     mark = digest(one.text.encode(errors="replace"))[:16]
     where = f"{start + 1}-{start + count} of {len(lines)}"
     body = "".join(lines[start : start + count]).removesuffix("\n")
-    name = plain(one.path).replace('"', "\\x22")
-    return f'<file path="{name}" lines="{where}" mark="{mark}">\n{body}\n</file {mark}>'
+    return f'{_file_mark(one.path)} lines="{where}" mark="{mark}">\n{body}\n</file {mark}>'

@@ -28,6 +28,8 @@ from travois.kernel.facts import (
     User,
 )
 
+CLEARED_RESULT = "[This result was cleared."
+"""How the text begins that stands in the place of a cleared result."""
 LOST_RESULT = "The result of this call was lost when the session log was damaged."
 THINKING = ("thinking", "redacted_thinking")
 """Blocks that a provider binds to everything before them."""

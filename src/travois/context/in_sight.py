@@ -1,0 +1,81 @@
+"""Which of the files that the model has just changed have their text out of sight.
+
+Model sees: what is missing of such a file, as `engine.restore` shows it, at the tail.
+Tokens: the room that the caller gives, once for each file until the next compaction.
+Cache: never moves the prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from travois.context.compact import is_summary
+from travois.context.ledger.acts import Act, Kind, decoded, kind_of
+from travois.context.passages import file_name
+from travois.kernel.blocks import Call, calls, words
+from travois.kernel.facts import Assistant, Result, User
+from travois.kernel.view import CLEARED_RESULT, View
+
+SHOWING: tuple[Kind, ...] = ("read", "write")
+"""Calls that show the text of a file."""
+CONTINUED = re.compile(r"; continue with offset=(\d+)\]\s*$")
+"""How the result of Read ends that had no room for more."""
+NOTE = 200
+"""In so many of its last characters."""
+
+
+def continued_at(text: str) -> int:
+    """Return the number of the line at which a page had no room for more; nought if it had."""
+    found = CONTINUED.search(text, max(0, len(text) - NOTE))
+    return int(found[1]) if found else 0
+
+
+def notes_shown(view: View) -> list[str]:
+    """The texts of notes in the conversation, without summaries."""
+    facts = [item.fact for item in view.items if not is_summary(item)]
+    return [words(f.content) for f in facts if isinstance(f, User) and f.origin == "note"]
+
+
+def edited_paths(view: View) -> list[str]:
+    """The files that the last reply changed in part."""
+    reply = view.items[view.replied].fact if view.replied >= 0 else None
+    asked = calls(reply.content) if isinstance(reply, Assistant) else ()
+    failed = {
+        item.fact.call
+        for item in view.items[view.replied + 1 :]
+        if isinstance(item.fact, Result) and item.fact.error
+    }
+    paths = (_path(call, ("edit",)) for call in asked if call.id not in failed)
+    return list(dict.fromkeys(filter(None, paths)))
+
+
+def is_in_sight(view: View, path: str) -> bool:
+    """Whether the result of the last call that showed a file still stands there, to its end."""
+    last = next(
+        (call for call in _newest_calls(view, file_name(path)) if _path(call, SHOWING) == path),
+        None,
+    )
+    if last is None or last.id in view.cleared:
+        return False
+    if kind_of(last.name, decoded(last.args)) == "write":
+        return last.id not in view.cleared_inputs
+    shown = next(
+        (i.fact for i in view.items if isinstance(i.fact, Result) and i.fact.call == last.id), None
+    )
+    text = words(shown.content) if shown else ""
+    return bool(text) and not text.startswith(CLEARED_RESULT) and not continued_at(text)
+
+
+def _newest_calls(view: View, name: str) -> Iterator[Call]:
+    """The calls that are shown and name a file, the newest first."""
+    for item in reversed(view.items):
+        if isinstance(item.fact, Assistant):
+            yield from (call for call in reversed(calls(item.fact.content)) if name in call.args)
+
+
+def _path(call: Call, kinds: tuple[Kind, ...]) -> str:
+    """The file that a call of one of these kinds names; empty if it is of another."""
+    args = decoded(call.args)
+    kind = kind_of(call.name, args)
+    return Act(0, kind, call.name, args, "").path if kind in kinds else ""
