@@ -35,6 +35,8 @@ import msgspec
 
 from bench.calls import Recorded, recorded_calls
 from bench.replay import NoWeb
+from travois.core.content import Call
+from travois.core.facts import AnyFact, Changed, Entry, Opened
 from travois.engine.agent import Agent, World
 from travois.engine.checkouts import find_sibling
 from travois.engine.consent import Ready, decide, use
@@ -45,8 +47,6 @@ from travois.engine.snapshot_port import Kept
 from travois.host.cage.programs import find_covered
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
-from travois.kernel.blocks import Call
-from travois.kernel.facts import AnyFact, Changed, Entry, Opened
 from travois.policy.bounds import SECRET, Bounds
 from travois.policy.families import is_builder
 from travois.policy.judge import Guard, Mode

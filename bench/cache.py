@@ -22,6 +22,9 @@ from bench.fidelity import KEEP_ALL
 from bench.replay import FILLER, Free, Nobody, NoWeb
 from travois.context.layers import Layers
 from travois.context.lifetime import Life
+from travois.core.content import Text
+from travois.core.facts import Epoch, Opened, ToolSpec, User
+from travois.core.models import Model
 from travois.engine.agent import Agent, World
 from travois.engine.loop import turn
 from travois.engine.ports import Env
@@ -30,9 +33,6 @@ from travois.engine.tool import Here, Outcome, Tool, said
 from travois.host.catalog import resolve
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Epoch, Opened, ToolSpec, User
-from travois.kernel.models import Model
 from travois.lab import Prompt, call, text
 from travois.lab.http import Request as Asked
 from travois.lab.objects import Json

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 import msgspec
 
+from travois.core.content import Call
 from travois.engine.interpret import Senseless, interpret
 from travois.engine.tool import AnyTool
-from travois.kernel.blocks import Call
 from travois.tools.catalogue import TOOLS
 from travois.tools.mcp import Lending
 

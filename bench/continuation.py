@@ -15,7 +15,7 @@ import msgspec
 from bench.present import calls_of
 from bench.steps import Step
 from travois.context.ledger.acts import decoded, is_list, is_object
-from travois.kernel.blocks import Text, words
+from travois.core.content import Text, words
 
 NEXT = 10
 """How many of the next calls count."""

@@ -38,7 +38,7 @@ from bench.staleness import Log, contradicted
 from bench.steps import Step, script
 from bench.tokens import half
 from travois.context.layers import Layers
-from travois.kernel.blocks import Text, words
+from travois.core.content import Text, words
 
 SHORTEST = 120_000
 CATEGORIES = ("instruct", "edited", "todo", "verify", "error", "ids", "decide", "need", "fresh")

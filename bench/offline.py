@@ -18,6 +18,7 @@ import anyio
 from tests.corpus.asked import counted, judged, requests
 
 from travois.app.opening import specs
+from travois.core.content import Text
 from travois.host.embedder.minilm import Absent, find
 from travois.host.embedder.static import Static
 from travois.host.http import Direct
@@ -27,7 +28,6 @@ from travois.host.local.examples import Nearest
 from travois.host.local.guided import HELP, Asked, Guided
 from travois.host.local.mind import Mind
 from travois.host.local.router import Routed
-from travois.kernel.blocks import Text
 from travois.tools.catalogue import TOOLS
 
 SETS = ("tuned", "held_out", "beyond")

@@ -21,9 +21,9 @@ import msgspec
 from bench.calls import Recorded, recorded_calls
 from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.core.content import words
+from travois.core.facts import Result
 from travois.engine.person import Answer, Inquiry, Question
-from travois.kernel.blocks import words
-from travois.kernel.facts import Result
 from travois.testing import Scripted, call, say
 from travois.tools.patch_grammar import apply_chunks, parse_patch
 

@@ -9,8 +9,8 @@ import msgspec
 
 from bench.steps import Step
 from travois.context.ledger.acts import Act, decoded, is_list, is_object, kind_of
+from travois.core.content import Call, calls, words
 from travois.engine.tool import Outcome
-from travois.kernel.blocks import Call, calls, words
 
 STEP, FILE, ERROR, TASK = "Steps done so far", "Current file", "Last error", "Task in progress"
 """The labels under which the recorded model states where it stands."""

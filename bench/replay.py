@@ -22,14 +22,8 @@ from bench.steps import Step, shown
 from bench.tree import Tree, TreeFiles
 from travois.context.layers import Layers
 from travois.context.offload import measure, most_that_fits
-from travois.engine.agent import Agent, World
-from travois.engine.loop import turn
-from travois.engine.ports import Answer, Env, Page, Question
-from travois.engine.session import Session
-from travois.engine.tool import AnyTool, Here, Outcome, Tool, said
-from travois.host.process import LocalProcesses
-from travois.kernel.blocks import Text, calls, words
-from travois.kernel.facts import (
+from travois.core.content import Text, calls, words
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Cleared,
@@ -39,8 +33,14 @@ from travois.kernel.facts import (
     Opened,
     ToolSpec,
 )
-from travois.kernel.models import EDITS, Model, Price, Usage
-from travois.kernel.tokens import estimate
+from travois.core.models import EDITS, Model, Price, Usage
+from travois.core.tokens import estimate
+from travois.engine.agent import Agent, World
+from travois.engine.loop import turn
+from travois.engine.ports import Answer, Env, Page, Question
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool, Here, Outcome, Tool, said
+from travois.host.process import LocalProcesses
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.store.blobs import Blobs

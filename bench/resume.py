@@ -16,9 +16,9 @@ MILLION = 250_000
 MAKE = """
 import sys
 from pathlib import Path
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Assistant, Decided, Ended, Entry, Result, Sent, User
-from travois.kernel.models import Usage
+from travois.core.content import Call, Text
+from travois.core.facts import Assistant, Decided, Ended, Entry, Result, Sent, User
+from travois.core.models import Usage
 from travois.store import line
 from travois.store.log import NAME, Log
 

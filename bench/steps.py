@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from bench.billing import tokens
+from travois.core.content import AnyBlock, Call, Opaque, Text, calls, words
+from travois.core.facts import Origin, User
 from travois.engine.tool import Outcome
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text, calls, words
-from travois.kernel.facts import Origin, User
 
 ORIGINS: dict[str, Origin] = {"human": "human", "task": "task"}
 BEGINS = "(The recorded session begins here.)"

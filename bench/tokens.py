@@ -25,7 +25,7 @@ from zlib import crc32
 import msgspec
 
 from bench.contents import KINDS, RUNS, made
-from travois.kernel.tokens import (
+from travois.core.tokens import (
     BYTES_PER_TOKEN,
     PER_CALL,
     PER_LINE,
@@ -203,7 +203,7 @@ def report(family: str, name: str, pairs: list[tuple[float, int]]) -> None:
 
 def learned(held: list[Step]) -> Iterator[tuple[float, int]]:
     """Each step, with the ratio that the steps before it in the same session have shown."""
-    from travois.kernel.tokens import BELIEVED, PRIOR, STEPS, family
+    from travois.core.tokens import BELIEVED, PRIOR, STEPS, family
 
     usual = {"claude-5": family("claude-opus-5"), "openai": family("gpt-5")}
     session, past = "", list[tuple[float, int]]()

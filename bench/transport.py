@@ -16,10 +16,10 @@ from time import perf_counter, process_time
 import anyio
 
 from bench.loopback import sse
+from travois.core.models import Model
 from travois.host.catalog import Endpoint
 from travois.host.http import Direct, Transport
 from travois.host.providers import HttpModel
-from travois.kernel.models import Model
 from travois.wire.pieces import Request
 from travois.wire.protocol import reader
 

@@ -39,6 +39,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bench.asks import Recorder, make_agent
+from travois.core.content import Call
 from travois.engine.agent import Agent
 from travois.engine.consent import Ready, Ruling, decide
 from travois.engine.dispatch import understand
@@ -46,7 +47,6 @@ from travois.engine.ports import Command
 from travois.host.cage.probe import Walls, look
 from travois.host.cage.programs import find_covered, find_programs
 from travois.host.process import LocalProcesses
-from travois.kernel.blocks import Call
 from travois.policy.bounds import Bounds
 from travois.policy.gitconfig import settle
 from travois.policy.judge import Guard, Mode

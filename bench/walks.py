@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 import travois
 from travois import Options, Session
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.testing import Scripted, call, say
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply

@@ -13,8 +13,8 @@ from contextlib import aclosing, asynccontextmanager
 import anyio.lowlevel
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Text
-from travois.kernel.models import Usage
+from travois.core.content import AnyBlock, Call, Text
+from travois.core.models import Usage
 from travois.wire.pieces import Request
 from travois.wire.replies import (
     Began,

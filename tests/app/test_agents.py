@@ -11,19 +11,10 @@ import pytest
 from tests.app.commanding import run
 from tests.store.sample import opened, write
 from travois.app.commands import agents
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import (
-    AnyFact,
-    Assistant,
-    Changed,
-    Ended,
-    Epoch,
-    Finished,
-    Spawned,
-    User,
-)
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model, Price, Usage
+from travois.core.content import Call, Text
+from travois.core.errors import Fault
+from travois.core.facts import AnyFact, Assistant, Changed, Ended, Epoch, Finished, Spawned, User
+from travois.core.models import Model, Price, Usage
 from travois.store.home import Home
 from travois.store.log import Log
 from travois.store.project import identify

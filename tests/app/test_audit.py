@@ -9,8 +9,8 @@ from tests.app.commanding import run
 from tests.store.sample import EPOCH, clock, entries, opened, recorded, turns
 from travois.app.commands import audit
 from travois.app.commands.audit import Checked, check, check_cold
-from travois.kernel.facts import Assistant, Rewound, Sent
-from travois.kernel.view import project
+from travois.core.facts import Assistant, Rewound, Sent
+from travois.core.view import project
 from travois.store.home import Home
 from travois.store.log import NAME, Log
 from travois.wire.encode import Encoder

@@ -5,10 +5,10 @@ from __future__ import annotations
 from travois.app.codex import Teller
 from travois.app.shapes import Object
 from travois.app.tally import Tally
+from travois.core.content import Call, Media, Opaque, Text
+from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
+from travois.core.models import Model
 from travois.engine.ports import Event, Retrying, Running, Warned
-from travois.kernel.blocks import Call, Media, Opaque, Text
-from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Result
-from travois.kernel.models import Model
 
 SEARCH = Call("1", "WebSearch", '{"query":"herons"}')
 LENT = Call("2", "McpCall", '{"tool":"mcp__zoo__feed_all","arguments":{"who":"heron"}}')

@@ -7,7 +7,7 @@ import pytest
 
 from tests.app.commanding import run
 from travois.app.commands import config
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,9 @@ from travois.app.commands import context
 from travois.app.receipts import receipts
 from travois.app.window import Window, look
 from travois.context.compact import OPENING
-from travois.engine.session import Session
-from travois.engine.switch import Rehearsal
-from travois.kernel.blocks import Text
-from travois.kernel.facts import (
+from travois.core.content import Text
+from travois.core.errors import Fault
+from travois.core.facts import (
     AnyFact,
     Cleared,
     Compacted,
@@ -29,8 +28,9 @@ from travois.kernel.facts import (
     Sent,
     Spawned,
 )
-from travois.kernel.faults import Fault
-from travois.kernel.models import Usage
+from travois.core.models import Usage
+from travois.engine.session import Session
+from travois.engine.switch import Rehearsal
 from travois.store.home import Home
 from travois.store.log import Log
 

@@ -9,7 +9,7 @@ import pytest
 from travois.app.cli import run
 from travois.app.flags import chosen, understood
 from travois.app.options import NAMED, Options, settings
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 
 def asked(*words: str) -> Options:

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from travois import Options, Session
-from travois.kernel.blocks import words
-from travois.kernel.facts import Hooked, Result, User
+from travois.core.content import words
+from travois.core.facts import Hooked, Result, User
 from travois.testing import Scripted, calls, say
 
 

@@ -19,11 +19,11 @@ from travois.app.acp import telling
 from travois.app.speak import Speaker
 from travois.app.tally import Tally
 from travois.context.custom import parse
+from travois.core.content import Text, words
+from travois.core.errors import Fault
+from travois.core.facts import Result, User
 from travois.engine.hooks import remind
 from travois.engine.ports import Doing, Signalled
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Result, User
-from travois.kernel.faults import Fault
 from travois.testing import Scripted, call, say
 
 Main = Callable[[Session], Awaitable[None]]

@@ -18,12 +18,12 @@ from travois.app.opening import specs
 from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.context.lent import Lent, Told, announced, find
+from travois.core.content import Text, words
+from travois.core.errors import Fault
+from travois.core.facts import Decided, Entry, Result, User
+from travois.core.tokens import estimate
 from travois.engine.person import Answer, Inquiry, Question
 from travois.engine.ports import Warned
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Decided, Entry, Result, User
-from travois.kernel.faults import Fault
-from travois.kernel.tokens import estimate
 from travois.store import trust
 from travois.testing import Scripted, call, say
 from travois.tools.foreign import Offer

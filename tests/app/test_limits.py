@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.kernel.facts import Ended, Entry
-from travois.kernel.models import Usage
+from travois.core.facts import Ended, Entry
+from travois.core.models import Usage
 from travois.testing import Scripted, say
 
 

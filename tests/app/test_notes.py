@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from travois.app.commands.notes import NONE, told, versions
+from travois.core.facts import AnyFact, Changed, Entry, Noted, Rewound
 from travois.engine.notes import Notes
-from travois.kernel.facts import AnyFact, Changed, Entry, Noted, Rewound
 
 
 def noted(text: str, covers: int) -> Noted:

@@ -17,11 +17,11 @@ from tests.app.commanding import run
 from travois.app.commands import permissions
 from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.core.content import Call
+from travois.core.errors import Fault
+from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
+from travois.core.models import Model
 from travois.engine.person import Answer, Inquiry, Question
-from travois.kernel.blocks import Call
-from travois.kernel.facts import Assistant, Changed, Decided, Epoch, Opened, User
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model
 from travois.store.home import Home, locate
 from travois.store.layers import load
 from travois.store.log import Log

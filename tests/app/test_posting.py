@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from travois import Options, Session
 from travois.app.posting import Office
+from travois.core.content import words
+from travois.core.errors import Fault
+from travois.core.facts import Ended, Entry, Rewound, User
 from travois.engine.ports import Event, Warned
-from travois.kernel.blocks import words
-from travois.kernel.facts import Ended, Entry, Rewound, User
-from travois.kernel.faults import Fault
 from travois.lab.validate import anthropic_faults
 from travois.store.mail import NAME, Mailbox
 from travois.testing import Scripted, call, say

@@ -11,11 +11,11 @@ import anyio
 import pytest
 
 from travois import Options, Session
+from travois.core.content import Text, words
+from travois.core.errors import Fault
+from travois.core.facts import Assistant, Decided, Ended, Entry, Result
+from travois.core.view import open_calls
 from travois.engine.ports import Answer, Question
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Assistant, Decided, Ended, Entry, Result
-from travois.kernel.faults import Fault
-from travois.kernel.view import open_calls
 from travois.lab.validate import anthropic_faults
 from travois.testing import Scripted, call, calls, say
 from travois.wire.replies import Grew, Problem

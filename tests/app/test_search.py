@@ -11,8 +11,8 @@ import pytest
 from tests.app.inside import Inside, inside
 from tests.store.recorded.writing import TALK, claude, codex, put
 from tests.store.sample import EPOCH, opened, write
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Assistant, User
+from travois.core.content import Text
+from travois.core.facts import Assistant, User
 from travois.store.home import Home
 from travois.store.project import identify
 from travois.store.recorded.spoken import Spoken

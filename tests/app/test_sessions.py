@@ -11,8 +11,9 @@ import pytest
 from tests.app.commanding import run
 from tests.store.sample import EPOCH, opened, turns, write
 from travois.app.commands import sessions
-from travois.kernel.blocks import Call, Media, Opaque, Text
-from travois.kernel.facts import (
+from travois.core.content import Call, Media, Opaque, Text
+from travois.core.errors import Fault
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Changed,
@@ -25,7 +26,6 @@ from travois.kernel.facts import (
     Rewound,
     User,
 )
-from travois.kernel.faults import Fault
 from travois.store.blobs import Blobs
 from travois.store.home import Home
 from travois.store.log import NAME, Log

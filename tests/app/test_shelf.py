@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.shelves import fill
 from travois.app.options import Options
 from travois.app.shelf import Shelf
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import line, lock
 from travois.store.home import Home
 from travois.store.log import Log

@@ -6,9 +6,8 @@ import pytest
 
 from travois.app.speak import Speaker
 from travois.app.tally import Tally
-from travois.engine.ports import Retrying
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import (
+from travois.core.content import Call, Text
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Ended,
@@ -19,7 +18,8 @@ from travois.kernel.facts import (
     Hooked,
     Sent,
 )
-from travois.kernel.models import Model, Price, Usage
+from travois.core.models import Model, Price, Usage
+from travois.engine.ports import Retrying
 
 DEAR = Model("lab", "dear", "anthropic", price=Price(input=10, output=10))
 CHEAP = Model("lab", "cheap", "anthropic", price=Price(input=1, output=1))

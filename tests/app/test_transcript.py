@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from travois import Options, Session
 from travois.app.transcript import Writer, encoded
-from travois.kernel.blocks import Media, Text
-from travois.kernel.facts import Compacted, Entry, Rewound, User
+from travois.core.content import Media, Text
+from travois.core.facts import Compacted, Entry, Rewound, User
 from travois.store.recorded import claude
 from travois.testing import Scripted, call, calls, say
 

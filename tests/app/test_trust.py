@@ -11,7 +11,7 @@ from tests.app.commanding import run
 from travois.app import rights
 from travois.app.commands import permissions
 from travois.app.commands import trust as trusting
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import trust
 from travois.store.home import Home
 from travois.store.layers import load

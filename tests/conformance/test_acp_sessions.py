@@ -23,7 +23,7 @@ from tests.e2e.program import read
 from tests.e2e.shelves import fill
 from tests.processes import running
 from travois import lab
-from travois.kernel.facts import Ended, Result
+from travois.core.facts import Ended, Result
 
 SLEEP = "sleep {0} & sleep {0}"
 

@@ -19,7 +19,7 @@ from travois import lab
 from travois.app.control.desk import Declined, Desk
 from travois.app.control.lines import Response
 from travois.app.control.mcp import met, names, tools
-from travois.kernel.facts import Changed, Ended
+from travois.core.facts import Changed, Ended
 
 Line = dict[str, Any]
 

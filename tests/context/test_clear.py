@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from travois.context.clear import Clearing, Now, clearable, clearing, old_thinking
 from travois.context.layers import Layers
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
-from travois.kernel.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
-from travois.kernel.models import Model
-from travois.kernel.tokens import fact_tokens
-from travois.kernel.view import Item, View, project
+from travois.core.content import AnyBlock, Call, Opaque, Text
+from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
+from travois.core.models import Model
+from travois.core.tokens import fact_tokens
+from travois.core.view import Item, View, project
 
 THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","signature":"s"}')
 COLD = Now(cold=True)

@@ -11,11 +11,11 @@ import pytest
 from travois.context.clear import Clearing, Now
 from travois.context.clear_instead import clearing_instead
 from travois.context.layers import Layers
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
-from travois.kernel.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
-from travois.kernel.models import Model
-from travois.kernel.tokens import fact_tokens, head_tokens
-from travois.kernel.view import View, project
+from travois.core.content import AnyBlock, Call, Opaque, Text
+from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
+from travois.core.models import Model
+from travois.core.tokens import fact_tokens, head_tokens
+from travois.core.view import View, project
 
 BIG = "some words of a result " * 200
 LAYERS = Layers(pressed_kept=1, pressed_tokens=1_000, pressed_cleared=3_000)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.context.compact import OPENING, TEXTS, Cut, cut_after
-from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.facts import Assistant, Entry, Result, User
-from travois.kernel.tokens import fact_tokens
-from travois.kernel.view import Item, View
+from travois.core.content import Call, Text, calls, words
+from travois.core.facts import Assistant, Entry, Result, User
+from travois.core.tokens import fact_tokens
+from travois.core.view import Item, View
 
 WORDS = "some words that mean nothing at all " * 4
 

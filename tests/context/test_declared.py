@@ -6,10 +6,10 @@ import json
 
 from tests.kernel.told import EPOCH, entries
 from travois.context.declared import TITLE, listing
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import AnyFact, Assistant, Result
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item, project
+from travois.core.content import Call, Text
+from travois.core.facts import AnyFact, Assistant, Result
+from travois.core.tokens import estimate
+from travois.core.view import Item, project
 
 CODE = {
     "a.py": "class Parser(Base):\n    def parse(self, text: str) -> Tree:\n        x\nLIMIT = 10\n",

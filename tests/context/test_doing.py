@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.context.doing import HOLDS, NAME, asked_of, doing, name_of, phrase
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import (
+from travois.core.content import Call, Text
+from travois.core.facts import (
     AnyFact,
     Asked,
     Assistant,

@@ -7,10 +7,10 @@ from hypothesis import given
 
 from tests.context.test_compact import conversation, rounds
 from travois.context.fold import FOLDED, folded, is_folded, middle
-from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.facts import Assistant, Result, User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
+from travois.core.content import Call, Text, calls, words
+from travois.core.facts import Assistant, Result, User
+from travois.core.tokens import estimate
+from travois.core.view import Item
 
 
 @given(rounds)

@@ -18,10 +18,10 @@ from travois.context.instructions import (
     untold,
 )
 from travois.context.sources import Surroundings, baseline, updated
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Result, User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
+from travois.core.content import Text
+from travois.core.facts import Result, User
+from travois.core.tokens import estimate
+from travois.core.view import Item
 
 
 @pytest.mark.parametrize(

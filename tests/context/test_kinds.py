@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.context.kinds import BUDGET, Kind, listing, named, usable
-from travois.kernel.tokens import estimate
+from travois.core.tokens import estimate
 
 TOOLS = ("Bash", "Read", "Edit", "mcp__db__query", "mcp__db__drop", "mcp__web__get")
 

@@ -21,8 +21,8 @@ from travois.context.ledger.made import Git, Made
 from travois.context.ledger.render import nearest_folder
 from travois.context.ledger.said import Said, shortened
 from travois.context.ledger.tasks import Task
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import (
+from travois.core.content import Call, Text
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Changed,
@@ -36,8 +36,8 @@ from travois.kernel.facts import (
     Spawned,
     User,
 )
-from travois.kernel.tokens import estimate
-from travois.kernel.view import project
+from travois.core.tokens import estimate
+from travois.core.view import project
 
 NUMBER = iter(range(10**9))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from travois.context.lifetime import Choice, Step, choose, steps
-from travois.kernel.blocks import Text
-from travois.kernel.facts import AnyFact, Assistant, Entry, Sent
-from travois.kernel.models import Price, Usage
+from travois.core.content import Text
+from travois.core.facts import AnyFact, Assistant, Entry, Sent
+from travois.core.models import Price, Usage
 
 PRICE = Price(input=4.0, output=20.0, read=0.2, write=5.0, write_1h=8.0)
 

@@ -18,8 +18,8 @@ from travois.context.mail import (
     ShutdownResponse,
     mail,
 )
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import User
+from travois.core.content import Text, words
+from travois.core.facts import User
 
 
 def shown(sender: str, text: str, **more: str) -> str:

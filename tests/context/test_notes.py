@@ -20,7 +20,7 @@ from travois.context.notes import (
     sections,
     with_sections,
 )
-from travois.kernel.models import Price
+from travois.core.models import Price
 
 PROMPTS = Path(notes.__file__).parent / "prompts"
 TEMPLATE = (PROMPTS / "notes.md").read_text("utf-8")

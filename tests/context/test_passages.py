@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from travois.context.passages import choose, spoken_names, weigh_file
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Assistant, Entry, Result, User
-from travois.kernel.tokens import estimate
+from travois.core.content import Call, Text
+from travois.core.facts import Assistant, Entry, Result, User
+from travois.core.tokens import estimate
 
 BODY = "".join(f"    total += item_{number} * rate  # one more step\n" for number in range(20))
 NAMES = [f"job_{number}" for number in range(12)]

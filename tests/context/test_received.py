@@ -9,9 +9,9 @@ from tests.context.test_ledger import folded, ran
 from tests.kernel.told import user
 from travois.context.ledger.received import Received, allot, render
 from travois.context.mail import mail
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, User
-from travois.kernel.tokens import estimate
+from travois.core.content import Text
+from travois.core.facts import Changed, User
+from travois.core.tokens import estimate
 
 
 def told(origin: str, text: str, letter: str = "") -> User:

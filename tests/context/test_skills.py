@@ -6,10 +6,10 @@ from travois.context.custom import Custom
 from travois.context.skills import baseline, parse, updated
 from travois.context.styles import parse as parse_style
 from travois.context.styles import styled
-from travois.kernel.blocks import Text
-from travois.kernel.facts import User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
+from travois.core.content import Text
+from travois.core.facts import User
+from travois.core.tokens import estimate
+from travois.core.view import Item
 
 ROOM = 2_000
 PATH = "/p/.claude/skills/deploy/SKILL.md"

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tests.kernel.told import histories, reply, result, seen, user
 from travois.context.spans import AIM, CONTINUED, Span, contents, split, told
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Assistant, Entry, User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item, project
+from travois.core.content import Call, Text
+from travois.core.facts import Assistant, Entry, User
+from travois.core.tokens import estimate
+from travois.core.view import Item, project
 
 LIMIT = int(8_000 * 2.75)
 

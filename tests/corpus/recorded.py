@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from bench.steps import rename
 
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text
-from travois.kernel.facts import AnyFact, Assistant, Epoch, Result, ToolSpec, User
-from travois.kernel.models import Model, Protocol, Usage
+from travois.core.content import AnyBlock, Call, Opaque, Text
+from travois.core.facts import AnyFact, Assistant, Epoch, Result, ToolSpec, User
+from travois.core.models import Model, Protocol, Usage
 from travois.store.recorded import traj
 
 FOLDER = Path(__file__).parents[3] / "shared" / "lab" / "trajectories"

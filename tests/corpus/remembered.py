@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from travois.context.memory.memory import Memory
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import AnyFact, Assistant, Entry, Result, User
+from travois.core.content import Call, Text
+from travois.core.facts import AnyFact, Assistant, Entry, Result, User
 
 FOLDER = Path(__file__).parent / "memory"
 Row = dict[str, Any]

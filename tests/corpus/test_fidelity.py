@@ -15,8 +15,8 @@ from bench.steps import Step, script
 
 from tests.corpus.recorded import FOLDER, needed
 from travois.context.layers import Layers
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import User
+from travois.core.content import Call, Text
+from travois.core.facts import User
 
 PROBE = FOLDER.parent / "fidelity" / "fidelity.py"
 NO_FILES = Layers(restore=False, pressure=False)

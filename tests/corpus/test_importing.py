@@ -9,11 +9,11 @@ import pytest
 
 from tests.corpus.recorded import FOLDER, needed, sessions
 from travois.app.opening import PROMPT, specs
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Entry, Epoch, User
-from travois.kernel.legal import illegal, unsendable
-from travois.kernel.models import Model, Protocol
-from travois.kernel.view import View
+from travois.core.content import Text
+from travois.core.facts import Entry, Epoch, User
+from travois.core.legality import illegal, unsendable
+from travois.core.models import Model, Protocol
+from travois.core.view import View
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
 from travois.lab.validate_items import gemini_faults, responses_faults

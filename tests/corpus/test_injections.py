@@ -25,12 +25,12 @@ from tests.ports.test_web import say as served
 from travois.app.options import Options
 from travois.app.repl import Terminal, shown
 from travois.app.sdk import Session
+from travois.core.content import Call, words
+from travois.core.display_text import visible
+from travois.core.errors import Fault
+from travois.core.facts import Asked, Compacted, Decided, Entry, Noted, Result
+from travois.core.models import Model as Card
 from travois.engine.ports import Answer, Page, Question
-from travois.kernel.blocks import Call, words
-from travois.kernel.facts import Asked, Compacted, Decided, Entry, Noted, Result
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model as Card
-from travois.policy.glyphs import visible
 from travois.policy.judge import Guard
 from travois.store.log import NAME, Log
 from travois.testing import Scripted, call, say

@@ -17,8 +17,8 @@ from bench.tree import UNKNOWN, Tree
 
 from travois.context.layers import Layers
 from travois.context.ledger import fold, render
-from travois.kernel.blocks import Text, calls
-from travois.kernel.facts import Assistant, Entry, Opened, Result, User
+from travois.core.content import Text, calls
+from travois.core.facts import Assistant, Entry, Opened, Result, User
 
 CWD = "/work/place"
 PAUSE = 10.0

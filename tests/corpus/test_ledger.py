@@ -11,10 +11,10 @@ import pytest
 from tests.corpus.recorded import facts, needed, sessions
 from tests.kernel.told import entries
 from travois.context import declared, ledger, spans
-from travois.kernel.blocks import Call, calls, words
-from travois.kernel.facts import Assistant, Entry, Result, User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import project
+from travois.core.content import Call, calls, words
+from travois.core.facts import Assistant, Entry, Result, User
+from travois.core.tokens import estimate
+from travois.core.view import project
 
 pytestmark = needed
 

@@ -14,11 +14,11 @@ from tests.corpus.remembered import Row, drafted, facts, known, rows
 from tests.engine.fakes import agent, begun
 from travois.context.instructions import Found, Instruction
 from travois.context.memory.memory import Memory, Put
+from travois.core.content import words
+from travois.core.facts import Noted
+from travois.core.models import Usage
+from travois.core.view import project
 from travois.engine.weighing import extract
-from travois.kernel.blocks import words
-from travois.kernel.facts import Noted
-from travois.kernel.models import Usage
-from travois.kernel.view import project
 from travois.store.home import Home
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.store.project import Project

@@ -17,11 +17,11 @@ from tests.engine.fakes import RecordingPerson, agent, begun, facts, play
 from travois.app.compose import gather
 from travois.app.options import Options
 from travois.app.rehearsal import Rules, mode_named
+from travois.core.content import words
+from travois.core.errors import Fault
+from travois.core.facts import Decided, Result
 from travois.engine.agent import Agent
 from travois.engine.ports import Answer, Question
-from travois.kernel.blocks import words
-from travois.kernel.facts import Decided, Result
-from travois.kernel.faults import Fault
 from travois.policy.judge import Guard
 from travois.store.home import Home
 from travois.store.project import identify

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.corpus.recorded import facts, needed, sessions
+from travois.core.facts import Assistant, Opened, Sent
+from travois.core.legality import unsendable
+from travois.core.models import Protocol
+from travois.core.view import View
 from travois.engine.session import Session
-from travois.kernel.facts import Assistant, Opened, Sent
-from travois.kernel.legal import unsendable
-from travois.kernel.models import Protocol
-from travois.kernel.view import View
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
 from travois.store.log import Log

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from travois import lab
+from travois.core.facts import Entry
 from travois.host.cage.probe import look
-from travois.kernel.facts import Entry
 from travois.store.log import entries
 
 Line = dict[str, Any]

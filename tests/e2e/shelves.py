@@ -7,9 +7,9 @@ from pathlib import Path
 from uuid import UUID
 from zlib import crc32
 
-from travois.kernel.blocks import Text
-from travois.kernel.facts import AnyFact, Assistant, Ended, Entry, Epoch, Opened, User
-from travois.kernel.models import Model
+from travois.core.content import Text
+from travois.core.facts import AnyFact, Assistant, Ended, Entry, Epoch, Opened, User
+from travois.core.models import Model
 from travois.store import line
 from travois.store.home import Home
 from travois.store.project import identify

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.program import Program, read
 from tests.e2e.test_terminal import Screen
 from travois import lab
-from travois.kernel.facts import Ended, Finished, Spawned
+from travois.core.facts import Ended, Finished, Spawned
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 

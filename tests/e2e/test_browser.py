@@ -13,11 +13,11 @@ import pytest
 from tests.e2e.program import Program
 from tests.ports.kin import kin, line
 from tests.ports.raw import Peer, answer, serve
+from travois.core.content import words
+from travois.core.errors import Fault
+from travois.core.facts import Result
 from travois.host.browser import driver_problem
 from travois.host.browser import program as browser
-from travois.kernel.blocks import words
-from travois.kernel.facts import Result
-from travois.kernel.faults import Fault
 from travois.lab import Prompt, call
 
 SETTINGS = ("--settings", json.dumps({"browser": {"enabled": True}}))

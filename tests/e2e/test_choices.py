@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois.kernel.facts import Changed
+from travois.core.facts import Changed
 
 COLOURS = {
     "question": "Which colour?",

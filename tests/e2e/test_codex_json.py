@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.e2e.program import Done, Program
 from travois import lab
-from travois.kernel.facts import Assistant
-from travois.kernel.models import Usage
+from travois.core.facts import Assistant
+from travois.core.models import Usage
 
 FORMAT = ("--output-format", "codex-json")
 

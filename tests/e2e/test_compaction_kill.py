@@ -14,11 +14,11 @@ import pytest
 from tests.e2e.program import Program, read
 from tests.e2e.test_kill import MANNERS, mortal
 from travois import lab
+from travois.core.content import words
+from travois.core.facts import Assistant, Changed, Compacted, Ended, Entry, Result
+from travois.core.view import project
 from travois.engine.compaction import PROMPT
 from travois.engine.session import Session
-from travois.kernel.blocks import words
-from travois.kernel.facts import Assistant, Changed, Compacted, Ended, Entry, Result
-from travois.kernel.view import project
 from travois.lab import Prompt, Reply, call, text
 from travois.store.log import Log
 

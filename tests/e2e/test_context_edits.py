@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from tests.engine.against import OPUS, LabModel, opened, say
 from tests.engine.fakes import facts, log
 from travois.context.layers import Layers
+from travois.core.content import Text
+from travois.core.facts import Cleared, Compacted, Epoch, Sent, User
+from travois.core.view import project
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.engine.ports import Event, Warned
 from travois.engine.warmth import keep_warm
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Cleared, Compacted, Epoch, Sent, User
-from travois.kernel.view import project
 from travois.lab import Prompt, call, text, thinking
 from travois.lab.exchange import Exchange
 from travois.lab.faults import parse_rules

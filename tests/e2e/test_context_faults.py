@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session, lab
+from travois.core.content import Media, Text, words
+from travois.core.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
+from travois.core.tokens import context_tokens, fact_tokens, ratio, stop_at
 from travois.engine.compaction import PROMPT, compact, prepare, receipt
 from travois.engine.ports import Event, Warned
-from travois.kernel.blocks import Media, Text, words
-from travois.kernel.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
-from travois.kernel.tokens import context_tokens, fact_tokens, ratio, stop_at
 from travois.lab import Prompt, Reply, call, text, thinking
 
 OPUS = "anthropic/claude-opus-5-5"

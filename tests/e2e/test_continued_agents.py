@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.program import Program, read
 from tests.e2e.test_tasks import agent_logs, results, step
 from travois import lab
-from travois.kernel.facts import Finished, Noted, Spawned, User
+from travois.core.facts import Finished, Noted, Spawned, User
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.glass import Glass
 from tests.e2e.program import Program, read
-from travois.kernel.facts import Ended, Failed
+from travois.core.facts import Ended, Failed
 
 OK = {"say": [{"text": "ok"}], "repeat": True}
 LOCAL = {
@@ -238,7 +238,7 @@ def test_the_library_refuses_a_folder_that_is_not_there(program: Program) -> Non
     code = (
         "import anyio\n"
         "from travois import Options, Session\n"
-        "from travois.kernel.faults import Fault\n"
+        "from travois.core.errors import Fault\n"
         "from travois.testing import Scripted\n"
         "async def main(cwd):\n"
         "    try:\n"

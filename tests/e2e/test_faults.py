@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.program import Program, kinds
 from tests.processes import running
-from travois.kernel.facts import Assistant, Ended, Failed, Result
+from travois.core.facts import Assistant, Ended, Failed, Result
 
 OK = {"say": [{"text": "ok"}], "repeat": True}
 QUICK = '{"retry":{"attempts":4,"maxWait":0.05},"timeouts":{"idle":0.5,"firstByte":2,"local":0.5}}'

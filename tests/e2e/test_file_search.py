@@ -6,8 +6,8 @@ import os
 
 from tests.e2e.glass import use
 from tests.e2e.program import Program
-from travois.kernel.blocks import words
-from travois.kernel.facts import Result
+from travois.core.content import words
+from travois.core.facts import Result
 
 LONG = "a_folder_with_a_long_name_" * 8
 

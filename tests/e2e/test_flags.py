@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.e2e.program import Done, Program, read
 from travois import lab
-from travois.kernel.facts import Epoch, Sent
+from travois.core.facts import Epoch, Sent
 
 FINE = [{"say": "Fine."}]
 

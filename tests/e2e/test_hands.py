@@ -12,8 +12,8 @@ import pytest
 
 from tests.e2e.glass import use
 from tests.e2e.program import Done, Program
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Result
+from travois.core.content import Text
+from travois.core.facts import Result
 
 WHO = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 FREE = {"bypass": ("--permission-mode", "bypass"), "rule": ("--allowedTools", "Bash")}

@@ -15,9 +15,9 @@ import pytest
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
 from travois import lab
+from travois.core.content import words
+from travois.core.facts import Decided, Ended, Hooked, Result, User
 from travois.engine.occasions import EVENTS
-from travois.kernel.blocks import words
-from travois.kernel.facts import Decided, Ended, Hooked, Result, User
 
 COMMON = ["session_id", "transcript_path", "cwd", "permission_mode", "model", "hook_event_name"]
 TURN = ["prompt_id", "turn_id"]

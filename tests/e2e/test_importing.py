@@ -14,7 +14,7 @@ from tests.e2e.program import Program, read
 from tests.store.importing.homes import make, talk, text
 from tests.store.recorded.writing import claude, put
 from travois import lab
-from travois.kernel.facts import Noted
+from travois.core.facts import Noted
 from travois.store.recorded.spoken import Spoken
 
 OK = {"say": [{"text": "Going on."}], "repeat": True}

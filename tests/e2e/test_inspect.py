@@ -19,18 +19,10 @@ from tests.app.web.logs import HEAD, compacted, make, talk, turn, write
 from tests.e2e.program import Program
 from tests.kernel.told import reply, user
 from travois.app.web.story import LAYERS, Story
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import (
-    Assistant,
-    Changed,
-    Decided,
-    Hooked,
-    Opened,
-    Result,
-    Spawned,
-)
-from travois.kernel.models import Usage
-from travois.kernel.view import View, project
+from travois.core.content import Call, Text
+from travois.core.facts import Assistant, Changed, Decided, Hooked, Opened, Result, Spawned
+from travois.core.models import Usage
+from travois.core.view import View, project
 from travois.store.home import Home
 from travois.store.log import Log, history
 from travois.wire.encode import Encoder

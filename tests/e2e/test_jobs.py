@@ -14,8 +14,8 @@ from tests.e2e.program import Line, Program
 from tests.e2e.test_agents import running, within
 from tests.e2e.test_terminal import Screen
 from travois import lab
-from travois.kernel.blocks import words
-from travois.kernel.facts import Result, User
+from travois.core.content import words
+from travois.core.facts import Result, User
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 

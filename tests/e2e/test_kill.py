@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.program import Program, read
 from tests.sampling import first
 from travois import lab
-from travois.kernel.facts import Ended
+from travois.core.facts import Ended
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 

@@ -13,8 +13,8 @@ import pytest
 from tests.e2e.program import Program, read
 from tests.e2e.test_terminal import Screen
 from travois import lab
-from travois.kernel.blocks import words
-from travois.kernel.facts import Ended, User
+from travois.core.content import words
+from travois.core.facts import Ended, User
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 from travois.store.mail import Mailbox

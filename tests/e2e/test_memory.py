@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.e2e.program import Program
 from tests.e2e.test_instructions import texts
-from travois.kernel.facts import Finished, Noted, Spawned
+from travois.core.facts import Finished, Noted, Spawned
 
 WISH = "Remember: always run make check before you commit."
 DRAFTS = [

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.e2e.program import Program
 from travois import lab
-from travois.kernel.facts import Changed, Compacted, Epoch
+from travois.core.facts import Changed, Compacted, Epoch
 from travois.lab.dialects import DIALECTS
 from travois.store.log import Log
 

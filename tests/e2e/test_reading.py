@@ -8,8 +8,8 @@ import pytest
 
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from travois.kernel.blocks import words
-from travois.kernel.facts import Offloaded, Result
+from travois.core.content import words
+from travois.core.facts import Offloaded, Result
 
 
 def shown(program: Program) -> list[str]:

@@ -10,8 +10,8 @@ from time import sleep
 
 from tests.e2e.glass import use
 from tests.e2e.program import Program, kinds
-from travois.kernel.blocks import words
-from travois.kernel.facts import Changed, Result, Rewound
+from travois.core.content import words
+from travois.core.facts import Changed, Result, Rewound
 from travois.store.snapshot.shelf import opened
 
 FLAGS = ("--permission-mode", "bypass")

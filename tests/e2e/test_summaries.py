@@ -13,9 +13,9 @@ from tests.e2e.glass import Glass
 from tests.e2e.program import Line, Program
 from travois import lab
 from travois.context.compact import ALONE
+from travois.core.content import words
+from travois.core.facts import Cleared, Compacted
 from travois.engine.summary_call import UNATTENDED
-from travois.kernel.blocks import words
-from travois.kernel.facts import Cleared, Compacted
 
 ASKED = "This is the harness"
 FILES = 12

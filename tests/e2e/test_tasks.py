@@ -10,8 +10,8 @@ from tests.e2e.glass import Glass
 from tests.e2e.program import Program, read
 from tests.e2e.test_mail import joined, member
 from travois import lab
-from travois.kernel.facts import Changed
-from travois.kernel.tasks import Task, Tasks, read_tasks
+from travois.core.facts import Changed
+from travois.core.tasks import Task, Tasks, read_tasks
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 

@@ -13,7 +13,7 @@ from tests.e2e.collector import Collector, collector
 from tests.e2e.program import Program, read
 from travois import lab
 from travois.app.telemetry import CONTENT, ENDPOINT, Place, Wish, wished
-from travois.kernel.audit import Spent
+from travois.core.cache_audit import Spent
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 from travois.store.settings import Settings

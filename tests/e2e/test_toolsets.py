@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.program import Program
-from travois.kernel.facts import Decided, Epoch, Result
+from travois.core.facts import Decided, Epoch, Result
 
 
 def use(name: str, **args: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from travois.kernel.facts import Changed
+from travois.core.facts import Changed
 
 COLOURS = {
     "question": "Which colour?",

@@ -6,8 +6,8 @@ import pytest
 
 from tests.e2e.glass import Glass, steady, use
 from tests.e2e.program import Program
-from travois.kernel.blocks import Shown, words
-from travois.kernel.facts import Decided, User
+from travois.core.content import Shown, words
+from travois.core.facts import Decided, User
 from travois.version import __version__
 
 MARKDOWN = """\

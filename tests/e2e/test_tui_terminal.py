@@ -19,8 +19,8 @@ from tests.corpus.test_security import CORPORA, rows
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 from tests.processes import children
-from travois.kernel.blocks import words
-from travois.kernel.facts import User
+from travois.core.content import words
+from travois.core.facts import User
 
 WIDE = "Ein Täßchen 茶を飲む 🍵 한국어 and العربية done."
 SANE = ("icanon", "echo ", "icrnl", "isig")
@@ -245,7 +245,7 @@ def test_a_question_hides_nothing_of_what_would_run(program: Program) -> None:
         for number, text in enumerate(hostile, 1):
             glass.until("no, and say why")
             glass.still()
-            from travois.policy.glyphs import visible
+            from travois.core.display_text import visible
 
             squeezed = "".join(glass.story.split())
             for part in f"make '{text}'".split("\n"):

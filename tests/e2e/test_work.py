@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.glass import use
 from tests.e2e.program import Program
 from travois import lab
-from travois.kernel.facts import Result
+from travois.core.facts import Result
 
 BOTH = pytest.mark.parametrize("protocol", ["anthropic", "chat"])
 

@@ -12,14 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.engine.fakes import OPENED, MemoryLog, Place, agent, small, spec
+from travois.core.content import Text
+from travois.core.facts import AnyFact, Entry, Epoch, User
+from travois.core.models import EDITS, SUMMARIES, Model, Price
 from travois.engine.agent import Agent
 from travois.engine.loop import turn
 from travois.engine.ports import Env
 from travois.engine.session import Session
 from travois.engine.tool import Outcome, said
-from travois.kernel.blocks import Text
-from travois.kernel.facts import AnyFact, Entry, Epoch, User
-from travois.kernel.models import EDITS, SUMMARIES, Model, Price
 from travois.lab.exchange import Exchange
 from travois.lab.http import Request as Asked
 from travois.lab.routes import answer

@@ -9,6 +9,12 @@ from typing import Any
 import anyio
 import msgspec
 
+from travois.core.content import Text
+from travois.core.errors import Fault
+from travois.core.facts import AnyFact, Entry, Epoch, Opened, ToolSpec, User
+from travois.core.models import Model as Card
+from travois.core.models import Price, Protocol
+from travois.core.view import project
 from travois.engine.agent import Agent, World
 from travois.engine.loop import turn
 from travois.engine.ports import Answer, Env, Model, Page, Person, Question
@@ -16,12 +22,6 @@ from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Here, Outcome, Tool, said
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
-from travois.kernel.blocks import Text
-from travois.kernel.facts import AnyFact, Entry, Epoch, Opened, ToolSpec, User
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model as Card
-from travois.kernel.models import Price, Protocol
-from travois.kernel.view import project
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
 from travois.policy.access import Access

@@ -22,13 +22,13 @@ from tests.engine.fakes import (
     prompt,
     small,
 )
+from travois.core.content import Call, Text
+from travois.core.facts import Decided, Ended, Entry, Result
+from travois.core.models import Protocol, Usage
 from travois.engine.agent import Agent
 from travois.engine.loop import NEVER_RAN, STOPPED, turn
 from travois.engine.ports import Answer, Command, Env, digest
 from travois.engine.tool import Outcome, said
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Decided, Ended, Entry, Result
-from travois.kernel.models import Protocol, Usage
 from travois.testing import Scripted, calls, say
 from travois.wire.replies import Problem, Reply
 

@@ -18,10 +18,10 @@ from tests.engine.test_children import agent, options, own, play
 from travois import Options, Session
 from travois.app import serving
 from travois.context.compact import SET_ASIDE
+from travois.core.content import Text
+from travois.core.facts import Compacted, Entry, Noted, Spawned, User
+from travois.core.models import Usage
 from travois.engine.offspring import branch
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Compacted, Entry, Noted, Spawned, User
-from travois.kernel.models import Usage
 from travois.lab.validate import anthropic_faults
 from travois.testing import Scripted, call, calls, say
 from travois.wire.pieces import Request

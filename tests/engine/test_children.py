@@ -13,24 +13,14 @@ import msgspec
 import pytest
 
 from travois import Options, Session
+from travois.core.content import words
+from travois.core.facts import Decided, Ended, Entry, Finished, Opened, Result, Sent, Spawned, User
+from travois.core.models import Usage
+from travois.core.tokens import compact_at, context_tokens
+from travois.core.view import open_calls
 from travois.engine.crew import Report
 from travois.engine.offspring import PLACEHOLDER
 from travois.engine.ports import Answer, Question
-from travois.kernel.blocks import words
-from travois.kernel.facts import (
-    Decided,
-    Ended,
-    Entry,
-    Finished,
-    Opened,
-    Result,
-    Sent,
-    Spawned,
-    User,
-)
-from travois.kernel.models import Usage
-from travois.kernel.tokens import compact_at, context_tokens
-from travois.kernel.view import open_calls
 from travois.lab.validate import anthropic_faults
 from travois.store.home import Home
 from travois.store.log import entries, history

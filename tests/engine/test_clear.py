@@ -11,10 +11,10 @@ from tests.e2e.test_context_edits import worked
 from tests.engine.against import Disk, LabModel, opened, say
 from tests.engine.fakes import facts
 from travois.context.layers import Layers
+from travois.core.content import Opaque, words
+from travois.core.facts import Changed, Cleared, Compacted, Offloaded, Result
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact
-from travois.kernel.blocks import Opaque, words
-from travois.kernel.facts import Changed, Cleared, Compacted, Offloaded, Result
 from travois.lab import Prompt, call, editing, text, thinking
 from travois.lab.objects import Json
 

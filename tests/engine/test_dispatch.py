@@ -24,15 +24,15 @@ from tests.engine.fakes import (
     prompt,
     small,
 )
+from travois.core.content import Call, Text
+from travois.core.errors import Fault
+from travois.core.facts import Asked, Changed, Decided, Ended, Noted, Result, Sent
+from travois.core.models import Usage
 from travois.engine.agent import Agent
 from travois.engine.dispatch import ALONGSIDE
 from travois.engine.loop import STOPPED, turn
 from travois.engine.ports import Env, Progress, Running
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Asked, Changed, Decided, Ended, Noted, Result, Sent
-from travois.kernel.faults import Fault
-from travois.kernel.models import Usage
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import parse

@@ -9,15 +9,15 @@ import anyio
 from msgspec.structs import replace
 
 from tests.engine.fakes import MemoryLog, Place, agent, check, facts, log, play, small
+from travois.core.content import words
+from travois.core.facts import Decided, Ended, Offloaded, Result, Sent
+from travois.core.spending import Limits, Purse
 from travois.engine.agent import Agent
 from travois.engine.doom import BREAKS, HINTS, MARK, RECENT
 from travois.engine.loop import turn
 from travois.engine.ports import Env
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Outcome, said
-from travois.kernel.blocks import words
-from travois.kernel.facts import Decided, Ended, Offloaded, Result, Sent
-from travois.kernel.purse import Limits, Purse
 from travois.testing import Scripted, call, calls, say
 from travois.wire.replies import Reply
 

@@ -17,11 +17,11 @@ from tests.store.memory.test_crash import dying
 from travois.app.dreaming import Nights, morning, nights, recent, told, watch
 from travois.app.opening import Place
 from travois.context.memory.memory import Anchor, Drop, Evidence, Memory, Put
+from travois.core.content import Text
+from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, Spawned, User
+from travois.core.spending import Limits, Purse
 from travois.engine.agent import Agent
 from travois.engine.dream import Dreamt
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, Ended, Finished, Noted, Opened, Result, Spawned, User
-from travois.kernel.purse import Limits, Purse
 from travois.store.home import Home
 from travois.store.log import NAME, Log, entries
 from travois.store.memory import night

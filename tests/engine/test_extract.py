@@ -13,11 +13,11 @@ import pytest
 from tests.corpus.test_memory import store
 from tests.engine.fakes import agent, begun, facts, play
 from travois.context.memory.memory import Consent, Memory, Put
+from travois.core.content import Text
+from travois.core.facts import Noted, Result, Spawned, User
+from travois.core.spending import Limits, Purse
 from travois.engine.agent import Agent, Birth
 from travois.engine.extract import settled, told
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Noted, Result, Spawned, User
-from travois.kernel.purse import Limits, Purse
 from travois.store.home import Home
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.store.project import Project

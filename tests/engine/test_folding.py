@@ -8,10 +8,10 @@ from tests.engine.fakes import facts, log, play
 from tests.engine.test_relief import shown, working
 from travois.context.fold import FOLDED
 from travois.context.layers import Layers
+from travois.core.content import words
+from travois.core.facts import Compacted, Restored
 from travois.engine.relief import wanted
 from travois.engine.session import Session
-from travois.kernel.blocks import words
-from travois.kernel.facts import Compacted, Restored
 
 
 def test_folding_takes_the_place_of_a_compaction_and_names_its_files(tmp_path: Path) -> None:

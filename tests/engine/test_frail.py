@@ -15,10 +15,10 @@ from tests.engine.test_relief import shown, weighed, working
 from travois.app.serving import small
 from travois.context.layers import Layers
 from travois.context.memory.memory import Memory
+from travois.core.facts import Compacted, Noted, Spawned
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.host.catalog import catalog, resolve
-from travois.kernel.facts import Compacted, Noted, Spawned
 from travois.testing import Scripted, say
 
 CARD = resolve("local/smollm2", {})

@@ -17,6 +17,9 @@ import anyio
 import pytest
 
 from tests.engine.fakes import RecordingPerson, agent, begun, check, facts, play, prompt, small
+from travois.core.content import Text, words
+from travois.core.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
+from travois.core.tool_aliases import PARTIAL, TOOL_ALIASES
 from travois.engine.agent import Agent
 from travois.engine.heard import SILENCE, Around, Heard, Said, merge, understand
 from travois.engine.hooked import Hook, Parsed, listening, matching, parse
@@ -40,9 +43,6 @@ from travois.engine.ports import Answer, Env, Warned
 from travois.engine.tool import Outcome, said
 from travois.host.hooks import LocalHooks, Place, Reach, exports
 from travois.host.process import LocalProcesses
-from travois.kernel.aliases import PARTIAL, TOOL_ALIASES
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import Use

@@ -14,15 +14,15 @@ from tests.engine.against import LabModel, opened, say
 from tests.engine.fakes import Place, agent, begun, facts, log, play, prompt, small
 from tests.engine.test_relief import DONE, Line, shown, weighed, working
 from travois.context.layers import Idle, Layers
+from travois.core.content import Text
+from travois.core.facts import Cleared, Compacted, Result, User
+from travois.core.models import Price
+from travois.core.tokens import context_tokens, warn_at
 from travois.engine.agent import Agent
 from travois.engine.loop import turn
 from travois.engine.ports import Env, Event, Warned
 from travois.engine.room import model
 from travois.engine.tool import Outcome, said
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Cleared, Compacted, Result, User
-from travois.kernel.models import Price
-from travois.kernel.tokens import context_tokens, warn_at
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 from travois.testing import Scripted, calls

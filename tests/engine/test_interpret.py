@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from travois.core.content import Call
+from travois.core.tool_names import canonical, canonical_name
 from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.tool import AnyTool
-from travois.kernel.blocks import Call
-from travois.kernel.canonical import canonical, canonical_name
 from travois.tools.catalogue import TOOLS
 from travois.tools.mcp import Lending
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from tests.engine.test_children import Parts, agent, facts, options
 from travois import Options, Session
+from travois.core.content import words
+from travois.core.facts import Changed, Result, Rewound, User
 from travois.engine.jobs import running_jobs
-from travois.kernel.blocks import words
-from travois.kernel.facts import Changed, Result, Rewound, User
 from travois.testing import calls, say
 
 __all__ = ["options"]

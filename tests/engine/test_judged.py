@@ -13,12 +13,12 @@ from tests.engine.fakes import agent, begun, facts, play
 from travois.app.crash import report
 from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.core.content import words
+from travois.core.facts import Result
 from travois.engine.agent import Agent
 from travois.engine.ground import resolved
 from travois.engine.judged import JudgedFiles, hiding
 from travois.host.files import DiskFiles
-from travois.kernel.blocks import words
-from travois.kernel.facts import Result
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import parse

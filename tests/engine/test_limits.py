@@ -15,6 +15,11 @@ from hypothesis import strategies as st
 
 from tests.engine.fakes import MemoryBlobs, Place, agent, begun, facts, log, play, prompt, small
 from travois.context.layers import Layers
+from travois.core.content import Text, words
+from travois.core.facts import Ended, Finished, Result, Sent, User
+from travois.core.models import Price, Usage
+from travois.core.spending import Amount, Limits, Purse
+from travois.core.view import project
 from travois.engine.agent import Agent
 from travois.engine.fork import inquire
 from travois.engine.loop import STOPPED, turn
@@ -22,11 +27,6 @@ from travois.engine.ports import Env
 from travois.engine.session import Session
 from travois.engine.spending import LEAST, NEAR
 from travois.engine.tool import Outcome, said
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Ended, Finished, Result, Sent, User
-from travois.kernel.models import Price, Usage
-from travois.kernel.purse import Amount, Limits, Purse
-from travois.kernel.view import project
 from travois.testing import Scripted, call, say
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 from tests.engine.fakes import OPENED, MemoryLog, agent, card, facts, play
 from travois.app.opening import specs
 from travois.context.layers import Layers
+from travois.core.content import words
+from travois.core.facts import Assistant, Compacted, Epoch, Offloaded, Result
+from travois.core.models import Usage
+from travois.core.tokens import estimate, fact_tokens
 from travois.engine.agent import Agent
 from travois.engine.ports import Env
 from travois.engine.room import results_room
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool, Outcome, said
-from travois.kernel.blocks import words
-from travois.kernel.facts import Assistant, Compacted, Epoch, Offloaded, Result
-from travois.kernel.models import Usage
-from travois.kernel.tokens import estimate, fact_tokens
 from travois.testing import calls, say
 from travois.tools.catalogue import TOOLS
 from travois.tools.read import READ

@@ -15,14 +15,14 @@ from tests.corpus.test_memory import store
 from tests.engine.fakes import PRICE, agent, begun, check, facts, play
 from travois.context.memory.memory import Anchor, Memory, Put
 from travois.context.memory.shown import MOST, RECALLED, mark, render, useful
+from travois.core.content import Text, words
+from travois.core.facts import Assistant, Finished, Spawned, User
+from travois.core.models import Model as Card
+from travois.core.models import cost
+from travois.core.tokens import estimate
+from travois.core.view import Item
 from travois.engine.agent import Agent, Small
 from travois.engine.briefing import again
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Assistant, Finished, Spawned, User
-from travois.kernel.models import Model as Card
-from travois.kernel.models import cost
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
 from travois.store.memory.memories import FolderMemories
 from travois.testing import Scripted, call, say
 from travois.wire.replies import Problem

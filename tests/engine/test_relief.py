@@ -16,12 +16,8 @@ from tests.engine.fakes import Place, agent, begun, facts, log, play, small
 from travois.context.compact import OPENING
 from travois.context.layers import Layers
 from travois.context.offload import measure
-from travois.engine.agent import Agent
-from travois.engine.compaction import compact
-from travois.engine.ports import Env
-from travois.engine.tool import AnyTool, Outcome, said
-from travois.kernel.blocks import AnyBlock, Media, Text, words
-from travois.kernel.facts import (
+from travois.core.content import AnyBlock, Media, Text, words
+from travois.core.facts import (
     Assistant,
     Cleared,
     Compacted,
@@ -31,8 +27,12 @@ from travois.kernel.facts import (
     Result,
     User,
 )
-from travois.kernel.models import Usage
-from travois.kernel.tokens import context_tokens, estimate, stop_at
+from travois.core.models import Usage
+from travois.core.tokens import context_tokens, estimate, stop_at
+from travois.engine.agent import Agent
+from travois.engine.compaction import compact
+from travois.engine.ports import Env
+from travois.engine.tool import AnyTool, Outcome, said
 from travois.testing import Scripted, calls, say
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernel.told import EPOCH, OTHER, reply, result, user
-from travois.engine.derived import Derivation, Derived, Replay
-from travois.kernel.blocks import Media, Text
-from travois.kernel.facts import (
+from travois.core.content import Media, Text
+from travois.core.facts import (
     IMPORTED,
     AnyFact,
     Asked,
@@ -30,7 +29,8 @@ from travois.kernel.facts import (
     Unknown,
     User,
 )
-from travois.kernel.models import Price, Usage
+from travois.core.models import Price, Usage
+from travois.engine.derived import Derivation, Derived, Replay
 
 IDS = ("a", "b", "c")
 DEAR = EPOCH.model.__class__("lab", "dear-1", "anthropic", price=Price(3.0, 15.0, 0.3, 3.75))

@@ -17,6 +17,10 @@ from msgspec.structs import replace
 from tests.engine.fakes import MemoryLog, agent, begun, facts, log, play
 from travois.context.layers import Layers
 from travois.context.sources import Surroundings, baseline
+from travois.core.content import Text, words
+from travois.core.facts import Compacted, Result, User
+from travois.core.models import Usage
+from travois.core.tokens import estimate
 from travois.engine.agent import Agent
 from travois.engine.briefing import NESTED, again
 from travois.engine.compaction import compact
@@ -24,10 +28,6 @@ from travois.engine.heard import SILENCE, Around, Heard
 from travois.engine.occasions import AnyOccasion, InstructionsLoaded
 from travois.engine.ports import Warned
 from travois.engine.session import Session
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Compacted, Result, User
-from travois.kernel.models import Usage
-from travois.kernel.tokens import estimate
 from travois.policy.judge import Guard
 from travois.policy.rules import parse
 from travois.policy.secrets import Secrets

@@ -11,12 +11,12 @@ import pytest
 from tests.engine.fakes import MemoryLog, card, facts, log, play
 from tests.engine.test_relief import DONE, look, shown, weighed, working
 from travois.context.layers import Layers
+from travois.core.content import Text
+from travois.core.facts import Compacted, Epoch, Finished, User
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.engine.fork import REUSED
 from travois.engine.session import Session
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Compacted, Epoch, Finished, User
 from travois.store.summaries import MOST, FolderSummaries
 from travois.testing import Scripted, say
 

@@ -17,13 +17,13 @@ from tests.engine.fakes import RecordingPerson, agent, facts, play
 from tests.engine.test_checkouts import git
 from tests.engine.test_consent import Shell, shell
 from travois.app.control.person import Host
+from travois.core.content import words
+from travois.core.facts import Changed, Decided, Result
 from travois.engine.agent import Agent
 from travois.engine.amend import SANDBOXED, Update
 from travois.engine.ground import home
 from travois.engine.person import Answer, Question
 from travois.engine.snapshot_port import Kept
-from travois.kernel.blocks import words
-from travois.kernel.facts import Changed, Decided, Result
 from travois.policy.bounds import Bounds
 from travois.policy.judge import PLANNING, Guard
 from travois.policy.rules import parse

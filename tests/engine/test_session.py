@@ -8,10 +8,9 @@ from hypothesis import given, settings
 
 from tests.engine.fakes import OPENED, MemoryLog, begun, epoch
 from tests.kernel.told import histories
-from travois.engine.ports import Warned
-from travois.engine.session import Session
-from travois.kernel.blocks import Text
-from travois.kernel.facts import (
+from travois.core.content import Text
+from travois.core.errors import Fault
+from travois.core.facts import (
     Assistant,
     Changed,
     Decided,
@@ -22,9 +21,10 @@ from travois.kernel.facts import (
     Rewound,
     User,
 )
-from travois.kernel.faults import Fault
-from travois.kernel.models import Usage
-from travois.kernel.view import project
+from travois.core.models import Usage
+from travois.core.view import project
+from travois.engine.ports import Warned
+from travois.engine.session import Session
 
 
 def test_an_illegal_fact_is_refused_before_it_is_on_file() -> None:

@@ -14,12 +14,12 @@ from tests.engine.fakes import facts, play
 from tests.engine.test_relief import DONE, look, shown, weighed, working
 from travois.context.compact import ALONE, starting, up_to
 from travois.context.layers import Layers
+from travois.core.content import Media, Text
+from travois.core.facts import Compacted, Noted, Rewound, Spawned, User
 from travois.engine import summary_call
 from travois.engine.agent import Agent
 from travois.engine.compaction import compact, prepare, receipt
 from travois.engine.ports import Compacting, Event
-from travois.kernel.blocks import Media, Text
-from travois.kernel.facts import Compacted, Noted, Rewound, Spawned, User
 from travois.testing import Line, Scripted, calls, say
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem

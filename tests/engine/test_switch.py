@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import agent, begun, check, facts, log, play
+from travois.core.errors import Fault
+from travois.core.facts import Compacted, Epoch
+from travois.core.models import Usage
+from travois.core.tokens import context_tokens, stop_at
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.engine.switch import switch
-from travois.kernel.facts import Compacted, Epoch
-from travois.kernel.faults import Fault
-from travois.kernel.models import Usage
-from travois.kernel.tokens import context_tokens, stop_at
 from travois.testing import say
 
 

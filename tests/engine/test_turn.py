@@ -16,22 +16,12 @@ from tests.engine.fakes import (
     play,
     small,
 )
+from travois.core.content import Call, Opaque, Text
+from travois.core.facts import Assistant, Decided, Ended, Epoch, Opened, Result, Rewound, Sent, User
+from travois.core.models import Price, Usage
+from travois.core.spending import Limits, Purse
 from travois.engine.loop import CUT, CUT_CALL, EMPTY, NEVER_RAN, NUDGES, UNKNOWN, answer_open
 from travois.engine.ports import Answer
-from travois.kernel.blocks import Call, Opaque, Text
-from travois.kernel.facts import (
-    Assistant,
-    Decided,
-    Ended,
-    Epoch,
-    Opened,
-    Result,
-    Rewound,
-    Sent,
-    User,
-)
-from travois.kernel.models import Price, Usage
-from travois.kernel.purse import Limits, Purse
 from travois.testing import call, calls, say
 from travois.wire.replies import Reply
 

@@ -16,17 +16,17 @@ from msgspec.structs import replace
 
 from tests.engine.fakes import Place, agent, begun, check, facts, faults, log, small
 from tests.sampling import first
+from travois.core.cache_audit import Strikes
+from travois.core.content import AnyBlock, Call, Text
+from travois.core.facts import Assistant, Compacted, Failed, User
+from travois.core.models import Usage
+from travois.core.spending import Limits, Purse
+from travois.core.tokens import context_tokens, fact_tokens, stop_at
 from travois.engine.agent import Agent
 from travois.engine.loop import turn
 from travois.engine.ports import Env
 from travois.engine.room import model
 from travois.engine.tool import Outcome, said
-from travois.kernel.audit import Strikes
-from travois.kernel.blocks import AnyBlock, Call, Text
-from travois.kernel.facts import Assistant, Compacted, Failed, User
-from travois.kernel.models import Usage
-from travois.kernel.purse import Limits, Purse
-from travois.kernel.tokens import context_tokens, fact_tokens, stop_at
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.engine.test_children import Parts
 from travois import Options, Session
-from travois.kernel.blocks import words
-from travois.kernel.facts import Ended, Finished, Hooked, Result, Spawned, User
+from travois.core.content import words
+from travois.core.facts import Ended, Finished, Hooked, Result, Spawned, User
 from travois.testing import Scripted, call, say
 from travois.wire.pieces import Request
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.kernel.told import EPOCH, OTHER, TOOLS, reply, user
-from travois.kernel.audit import Cache, Miss, Spent, clock
-from travois.kernel.blocks import Text
-from travois.kernel.facts import (
+from travois.core.cache_audit import Cache, Miss, Spent, clock
+from travois.core.content import Text
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Cleared,
@@ -25,7 +25,7 @@ from travois.kernel.facts import (
     Spawned,
     ToolSpec,
 )
-from travois.kernel.models import Price, Usage
+from travois.core.models import Price, Usage
 
 PRICE = Price(input=3.0, output=15.0, read=0.3, write=3.75)
 PRICED = replace(EPOCH, model=replace(EPOCH.model, price=PRICE))

@@ -14,7 +14,7 @@ import pytest
 from bench.contents import KINDS, RUNS, made
 from bench.tokens import JUDGES
 
-from travois.kernel.tokens import estimate
+from travois.core.tokens import estimate
 
 COUNTED: dict[str, dict[str, int]] = json.loads(
     Path(__file__).with_name("contents.json").read_text()

@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.kernel.told import EPOCH, reply, result, seen, user
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Cleared, Compacted
-from travois.kernel.models import Model, Price, Usage, cost
-from travois.kernel.tokens import (
-    compact_at,
-    context_tokens,
-    effective_window,
-    stop_at,
-    warn_at,
-)
+from travois.core.content import Text
+from travois.core.facts import Cleared, Compacted
+from travois.core.models import Model, Price, Usage, cost
+from travois.core.tokens import compact_at, context_tokens, effective_window, stop_at, warn_at
 
 USAGE = Usage(input=10, read=100, write=20, write_1h=5, output=40, reasoning=30)
 

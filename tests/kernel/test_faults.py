@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from travois.kernel.blocks import Call, Media, Text, calls, words
-from travois.kernel.faults import Fault
+from travois.core.content import Call, Media, Text, calls, words
+from travois.core.errors import Fault
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from tests.kernel.told import EPOCH, entries, histories, reply, result, seen, user
-from travois.kernel.blocks import Text
-from travois.kernel.facts import (
+from travois.core.content import Text
+from travois.core.facts import (
     AnyFact,
     Cleared,
     Compacted,
@@ -19,8 +19,8 @@ from travois.kernel.facts import (
     Rewound,
     Sent,
 )
-from travois.kernel.legal import illegal, unsendable
-from travois.kernel.view import View, project
+from travois.core.legality import illegal, unsendable
+from travois.core.view import View, project
 
 GO = (EPOCH, user("go"))
 ASKED = (*GO, reply("", "a", "b"))

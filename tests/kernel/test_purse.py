@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.kernel.models import Usage
-from travois.kernel.purse import Amount, Limits, Purse
+from travois.core.models import Usage
+from travois.core.spending import Amount, Limits, Purse
 
 limits = st.builds(
     Limits,

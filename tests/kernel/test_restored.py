@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 
 from tests.kernel.told import EPOCH, entries, histories, reply, result, seen, shown, user
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Compacted, Restored, Rewound
-from travois.kernel.legal import illegal
-from travois.kernel.view import project
+from travois.core.content import Text
+from travois.core.facts import Compacted, Restored, Rewound
+from travois.core.legality import illegal
+from travois.core.view import project
 
 TALK = (EPOCH, user("one"), reply("", "a"), result("a"), reply("two"))
 SUMMARY = (Text("summary"),)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.kernel import tasks as lists
-from travois.kernel.tasks import (
+from travois.core import tasks as lists
+from travois.core.tasks import (
     Task,
     TaskEdit,
     TaskError,

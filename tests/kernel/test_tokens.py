@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.kernel.told import EPOCH, histories, reply, result, seen, user
-from travois.kernel.blocks import Call, Media, Opaque, Text
-from travois.kernel.budget import Budget, allowed, room, used
-from travois.kernel.facts import AnyFact, Compacted, Epoch, Restored, Rewound, User
-from travois.kernel.models import Model, Usage
-from travois.kernel.tokens import (
+from travois.core.budget import Budget, allowed, room, used
+from travois.core.content import Call, Media, Opaque, Text
+from travois.core.facts import AnyFact, Compacted, Epoch, Restored, Rewound, User
+from travois.core.models import Model, Usage
+from travois.core.tokens import (
     BELIEVED,
     PER_CALL,
     PER_LINE,
@@ -35,7 +35,7 @@ from travois.kernel.tokens import (
     stop_at,
     warn_at,
 )
-from travois.kernel.view import View, project
+from travois.core.view import View, project
 
 TEXT = "x" * 400
 """A hundred tokens."""

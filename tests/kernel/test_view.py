@@ -19,10 +19,8 @@ from tests.kernel.told import (
     thinking,
     user,
 )
-from travois.engine.loop import UNKNOWN, answer_open
-from travois.engine.session import Session
-from travois.kernel.blocks import Opaque, Text
-from travois.kernel.facts import (
+from travois.core.content import Opaque, Text
+from travois.core.facts import (
     Assistant,
     Cleared,
     Compacted,
@@ -36,7 +34,7 @@ from travois.kernel.facts import (
     Sent,
     User,
 )
-from travois.kernel.view import (
+from travois.core.view import (
     LOST_RESULT,
     LOST_START,
     Item,
@@ -46,6 +44,8 @@ from travois.kernel.view import (
     project,
     waiting,
 )
+from travois.engine.loop import UNKNOWN, answer_open
+from travois.engine.session import Session
 
 
 def test_results_are_shown_in_the_order_asked_not_in_that_of_the_log() -> None:

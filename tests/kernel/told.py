@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text, calls
-from travois.kernel.facts import (
+from travois.core.content import AnyBlock, Call, Opaque, Text, calls
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Cleared,
@@ -24,9 +24,9 @@ from travois.kernel.facts import (
     ToolSpec,
     User,
 )
-from travois.kernel.legal import illegal, unsendable
-from travois.kernel.models import Model, Usage
-from travois.kernel.view import View, open_calls, project
+from travois.core.legality import illegal, unsendable
+from travois.core.models import Model, Usage
+from travois.core.view import View, open_calls, project
 
 TOOLS = (ToolSpec("Read", "Reads.", '{"type":"object"}'),)
 EPOCH = Epoch(Model("lab", "echo-1", "anthropic"), "Be brief.", TOOLS)

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.exchange import Exchange
 from travois.lab.http import Request
 from travois.lab.routes import answer

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.lab.client import Client, Json
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.dialects import DIALECTS, dialect
 from travois.lab.talk import Reply, call, text, thinking
 

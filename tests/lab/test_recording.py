@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab.client import OPUS, Client, Json, assistant, told, user
 from travois import lab
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.http import Request
 from travois.lab.recording import Recorder, Replay, Took, difference, load_recording
 from travois.lab.server import replaying

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lab.client import Client, Json, assistant, block, result, told, use, user
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.faults import parse_rules
 from travois.lab.personas import INJECTION
 from travois.lab.script import load, parse

@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab.client import OPUS, Json
 from travois import lab
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": "application/json"}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from travois.kernel.blocks import Call, Media, Text
-from travois.kernel.facts import (
+from travois.core.content import Call, Media, Text
+from travois.core.display_text import listed
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Ended,
@@ -16,7 +17,6 @@ from travois.kernel.facts import (
     Result,
     User,
 )
-from travois.policy.glyphs import listed
 from travois.policy.secrets import Found, Secrets, find, named, secrets
 
 SECRET = listed("""

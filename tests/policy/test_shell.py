@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.policy.fuzz import Lines
+from travois.core.display_text import deceptive
 from travois.policy.access import Access
-from travois.policy.glyphs import deceptive
 from travois.policy.judge import Guard, Mode, judge
 from travois.policy.options import table
 from travois.policy.plan import Plan

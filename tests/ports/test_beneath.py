@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
+from travois.core.content import Text
 from travois.engine.ground import resolved
 from travois.engine.judged import JudgedFiles
 from travois.engine.ports import Stale, digest
@@ -26,7 +27,6 @@ from travois.host import beneath, swap
 from travois.host.beneath import spot
 from travois.host.drafts import OLD, sweep
 from travois.host.files import DiskFiles
-from travois.kernel.blocks import Text
 from travois.policy.access import Access
 from travois.tools.edit import EDIT
 from travois.tools.read import READ

@@ -6,6 +6,8 @@ import msgspec
 import pytest
 from bench.catalog import HOST, made
 
+from travois.core.errors import Fault
+from travois.core.models import Model, Price, Usage, cost
 from travois.host.catalog import (
     Endpoint,
     catalog,
@@ -17,8 +19,6 @@ from travois.host.catalog import (
 )
 from travois.host.local_servers import runs_here
 from travois.host.sigv4 import Credentials
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model, Price, Usage, cost
 
 KEY = {"ANTHROPIC_API_KEY": "sk-ant"}
 OPENAI = {"OPENAI_API_KEY": "sk-oai"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from travois.core.models import cost
 from travois.host.catalog import resolve
-from travois.kernel.models import cost
 from travois.wire.protocol import reader
 
 

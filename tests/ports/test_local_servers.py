@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import pytest
 
+from travois.core.models import Model
 from travois.host.catalog import resolve
 from travois.host.local_servers import fitted, found
-from travois.kernel.models import Model
 
 NAMES = ("OLLAMA", "LLAMACPP", "LMSTUDIO", "VLLM")
 NOWHERE = {f"{name}_BASE_URL": "http://127.0.0.1:9" for name in NAMES}

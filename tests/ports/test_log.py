@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.engine.fakes import OPENED, MemoryLog, epoch
+from travois.core.content import Call, Text
+from travois.core.errors import Fault
+from travois.core.facts import AnyFact, Assistant, Changed, Noted, Result, User
+from travois.core.view import project
 from travois.engine.ports import Log
 from travois.engine.session import Session
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import AnyFact, Assistant, Changed, Noted, Result, User
-from travois.kernel.faults import Fault
-from travois.kernel.view import project
 from travois.store import log as store
 
 Full = Callable[[int], bool]

@@ -13,12 +13,12 @@ import pytest
 
 from tests.ports.raw import Peer, Server, answer, chunks, serve
 from travois import __version__
+from travois.core.content import Text
+from travois.core.models import Model, Protocol, Usage
 from travois.host.catalog import Endpoint
 from travois.host.http import Direct, Timeouts, Transport
 from travois.host.providers import ERROR_BODY, HttpModel
 from travois.host.proxied import Proxied
-from travois.kernel.blocks import Text
-from travois.kernel.models import Model, Protocol, Usage
 from travois.wire.pieces import Request
 from travois.wire.replies import Began, Problem, Reply, StreamDelta
 

@@ -10,9 +10,9 @@ from zlib import crc32
 import pytest
 
 from tests.wire import canon
+from travois.core.content import Text
+from travois.core.models import Model, Usage
 from travois.host.sigv4 import Credentials, Scope, credentials, signed
-from travois.kernel.blocks import Text
-from travois.kernel.models import Model, Usage
 from travois.wire.pieces import Request
 from travois.wire.protocol import reader
 from travois.wire.replies import Problem

@@ -17,11 +17,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.ports.raw import CERTIFICATE, Peer, answer, certified, chunked, chunks, proxy, serve
+from travois.core.errors import Fault
 from travois.host.http import Direct, Timeouts, Transport
 from travois.host.proxied import Proxied
 from travois.host.transport import patience, transport
 from travois.host.transport import proxy as chosen
-from travois.kernel.faults import Fault
 from travois.wire.replies import Problem
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import (
+from travois.core.content import Call, Text
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Changed,
@@ -20,8 +20,8 @@ from travois.kernel.facts import (
     Sent,
     User,
 )
-from travois.kernel.models import Model
-from travois.kernel.view import project
+from travois.core.models import Model
+from travois.core.view import project
 from travois.store.log import Log
 from travois.wire.encode import Encoder
 

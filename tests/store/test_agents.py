@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from travois.context.kinds import BACKGROUND, PERSONAL, Kind, usable
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy.judge import MODES, Mode
 from travois.store.agents import kinds, narrowed, wishes
 from travois.store.home import Home

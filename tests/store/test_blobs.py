@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.blobs import Blobs, digest
 
 

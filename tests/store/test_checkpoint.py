@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from tests.kernel.told import EPOCH, histories, reply, result, user
 from tests.store.sample import opened
+from travois.core.content import Text
+from travois.core.facts import AnyFact, Compacted, Entry, Noted, Restored, Rewound
+from travois.core.view import project
 from travois.engine.session import Derived, Session
-from travois.kernel.blocks import Text
-from travois.kernel.facts import AnyFact, Compacted, Entry, Noted, Restored, Rewound
-from travois.kernel.view import project
 from travois.store import line
 from travois.store.checkpoint import FILE, Checkpoint, load
 from travois.store.log import NAME, Log, entries

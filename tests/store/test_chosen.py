@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.chosen import keep
 from travois.store.home import Home
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.home import Home, locate
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import lock
 
 HOLD = """

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store.sample import EPOCH, clock, entries, facts, opened, turns, write
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, Entry, Noted, Result, Unknown, User
-from travois.kernel.faults import Fault
-from travois.kernel.view import project
+from travois.core.content import Text
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Entry, Noted, Result, Unknown, User
+from travois.core.view import project
 from travois.store import line
 from travois.store.log import NAME, Log, Skipped, history
 
@@ -300,7 +300,7 @@ def test_a_file_size_limit_is_a_fault_not_a_crash(tmp_path: Path) -> None:
 import resource, sys
 from pathlib import Path
 from tests.store.sample import opened, turns
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.log import Log
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 done = 1

@@ -8,12 +8,12 @@ import pytest
 
 from tests.kernel.told import EPOCH, reply, result, user
 from tests.store.sample import opened
+from travois.core.content import Text
+from travois.core.facts import AnyFact, Compacted, Noted, Rewound, User
+from travois.core.legality import unsendable
+from travois.core.tokens import context_tokens
+from travois.core.view import project
 from travois.engine.session import Session
-from travois.kernel.blocks import Text
-from travois.kernel.facts import AnyFact, Compacted, Noted, Rewound, User
-from travois.kernel.legal import unsendable
-from travois.kernel.tokens import context_tokens
-from travois.kernel.view import project
 from travois.store import excerpt
 from travois.store.log import Log, history
 from travois.wire.encode import Encoder
@@ -24,8 +24,8 @@ TURNS = 400
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a window held next to nothing, so that a short log is a long one."""
-    monkeypatch.setattr("travois.kernel.view.LEAST_HELD", 4_000)
-    monkeypatch.setattr("travois.kernel.view.WHOLE_WINDOWS", 0)
+    monkeypatch.setattr("travois.core.view.LEAST_HELD", 4_000)
+    monkeypatch.setattr("travois.core.view.WHOLE_WINDOWS", 0)
     monkeypatch.setattr("travois.engine.session.CHECKED", 50)
     monkeypatch.setattr("travois.store.scan.READ", 4_096)
 

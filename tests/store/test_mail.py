@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.store.sample import opened
+from travois.core.content import Text, words
+from travois.core.errors import Fault
+from travois.core.facts import User
 from travois.engine.session import Session
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import User
-from travois.kernel.faults import Fault
 from travois.store import mail
 from travois.store.home import Home
 from travois.store.log import Log

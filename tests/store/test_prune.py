@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.store.sample import opened, write
-from travois.kernel.blocks import Media
-from travois.kernel.facts import User
-from travois.kernel.faults import Fault
+from travois.core.content import Media
+from travois.core.errors import Fault
+from travois.core.facts import User
 from travois.store.blobs import Blobs
 from travois.store.home import Home
 from travois.store.log import Log

@@ -10,8 +10,8 @@ import pytest
 
 from tests.store.recorded.writing import TALK, claude, codex, put
 from tests.store.sample import EPOCH, write
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Rewound, User
+from travois.core.content import Call, Text
+from travois.core.facts import Rewound, User
 from travois.store.home import Home
 from travois.store.recorded import passages as taken
 from travois.store.recorded.spoken import Recorded, Spoken

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.store.sample import EPOCH, clock, facts, opened, turns, write
-from travois.kernel.blocks import Text
-from travois.kernel.facts import AnyFact, Changed, Noted, User
-from travois.kernel.faults import Fault
+from travois.core.content import Text
+from travois.core.errors import Fault
+from travois.core.facts import AnyFact, Changed, Noted, User
 from travois.store.home import Home
 from travois.store.log import NAME, Log
 from travois.store.project import Project

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from travois.context.layers import Layers
+from travois.core.errors import Fault
 from travois.engine.amend import SANDBOXED
-from travois.kernel.faults import Fault
 from travois.policy import flaws
 from travois.policy.rules import Rule
 from travois.store import trust

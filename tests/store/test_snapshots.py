@@ -15,10 +15,10 @@ import pytest
 
 from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, sendable
 from travois.app import rewinding
+from travois.core.content import Text, words
+from travois.core.facts import Entry, Result, User
 from travois.engine.agent import Agent
 from travois.engine.ports import Answer, Warned
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Entry, Result, User
 from travois.policy.judge import Guard
 from travois.store.snapshot import scan
 from travois.store.snapshot.node import OBJECT, Root, Snapshot

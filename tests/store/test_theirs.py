@@ -10,10 +10,10 @@ import pytest
 
 from tests.store.test_neighbours import effect, loaded, put
 from tests.store.test_settings import Places
+from travois.core.errors import Fault
+from travois.core.facts import Ended, Opened
+from travois.core.models import Price
 from travois.host.terms import Terms
-from travois.kernel.facts import Ended, Opened
-from travois.kernel.faults import Fault
-from travois.kernel.models import Price
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import Use, parse

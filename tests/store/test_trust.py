@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_project import git, repository
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import trust
 from travois.store.home import Home
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import anyio
 
 from tests.tools.world import World
+from travois.core.content import Text
 from travois.engine.tool import AnyTool, Outcome, Refusal
 from travois.host.process import LocalProcesses
-from travois.kernel.blocks import Text
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.tools.world import World
+from travois.core.content import words
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import words
 from travois.tools.apply_patch import APPLY_PATCH
 
 

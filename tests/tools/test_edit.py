@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
+from travois.core.content import Text, words
+from travois.core.facts import Changed
 from travois.engine.ports import digest
 from travois.engine.tool import Outcome, Refusal
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.tools.edit import EDIT, MULTI_EDIT
 from travois.tools.read import READ

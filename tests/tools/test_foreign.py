@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
+from travois.core.content import Media, Text
+from travois.core.tokens import estimate
 from travois.engine.ports import Room
 from travois.engine.tool import Outcome
-from travois.kernel.blocks import Media, Text
-from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools.foreign import Answered, Item, Offer, Resource, foreign, named, outcome
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.tools.local import Local
+from travois.core.tokens import estimate
 from travois.engine.tool import Refusal
-from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools import git
 from travois.tools.git import BLAME, DIFF, LOG, SHOW, STATUS

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from tests.engine import fakes
 from tests.tools.world import World
+from travois.core.content import Text, words
+from travois.core.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
 from travois.engine.agent import Agent, Birth
 from travois.engine.crew import Order, Report
 from travois.engine.outbox import AgentOutbox
 from travois.engine.tool import Outcome, Refusal
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import parse

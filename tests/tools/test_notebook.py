@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
+from travois.core.content import words
 from travois.engine.ports import digest
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import words
 from travois.policy.access import Access
 from travois.tools import sheet as sheets
 from travois.tools.notebook import NOTEBOOK_EDIT

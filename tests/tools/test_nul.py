@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
+from travois.core.errors import Fault
 from travois.engine.tool import PATHS, AnyTool, Refusal, refuse_nul
-from travois.kernel.faults import Fault
 from travois.store.reading import parsed
 from travois.tools.catalogue import TOOLS
 

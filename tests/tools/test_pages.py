@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.tools.world import World
 from travois.context.offload import measure, most_that_fits
+from travois.core.content import Text, words
+from travois.core.facts import Result
+from travois.core.tokens import estimate, fact_tokens
 from travois.engine.ports import Room
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Result
-from travois.kernel.tokens import estimate, fact_tokens
 from travois.tools import read as module
 from travois.tools.read import READ
 from travois.tools.text import decode, shown

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
+from travois.core.content import Media, Text, words
+from travois.core.facts import Changed
+from travois.core.tokens import estimate
 from travois.engine.ports import Room, digest
 from travois.engine.tool import Outcome, Refusal
-from travois.kernel.blocks import Media, Text, words
-from travois.kernel.facts import Changed
-from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools import read as module
 from travois.tools.edit import EDIT

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.tools.world import World
+from travois.core.content import words
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import words
 from travois.tools.recall import MOST, RECALL
 
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from tests.processes import running
 from tests.tools.world import World
 from travois.context.offload import measure
+from travois.core.content import Text
+from travois.core.facts import Changed
+from travois.core.tokens import estimate
 from travois.engine.ports import Captured
 from travois.engine.tool import Outcome, Refusal
 from travois.host.process import LocalProcesses
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed
-from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools import shell
 from travois.tools.jobs import BASH_OUTPUT, KILL_SHELL

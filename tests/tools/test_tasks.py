@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.tools.world import World
+from travois.core.content import words
 from travois.engine.heard import Heard
 from travois.engine.occasions import AnyOccasion
 from travois.engine.tool import Outcome, Refusal
-from travois.kernel.blocks import words
 from travois.tools.tasks import TASK_CREATE, TASK_GET, TASK_LIST, TASK_UPDATE
 
 

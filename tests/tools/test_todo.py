@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
+from travois.core.content import Text
+from travois.core.tasks import Task
 from travois.engine.tool import Outcome
-from travois.kernel.blocks import Text
-from travois.kernel.tasks import Task
 from travois.tools.tasks import TASK_CREATE
 from travois.tools.todo import TODO, TodoArgs
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.ports.raw import Peer, answer, serve
 from tests.tools.local import Local
+from travois.core.tokens import estimate
 from travois.engine.tool import Refusal
 from travois.host.web import HttpxWeb
-from travois.kernel.tokens import estimate
 from travois.policy.access import Access
 from travois.tools import html, web
 from travois.tools.web import FETCH

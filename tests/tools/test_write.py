@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.tools.world import World
+from travois.core.content import Text, words
+from travois.core.facts import Changed
 from travois.engine.ports import digest
 from travois.engine.tool import Outcome, Refusal
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.tools.read import READ
 from travois.tools.write import WRITE

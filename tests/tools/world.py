@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from travois.context.layers import Layers
+from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
 from travois.engine.ground import resolved
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.judged import JudgedFiles
@@ -18,7 +19,6 @@ from travois.engine.ports import Room, digest
 from travois.engine.tasks import Edit
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.host.files import DiskFiles
-from travois.kernel.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
 from travois.policy.access import Access
 
 ROOM = Room(cap=25_000, share=100_000)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.wire.stories import OPAQUE, SUMMARY, TOOLS, Story, fetch
-from travois.kernel.blocks import Call, Media, Opaque, Text
-from travois.kernel.facts import (
+from travois.core.content import Call, Media, Opaque, Text
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Cleared,
@@ -14,7 +14,7 @@ from travois.kernel.facts import (
     Result,
     User,
 )
-from travois.kernel.models import Model
+from travois.core.models import Model
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request
 

@@ -6,7 +6,7 @@ import json
 import re
 
 from tests.wire.stories import Story, fetch
-from travois.kernel.models import Model
+from travois.core.models import Model
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import Dialect, chat_faults
 from travois.lab.validate_items import gemini_faults, ollama_faults, responses_faults

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, calls
-from travois.kernel.facts import (
+from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Cleared,
@@ -22,9 +22,9 @@ from travois.kernel.facts import (
     ToolSpec,
     User,
 )
-from travois.kernel.legal import illegal, unsendable
-from travois.kernel.models import Model
-from travois.kernel.view import View, open_calls, project
+from travois.core.legality import illegal, unsendable
+from travois.core.models import Model
+from travois.core.view import View, open_calls, project
 from travois.wire.pieces import Request
 
 BLOBS = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-1.7", "empty": b""}

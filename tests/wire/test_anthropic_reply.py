@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from travois.kernel.blocks import Call, Opaque, Text
-from travois.kernel.models import Model, Usage
+from travois.core.content import Call, Opaque, Text
+from travois.core.models import Model, Usage
 from travois.wire.protocol import reader
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply, StreamDelta
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from travois.kernel.blocks import Call, Opaque, Text
-from travois.kernel.models import Model, Quirk, Usage
+from travois.core.content import Call, Opaque, Text
+from travois.core.models import Model, Quirk, Usage
 from travois.wire.chat_calls import made_id
 from travois.wire.protocol import reader
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply

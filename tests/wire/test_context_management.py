@@ -7,10 +7,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import AnyFact, Assistant, Cleared, Compacted, Entry, Epoch, Result, User
-from travois.kernel.models import EDITS, SUMMARIES, Model, Price, Usage, cost
-from travois.kernel.view import View, project
+from travois.core.content import Call, Text
+from travois.core.facts import AnyFact, Assistant, Cleared, Compacted, Entry, Epoch, Result, User
+from travois.core.models import EDITS, SUMMARIES, Model, Price, Usage, cost
+from travois.core.view import View, project
 from travois.wire.anthropic_reply import AnthropicReply
 from travois.wire.edits import beta_of, left_out, summing, warming
 from travois.wire.encode import Encoder

@@ -7,10 +7,10 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Entry, Epoch, User
-from travois.kernel.models import Effort, Model, Protocol
-from travois.kernel.view import project
+from travois.core.content import Text
+from travois.core.facts import Entry, Epoch, User
+from travois.core.models import Effort, Model, Protocol
+from travois.core.view import project
 from travois.wire.effort import LEVELS, refused, worth
 from travois.wire.encode import Encoder
 from travois.wire.errors import problem

@@ -5,8 +5,8 @@ import pytest
 
 from tests.wire import canon
 from tests.wire.stories import TOOLS, Story, fetch
-from travois.kernel.blocks import Call, Media, Text
-from travois.kernel.facts import (
+from travois.core.content import Call, Media, Text
+from travois.core.facts import (
     Assistant,
     Cleared,
     Compacted,
@@ -16,7 +16,7 @@ from travois.kernel.facts import (
     Rewound,
     User,
 )
-from travois.kernel.models import Model
+from travois.core.models import Model
 from travois.wire.encode import Encoder
 from travois.wire.pieces import PrefixBreak, Request
 

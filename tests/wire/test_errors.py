@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from travois.kernel.models import Protocol
+from travois.core.models import Protocol
 from travois.wire.errors import problem, streamed
 from travois.wire.replies import Problem
 

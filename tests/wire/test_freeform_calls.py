@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Assistant, Entry, Epoch, Result, ToolSpec, User
-from travois.kernel.models import Model
-from travois.kernel.view import project
+from travois.core.content import Call, Text
+from travois.core.facts import Assistant, Entry, Epoch, Result, ToolSpec, User
+from travois.core.models import Model
+from travois.core.view import project
 from travois.lab.validate_items import responses_faults
 from travois.wire.encode import Encoder
 from travois.wire.frames import Event

@@ -19,8 +19,8 @@ from inline_snapshot import snapshot
 from tests.wire import canon
 from tests.wire.golden import readable
 from tests.wire.stories import MODELS, Story, fetch
-from travois.kernel.facts import Epoch, Failed
-from travois.kernel.models import Model
+from travois.core.facts import Epoch, Failed
+from travois.core.models import Model
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request
 

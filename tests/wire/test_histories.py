@@ -9,9 +9,9 @@ import pytest
 from tests.sampling import first
 from tests.wire.judges import Witness, faults, results_follow_calls_in_order
 from tests.wire.stories import Author, Story, fetch, sendable
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Result, Rewound, User
-from travois.kernel.view import open_calls, project, waiting
+from travois.core.content import Text
+from travois.core.facts import Result, Rewound, User
+from travois.core.view import open_calls, project, waiting
 from travois.wire.encode import Encoder
 
 HISTORIES = 10_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from travois.kernel.blocks import Opaque
-from travois.kernel.facts import Assistant, Entry, Epoch, User
-from travois.kernel.models import Model, Protocol, Usage, cost
-from travois.kernel.view import project
+from travois.core.content import Opaque
+from travois.core.facts import Assistant, Entry, Epoch, User
+from travois.core.models import Model, Protocol, Usage, cost
+from travois.core.view import project
 from travois.wire.encode import Encoder
 from travois.wire.hits import Hit, asking, merged
 from travois.wire.protocol import reader

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.wire.judges import Witness, results_follow_calls_in_order, spine
 from tests.wire.stories import Author, Story, fetch, sendable
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Cleared, Failed, Offloaded, Result, User
-from travois.kernel.view import View, project
+from travois.core.content import Text
+from travois.core.facts import Cleared, Failed, Offloaded, Result, User
+from travois.core.view import View, project
 from travois.wire.encode import Encoder
 
 CHANCE = st.randoms(use_true_random=False)

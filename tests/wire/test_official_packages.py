@@ -13,8 +13,8 @@ from tests.wire.test_anthropic_reply import REPLY as ANTHROPIC_REPLY
 from tests.wire.test_anthropic_reply import WHOLE as ANTHROPIC_STREAM
 from tests.wire.test_chat_reply import REPLY as CHAT_REPLY
 from tests.wire.test_chat_reply import WHOLE as CHAT_STREAM
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Epoch
+from travois.core.content import Call, Text
+from travois.core.facts import Epoch
 from travois.wire.encode import Encoder
 
 pydantic = pytest.importorskip("pydantic")

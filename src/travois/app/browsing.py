@@ -6,10 +6,10 @@ import os
 from contextlib import AsyncExitStack
 
 from travois.app.options import Options
+from travois.core.errors import Fault
 from travois.engine.agent import World
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
-from travois.kernel.faults import Fault
 from travois.store.settings import Loaded
 
 

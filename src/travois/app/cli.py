@@ -10,8 +10,8 @@ from errno import EIO
 from importlib import import_module
 
 from travois.app.flags import COMMANDS, MODULES, parser, understood
-from travois.app.terminal_text import for_stream
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.terminal_text import for_stream
 
 HUNG_UP = 129
 """The exit code of a program whose terminal was closed: 128 and the number of SIGHUP."""

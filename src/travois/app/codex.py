@@ -14,6 +14,13 @@ import msgspec
 from travois.app.shaped import NAME as ANSWER
 from travois.app.shapes import Json, Object, arguments
 from travois.app.tally import Tally
+from travois.core.content import AnyBlock, Call, Opaque, Shown, Text, calls, words
+from travois.core.facts import Assistant, Changed, Entry, Result
+from travois.core.loose import rows, string, table
+from travois.core.models import Usage
+from travois.core.tasks import read_tasks
+from travois.core.tool_conversions import patched_files
+from travois.core.tool_names import canonical
 from travois.engine.ports import (
     AgentProgress,
     Compacting,
@@ -25,13 +32,6 @@ from travois.engine.ports import (
     Signalled,
     Warned,
 )
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Shown, Text, calls, words
-from travois.kernel.canonical import canonical
-from travois.kernel.conversions import patched_files
-from travois.kernel.facts import Assistant, Changed, Entry, Result
-from travois.kernel.models import Usage
-from travois.kernel.tasks import read_tasks
-from travois.wire.loose import rows, string, table
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
 OURS = "travois"

@@ -11,11 +11,11 @@ import msgspec
 
 from travois.context.ledger.acts import acts
 from travois.context.ledger.files import files
-from travois.kernel.audit import Spent
-from travois.kernel.blocks import calls, words
-from travois.kernel.facts import Assistant, Decided, Ended, Entry, Epoch, Opened, Result, User
-from travois.kernel.models import Usage
-from travois.kernel.view import living
+from travois.core.cache_audit import Spent
+from travois.core.content import calls, words
+from travois.core.facts import Assistant, Decided, Ended, Entry, Epoch, Opened, Result, User
+from travois.core.models import Usage
+from travois.core.view import living
 from travois.store.sessions import Summary
 from travois.store.snapshot.node import Change
 from travois.store.snapshot.timeline import Mark, is_pause, marks

@@ -38,6 +38,11 @@ from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.app.telemetry import Wish, wished
 from travois.context.kinds import Kind
 from travois.context.styles import DEFAULT
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Epoch
+from travois.core.models import Effort
+from travois.core.models import Model as Card
+from travois.core.spending import Amount, Limits, Purse
 from travois.engine.agent import Agent, Patience, Small, World
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
@@ -54,11 +59,6 @@ from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
 from travois.host.readcache import ReadCache
 from travois.host.web import HttpxWeb
-from travois.kernel.facts import Changed, Epoch
-from travois.kernel.faults import Fault
-from travois.kernel.models import Effort
-from travois.kernel.models import Model as Card
-from travois.kernel.purse import Amount, Limits, Purse
 from travois.policy.judge import Guard
 from travois.policy.rules import withheld
 from travois.policy.secrets import Secrets, secrets

@@ -6,7 +6,7 @@ import os
 import sys
 from traceback import format_exception
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy.masking import mask_text
 from travois.policy.secrets import secrets
 from travois.store import disk

@@ -17,6 +17,12 @@ from travois.app.opening import Found, Place
 from travois.app.posting import slot
 from travois.context.kinds import FORK, Kind, listing, named, usable
 from travois.context.sources import baseline, updated
+from travois.core.content import Text
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Entry, Noted, Opened, User
+from travois.core.models import Effort
+from travois.core.models import Model as Card
+from travois.core.spending import Limits, Purse
 from travois.engine.agent import Agent, Birth
 from travois.engine.children import Children
 from travois.engine.crew import Order
@@ -29,12 +35,6 @@ from travois.engine.report import RESUMED, STAYS, lost
 from travois.engine.session import JOB, Session
 from travois.engine.tool import AnyTool, Refusal
 from travois.host import catalog
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, Entry, Noted, Opened, User
-from travois.kernel.faults import Fault
-from travois.kernel.models import Effort
-from travois.kernel.models import Model as Card
-from travois.kernel.purse import Limits, Purse
 from travois.policy.paths import inside
 from travois.store.agents import narrowed
 from travois.store.log import NAME, Log, history

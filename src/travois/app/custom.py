@@ -14,15 +14,15 @@ from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.context.custom import TYPED, Custom
 from travois.context.skills import shown
+from travois.core.content import Shown, Text
+from travois.core.errors import Fault
+from travois.core.facts import Changed
 from travois.engine import practice
 from travois.engine.agent import Agent
 from travois.engine.hooks import unexpanded
 from travois.engine.occasions import UserPromptExpansion
 from travois.engine.skills import ASKED, USED
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import Shown, Text
-from travois.kernel.facts import Changed
-from travois.kernel.faults import Fault
 from travois.store.origins import levels
 from travois.store.skills import FILE
 

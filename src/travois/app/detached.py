@@ -7,8 +7,8 @@ import sys
 from argparse import Namespace
 from uuid import uuid4
 
-from travois.app.terminal_text import complain
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.terminal_text import complain
 from travois.store import home as homes
 
 FLAGS = ("--bg", "--background")

@@ -10,6 +10,9 @@ from pathlib import Path
 import msgspec
 
 from travois.app.opening import Found, Place
+from travois.core.content import words
+from travois.core.errors import Fault
+from travois.core.facts import Result
 from travois.engine.ground import home
 from travois.engine.judged import hiding
 from travois.engine.session import Session
@@ -22,9 +25,6 @@ from travois.host.cage.programs import (
     find_programs_below_tmp,
     find_settings,
 )
-from travois.kernel.blocks import words
-from travois.kernel.facts import Result
-from travois.kernel.faults import Fault
 from travois.policy.bounds import SECRET, Bounds, LazyPaths
 from travois.policy.cage import PRIVATE_TMP, TMP
 from travois.policy.judge import Guard

@@ -15,8 +15,8 @@ from argparse import (
 from pathlib import Path
 
 from travois.app.options import PICK, Options
-from travois.app.terminal_text import complain
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.terminal_text import complain
 from travois.policy.rules import split
 from travois.version import __version__
 from travois.wire.effort import LEVELS, worth

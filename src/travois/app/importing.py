@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from travois.app.remembering import open_here
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.home import Home
 from travois.store.importing import claude, codex, gemini, opencode, pi
 from travois.store.importing.plan import THERE, Line, Luggage, Part, carry_out

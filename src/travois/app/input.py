@@ -13,9 +13,9 @@ import anyio
 import msgspec
 
 from travois.app.control.lines import Line
+from travois.core.content import Media, Shown, Text
+from travois.core.errors import Fault
 from travois.engine.ports import Blobs
-from travois.kernel.blocks import Media, Shown, Text
-from travois.kernel.faults import Fault
 
 LIMIT = 10_000_000
 """How many bytes standard input may bring."""

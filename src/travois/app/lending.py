@@ -14,16 +14,16 @@ from travois.app.options import Options
 from travois.app.rights import guard
 from travois.app.shapes import Json
 from travois.context.lent import Told, announced
+from travois.core.content import Text
+from travois.core.errors import Fault
+from travois.core.facts import Changed, User
+from travois.core.models import Model as Card
+from travois.core.view import waiting
 from travois.engine.agent import Agent, World
 from travois.engine.ports import Warned
 from travois.engine.session import Session
 from travois.engine.switch import switch
 from travois.engine.tool import AnyTool, Refusal
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, User
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model as Card
-from travois.kernel.view import waiting
 from travois.policy.bounds import Bounds
 from travois.policy.rules import Rule, withheld
 from travois.store import mcp

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from travois.core.models import Model as Card
 from travois.engine.ports import Model
 from travois.host.http import Direct, Timeouts
-from travois.kernel.models import Model as Card
 from travois.store import home as homes
 from travois.store.settings import Loaded
 

@@ -11,8 +11,8 @@ from travois.app import input as reading
 from travois.app.flags import chosen
 from travois.app.run import Run
 from travois.app.sdk import Session
-from travois.app.terminal_text import complain
-from travois.kernel.blocks import Shown
+from travois.core.content import Shown
+from travois.core.terminal_text import complain
 
 
 def once(args: Namespace) -> int:

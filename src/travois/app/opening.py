@@ -15,15 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app.options import PICK, Options
-from travois.app.terminal_text import complain
 from travois.context.sources import Surroundings, baseline
-from travois.engine.heads import SCHEMAS as SCHEMAS
-from travois.engine.heads import first_head
-from travois.engine.heads import specs as specs
-from travois.engine.loop import UNKNOWN, answer_open
-from travois.engine.session import Session
-from travois.engine.tool import AnyTool
-from travois.kernel.facts import (
+from travois.core.errors import Fault
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Changed,
@@ -36,8 +30,14 @@ from travois.kernel.facts import (
     Rewound,
     User,
 )
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model as Card
+from travois.core.models import Model as Card
+from travois.core.terminal_text import complain
+from travois.engine.heads import SCHEMAS as SCHEMAS
+from travois.engine.heads import first_head
+from travois.engine.heads import specs as specs
+from travois.engine.loop import UNKNOWN, answer_open
+from travois.engine.session import Session
+from travois.engine.tool import AnyTool
 from travois.store import sessions
 from travois.store.checkpoint import FILE as CHECKPOINT
 from travois.store.enduring import Enduring

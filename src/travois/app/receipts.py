@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context import instructions
-from travois.kernel.audit import Cache, Spent, Strikes
-from travois.kernel.blocks import words
-from travois.kernel.facts import Assistant, Compacted, Entry, Epoch, Finished, Restored, Spawned
-from travois.kernel.tokens import compact_at
-from travois.kernel.view import living, project
+from travois.core.cache_audit import Cache, Spent, Strikes
+from travois.core.content import words
+from travois.core.facts import Assistant, Compacted, Entry, Epoch, Finished, Restored, Spawned
+from travois.core.tokens import compact_at
+from travois.core.view import living, project
 
 State = Literal["stands", "undone", "taken in by a later one", "taken back"]
 FILES = re.compile(r'^<file path="([^"]*)"', re.MULTILINE)

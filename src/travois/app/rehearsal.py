@@ -7,10 +7,10 @@ import os
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.content import Call
+from travois.core.tool_names import canonical
 from travois.engine.ground import home, plain_arguments, resolved, understood
 from travois.engine.tool import Here, Refusal
-from travois.kernel.blocks import Call
-from travois.kernel.canonical import canonical
 from travois.policy.access import Access
 from travois.policy.judge import ALIASES, MODES, Guard, Mode, Verdict, judge
 from travois.policy.rules import Rule, Use, parse

@@ -25,17 +25,17 @@ from travois.app.slash.command import Prompt, obey
 from travois.app.slash.plain import Lines, browse
 from travois.app.slash.sessions import pick_up
 from travois.app.slash.talking import left
-from travois.app.terminal_text import harmless
 from travois.app.tui import shell
+from travois.core.content import Shown, Text, words
+from travois.core.display_text import visible
+from travois.core.errors import Fault
+from travois.core.facts import Asked, Ended, Entry, Noted, Result, User
+from travois.core.terminal_text import harmless
 from travois.engine.extract import settled, told
 from travois.engine.hooks import notify
 from travois.engine.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.engine.ports import Event, Retrying, Running, Warned
 from travois.engine.warmth import keep_warm
-from travois.kernel.blocks import Shown, Text, words
-from travois.kernel.facts import Asked, Ended, Entry, Noted, Result, User
-from travois.kernel.faults import Fault
-from travois.policy.glyphs import visible
 from travois.wire.replies import Grew
 
 HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."

@@ -9,10 +9,10 @@ from time import time
 
 from msgspec.structs import replace
 
+from travois.core.errors import Fault
 from travois.engine.agent import Agent
 from travois.engine.amend import Update
 from travois.engine.ports import Warned
-from travois.kernel.faults import Fault
 from travois.policy.judge import Guard
 from travois.store import trust
 from travois.store.home import Home

@@ -27,21 +27,21 @@ from travois.app.shaped import Shape
 from travois.app.shapes import Object
 from travois.app.speak import Speaker, Telling
 from travois.app.tally import Tally
-from travois.app.terminal_text import complain, for_stream
 from travois.context.custom import TYPED
+from travois.core.content import Shown
+from travois.core.errors import Fault
+from travois.core.facts import Ended, Entry, Finished, Noted
+from travois.core.json import encoded
+from travois.core.models import Model
+from travois.core.terminal_text import complain, for_stream
 from travois.engine.agent import Agent
 from travois.engine.briefing import skills
 from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.hooks import MODES
 from travois.engine.jobs import PATIENCE as JOB_PATIENCE
 from travois.engine.ports import Compacting, Event, Retrying, Warned
-from travois.kernel.blocks import Shown
-from travois.kernel.facts import Ended, Entry, Finished, Noted
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model
 from travois.store.settings import Plugin
 from travois.version import __version__
-from travois.wire.jsontext import encoded
 
 if TYPE_CHECKING:
     from travois.app.codex import Teller

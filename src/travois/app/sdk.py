@@ -23,6 +23,13 @@ from travois.app.options import Options
 from travois.app.telemetry import MISSING as TELEMETRY_MISSING
 from travois.app.telemetry import Wish
 from travois.app.telemetry import installed as telemetry_installed
+from travois.core.content import Shown, Text, words
+from travois.core.errors import Fault
+from travois.core.facts import Assistant, Compacted, Ended, Entry, Failed, User
+from travois.core.models import Effort
+from travois.core.models import Model as Card
+from travois.core.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
+from travois.core.view import View
 from travois.engine.extract import settled
 from travois.engine.hooked import Listener
 from travois.engine.loop import turn
@@ -30,13 +37,6 @@ from travois.engine.mentions import mentioned
 from travois.engine.modes import enter
 from travois.engine.ports import Event, Model, Person
 from travois.engine.tool import AnyTool
-from travois.kernel.blocks import Shown, Text, words
-from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Failed, User
-from travois.kernel.faults import Fault
-from travois.kernel.models import Effort
-from travois.kernel.models import Model as Card
-from travois.kernel.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
-from travois.kernel.view import View
 from travois.policy.judge import ALIASES, MODES, Mode
 from travois.wire.effort import LEVELS
 

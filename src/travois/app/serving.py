@@ -13,6 +13,9 @@ from msgspec.structs import replace
 
 from travois.app.local import EMBEDDED, PROVIDER, Local, notice
 from travois.context.layers import MCP, Layers
+from travois.core.errors import Fault
+from travois.core.models import Effort, Price
+from travois.core.models import Model as Card
 from travois.engine.agent import Agent, Naming, Small, Summaries
 from travois.engine.hooked import parse
 from travois.engine.ports import Model
@@ -25,9 +28,6 @@ from travois.host.http import Timeouts
 from travois.host.providers import HttpModel
 from travois.host.terms import Terms
 from travois.host.transport import transport
-from travois.kernel.faults import Fault
-from travois.kernel.models import Effort, Price
-from travois.kernel.models import Model as Card
 from travois.policy.secrets import secrets
 from travois.store.settings import Loaded
 from travois.store.using import Manner

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from travois.app.shapes import Json
+from travois.core.errors import Fault
+from travois.core.loose import table
 from travois.engine.hooked import Listener
 from travois.engine.ports import Env
 from travois.engine.tool import AnyTool, Outcome, Refusal, Tool, said
-from travois.kernel.faults import Fault
-from travois.wire.loose import table
 from travois.wire.valid import flaws
 
 NAME = "StructuredOutput"

@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text
-from travois.kernel.facts import Stop
-from travois.kernel.models import Usage
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text
+from travois.core.facts import Stop
+from travois.core.models import Usage
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

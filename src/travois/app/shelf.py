@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from travois.app.options import Options
 from travois.app.sdk import typed
-from travois.kernel.blocks import words
-from travois.kernel.facts import AnyFact, Assistant, User
-from travois.kernel.faults import Fault
+from travois.core.content import words
+from travois.core.errors import Fault
+from travois.core.facts import AnyFact, Assistant, User
 from travois.store import line, lock
 from travois.store.home import Home
 from travois.store.log import NAME

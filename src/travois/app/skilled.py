@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from travois.app.opening import PROMPT, Place
 from travois.app.options import Options
 from travois.context.styles import DEFAULT, styled, wishes
+from travois.core.toolsets import DEFAULT as DEFAULT_TOOLS
 from travois.engine.heads import shown_names
 from travois.engine.session import Session
 from travois.engine.tool import AnyTool
-from travois.kernel.toolsets import DEFAULT as DEFAULT_TOOLS
 from travois.store import trust
 from travois.store.origins import levels
 from travois.store.settings import Loaded

@@ -11,20 +11,8 @@ import msgspec
 from travois.app.shapes import STOPS, Json, Object, block_json, stream_json, usage_json
 from travois.app.tally import Tally
 from travois.context.memory.shown import names
-from travois.engine.extract import told
-from travois.engine.ports import (
-    AgentProgress,
-    Compacting,
-    Doing,
-    Event,
-    Progress,
-    Retrying,
-    Running,
-    Signalled,
-    Warned,
-)
-from travois.kernel.blocks import words
-from travois.kernel.facts import (
+from travois.core.content import words
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Compacted,
@@ -38,8 +26,20 @@ from travois.kernel.facts import (
     Sent,
     User,
 )
-from travois.kernel.models import Usage
-from travois.wire.loose import rows, table
+from travois.core.loose import rows, table
+from travois.core.models import Usage
+from travois.engine.extract import told
+from travois.engine.ports import (
+    AgentProgress,
+    Compacting,
+    Doing,
+    Event,
+    Progress,
+    Retrying,
+    Running,
+    Signalled,
+    Warned,
+)
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
 OFTEN = 1.0

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from travois.app.shaped import FAILED, Shape
 from travois.app.shapes import STOPS, Json, Object, arguments, usage_json
-from travois.kernel.blocks import Call, calls, words
-from travois.kernel.canonical import canonical
-from travois.kernel.facts import (
+from travois.core.content import Call, calls, words
+from travois.core.facts import (
     Assistant,
     Decided,
     Ended,
@@ -21,7 +20,8 @@ from travois.kernel.facts import (
     Sent,
     Stop,
 )
-from travois.kernel.models import Model, Usage, cost
+from travois.core.models import Model, Usage, cost
+from travois.core.tool_names import canonical
 
 SUBTYPES: dict[EndedWhy, str] = {
     "end": "success",

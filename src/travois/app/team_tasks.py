@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from travois.core.facts import Changed
+from travois.core.tasks import TODOS, Task, Tasks, add_task, read_tasks
 from travois.engine.session import Session
 from travois.engine.tasks import Edit
-from travois.kernel.facts import Changed
-from travois.kernel.tasks import TODOS, Task, Tasks, add_task, read_tasks
 from travois.store.team_tasks import TeamTaskFile
 
 TEAM = "team"

@@ -15,10 +15,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from travois.app.shapes import STOPS, Json, Object, block_json, usage_json
 from travois.app.speak import uuid
-from travois.engine.ports import Event
-from travois.kernel.blocks import AnyBlock, Call, Media, Text, words
-from travois.kernel.canonical import canonical
-from travois.kernel.facts import (
+from travois.core.content import AnyBlock, Call, Media, Text, words
+from travois.core.facts import (
     Assistant,
     Changed,
     Compacted,
@@ -29,6 +27,8 @@ from travois.kernel.facts import (
     Rewound,
     User,
 )
+from travois.core.tool_names import canonical
+from travois.engine.ports import Event
 from travois.version import __version__
 
 Fetch = Callable[[str], bytes]

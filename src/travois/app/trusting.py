@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from travois.policy.glyphs import visible
+from travois.core.display_text import visible
 from travois.store import trust
 from travois.store.home import Home
 from travois.store.settings import Loaded

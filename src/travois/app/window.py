@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from travois.context import instructions, sources
 from travois.context.compact import is_summary
 from travois.context.memory.shown import CHANGED, INDEX, RECALLED
-from travois.kernel.audit import Cache
-from travois.kernel.blocks import AnyBlock, Text, calls, words
-from travois.kernel.facts import Assistant, Cleared, Compacted, Entry, Epoch, Offloaded, Result
-from travois.kernel.models import Usage
-from travois.kernel.tokens import PER_RESULT, block_tokens, estimate, fact_tokens, ratio
-from travois.kernel.view import Item, View
+from travois.core.cache_audit import Cache
+from travois.core.content import AnyBlock, Text, calls, words
+from travois.core.facts import Assistant, Cleared, Compacted, Entry, Epoch, Offloaded, Result
+from travois.core.models import Usage
+from travois.core.tokens import PER_RESULT, block_tokens, estimate, fact_tokens, ratio
+from travois.core.view import Item, View
 
 Kind = Literal["tools", "system", "instructions", "memory", "summary", "messages", "results"]
 State = Literal["read", "written", "not cached", "not yet sent", "cold"]

@@ -10,12 +10,12 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.app.terminal_text import complain
+from travois.core.errors import Fault
+from travois.core.terminal_text import complain
 from travois.engine.agent import Agent
 from travois.engine.consent import wary
 from travois.engine.ports import Files, Processes
 from travois.engine.tool import Refusal
-from travois.kernel.faults import Fault
 from travois.policy.cage import Cage
 from travois.policy.paths import inside
 from travois.store.project import repository as repository_of

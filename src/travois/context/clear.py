@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from travois.context.layers import Layers
 from travois.context.ledger.acts import FAMILIES, Kind, kind_of
-from travois.kernel.blocks import Opaque, Text, calls
-from travois.kernel.facts import Assistant, Result, User
-from travois.kernel.tokens import block_tokens, estimate, fact_tokens
-from travois.kernel.view import THINKING, Item, View, short_input, thinks
+from travois.core.content import Opaque, Text, calls
+from travois.core.facts import Assistant, Result, User
+from travois.core.tokens import block_tokens, estimate, fact_tokens
+from travois.core.view import THINKING, Item, View, short_input, thinks
 
 KINDS: tuple[Kind, ...] = ("shell", "read", "edit", "write", "delete", "patch")
 SEARCHES = (

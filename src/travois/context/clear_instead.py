@@ -13,10 +13,10 @@ from travois.context.clear import Clearing, Now, choose_local, choose_server, ol
 from travois.context.layers import Layers
 from travois.context.ledger.acts import Act, decoded, kind_of
 from travois.context.passages import weigh_file
-from travois.kernel.blocks import calls
-from travois.kernel.facts import Assistant, Result
-from travois.kernel.tokens import fact_tokens, head_tokens
-from travois.kernel.view import Item, View, thinks
+from travois.core.content import calls
+from travois.core.facts import Assistant, Result
+from travois.core.tokens import fact_tokens, head_tokens
+from travois.core.view import Item, View, thinks
 
 KEPT = 0.52
 """The share of what is cached that must stay: half, and some more as sizes are estimates."""

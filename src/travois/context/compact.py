@@ -12,10 +12,10 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.blocks import calls, words
-from travois.kernel.facts import Assistant, Result, User
-from travois.kernel.tokens import fact_tokens
-from travois.kernel.view import Item, View
+from travois.core.content import calls, words
+from travois.core.facts import Assistant, Result, User
+from travois.core.tokens import fact_tokens
+from travois.core.view import Item, View
 
 TEXTS = 5
 """How many messages with words stay at least where notes stand for what came before."""

@@ -15,10 +15,10 @@ import msgspec
 
 from travois.context.ledger.acts import Act, decoded, kind_of
 from travois.context.ledger.render import nearest_folder
-from travois.kernel.blocks import Call, Text, words
-from travois.kernel.facts import Assistant, Result
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
+from travois.core.content import Call, Text, words
+from travois.core.facts import Assistant, Result
+from travois.core.tokens import estimate
+from travois.core.view import Item
 
 TITLE = "## Declarations seen, by file"
 ABOUT = "Line numbers are those when each was last seen{base}; files changed since have others."

@@ -14,19 +14,9 @@ import msgspec
 
 from travois.context.ledger.acts import decoded, is_list, is_object, kind_of
 from travois.context.sources import plain
-from travois.kernel.blocks import Call, calls, words
-from travois.kernel.canonical import canonical
-from travois.kernel.facts import (
-    Asked,
-    Assistant,
-    Decided,
-    Ended,
-    Entry,
-    Failed,
-    Noted,
-    Result,
-    User,
-)
+from travois.core.content import Call, calls, words
+from travois.core.facts import Asked, Assistant, Decided, Ended, Entry, Failed, Noted, Result, User
+from travois.core.tool_names import canonical
 
 NAME = "doing"
 """The note in an agent's log with what a small model calls its work."""

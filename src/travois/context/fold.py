@@ -14,10 +14,10 @@ import msgspec
 
 from travois.context.compact import Cut, is_summary, is_whole
 from travois.context.ledger.acts import Act, decoded, kind_of
-from travois.kernel.blocks import Call, calls, words
-from travois.kernel.facts import Assistant, Result, User
-from travois.kernel.tokens import estimate, fact_tokens
-from travois.kernel.view import Item, View
+from travois.core.content import Call, calls, words
+from travois.core.facts import Assistant, Result, User
+from travois.core.tokens import estimate, fact_tokens
+from travois.core.view import Item, View
 
 FOLDED = "Earlier steps of this conversation are folded here."
 OPENING = (

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from travois.context.compact import is_summary
 from travois.context.ledger.acts import Act, Kind, decoded, kind_of
 from travois.context.passages import file_name
-from travois.kernel.blocks import Call, calls, words
-from travois.kernel.facts import Assistant, Result, User
-from travois.kernel.view import CLEARED_RESULT, View
+from travois.core.content import Call, calls, words
+from travois.core.facts import Assistant, Result, User
+from travois.core.view import CLEARED_RESULT, View
 
 SHOWING: tuple[Kind, ...] = ("read", "write")
 """Calls that show the text of a file."""

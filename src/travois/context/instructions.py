@@ -17,10 +17,10 @@ import msgspec
 
 from travois.context import front
 from travois.context.sources import plain
-from travois.kernel.blocks import Text
-from travois.kernel.facts import User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
+from travois.core.content import Text
+from travois.core.facts import User
+from travois.core.tokens import estimate
+from travois.core.view import Item
 
 Kind = Literal["Managed", "User", "Project", "Local"]
 """Who wrote a file, by the names that hooks know."""

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from travois.context.sources import plain
-from travois.kernel.tokens import estimate
+from travois.core.tokens import estimate
 
 FORK = "fork"
 """A child that goes on with the whole conversation; no kind may be called so."""

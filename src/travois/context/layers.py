@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.canonical import canonical_name
+from travois.core.tool_names import canonical_name
 
 LEAST = 250
 ENDLESS = 1 << 40

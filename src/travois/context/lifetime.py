@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.facts import Assistant, Entry, Sent
-from travois.kernel.models import Price
+from travois.core.facts import Assistant, Entry, Sent
+from travois.core.models import Price
 
 Life = Literal["5m", "1h"]
 SHORT, LONG = 300.0, 3_600.0

@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from travois.context.sources import plain
-from travois.kernel.blocks import Text
-from travois.kernel.facts import User
+from travois.core.content import Text
+from travois.core.facts import User
 
 LONGEST = 20_000
 """How many characters of a message are shown; a longer one is on file."""

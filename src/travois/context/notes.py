@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import msgspec
 
-from travois.kernel.models import Price, Usage, cost
-from travois.kernel.tokens import estimate
+from travois.core.models import Price, Usage, cost
+from travois.core.tokens import estimate
 
 WHOLE = 12_000
 SECTIONS = 6

@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 
 from travois.context.layers import LEAST, Layers
-from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.facts import Assistant, Result
-from travois.kernel.tokens import PER_RESULT, context_tokens, estimate, fact_tokens, ratio
-from travois.kernel.view import View
+from travois.core.content import Call, Text, calls, words
+from travois.core.facts import Assistant, Result
+from travois.core.tokens import PER_RESULT, context_tokens, estimate, fact_tokens, ratio
+from travois.core.view import View
 
 SHARE = 0.5
 """The share of the free room that the results of one reply may take."""

@@ -19,10 +19,10 @@ from travois.context import front
 from travois.context.custom import Custom, read
 from travois.context.instructions import fits
 from travois.context.sources import NONE, plain
-from travois.kernel.blocks import Text
-from travois.kernel.facts import User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
+from travois.core.content import Text
+from travois.core.facts import User
+from travois.core.tokens import estimate
+from travois.core.view import Item
 
 OPENING, CLOSING = "<skills>\n", "\n</skills>"
 INTRO = "Skills that you can use with the Skill tool, each where its line fits the task:"

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.kernel.blocks import Text
-from travois.kernel.facts import User
-from travois.kernel.view import Item
+from travois.core.content import Text
+from travois.core.facts import User
+from travois.core.view import Item
 
 OPENING, CLOSING = "<environment>\n", "\n</environment>"
 NONE = "(none)"

@@ -14,10 +14,10 @@ from posixpath import basename, dirname
 import msgspec
 
 from travois.context.ledger.acts import Act, decoded, kind_of
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, calls, words
-from travois.kernel.facts import Assistant, Result, User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, calls, words
+from travois.core.facts import Assistant, Result, User
+from travois.core.tokens import estimate
+from travois.core.view import Item
 
 CHARS_PER_TOKEN = 2.75
 """Of the model families that count most tokens for a text."""

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.loose import table
 from travois.engine.heard import Said
 from travois.engine.hooked import abroad
-from travois.wire.loose import table
 
 EVENTS = {
     "PreToolUse": "BeforeTool",

@@ -12,6 +12,11 @@ import msgspec
 
 from travois.context.layers import Layers
 from travois.context.sources import Surroundings
+from travois.core.content import Text
+from travois.core.facts import User
+from travois.core.models import Model as Card
+from travois.core.spending import Purse
+from travois.core.view import View
 from travois.engine.amend import Update
 from travois.engine.heard import Hooks, Said
 from travois.engine.hooked import Hook
@@ -34,11 +39,6 @@ from travois.engine.sought import Found, Wanted
 from travois.engine.tasks import TaskStore
 from travois.engine.tool import AnyTool
 from travois.engine.worktrees import Worktrees
-from travois.kernel.blocks import Text
-from travois.kernel.facts import User
-from travois.kernel.models import Model as Card
-from travois.kernel.purse import Purse
-from travois.kernel.view import View
 from travois.policy.bounds import Bounds
 from travois.policy.judge import Guard
 from travois.wire.pieces import Request

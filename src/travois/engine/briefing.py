@@ -14,6 +14,8 @@ from travois.context.instructions import Instruction, Kind, Reason, render, room
 from travois.context.memory.shown import opening
 from travois.context.skills import Known
 from travois.context.sources import baseline, updated
+from travois.core.content import Text, words
+from travois.core.facts import Changed, User
 from travois.engine import hooks
 from travois.engine.agent import Agent
 from travois.engine.occasions import InstructionsLoaded
@@ -21,8 +23,6 @@ from travois.engine.ports import Warned
 from travois.engine.recollect import remembered
 from travois.engine.room import model
 from travois.engine.skills import AWAKE, NEAR
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Changed, User
 
 if TYPE_CHECKING:
     from travois.engine.consent import Ready

@@ -18,6 +18,10 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from travois.context.mail import mail
+from travois.core.content import Text
+from travois.core.facts import Changed, EndedWhy, Finished, Spawned, User
+from travois.core.spending import Limits, Purse
+from travois.core.view import open_calls
 from travois.engine.agent import Agent
 from travois.engine.crew import HOOK, Order, Report, State
 from travois.engine.deltas import AgentProgress
@@ -30,10 +34,6 @@ from travois.engine.report import STATES, budget, deliver, fitted, note, report,
 from travois.engine.room import fitted as layers
 from travois.engine.room import limit
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, EndedWhy, Finished, Spawned, User
-from travois.kernel.purse import Limits, Purse
-from travois.kernel.view import open_calls
 
 AGENT = re.compile(r"a\d+(\.\d+)*")
 """What ids of agents look like; programs and questions beside the conversation have others."""

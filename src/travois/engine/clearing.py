@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from travois.core.content import calls, words
+from travois.core.facts import Assistant, Changed, Cleared, Offloaded, Result
+from travois.core.tokens import context_tokens, ratio, warn_at
+from travois.core.view import CLEARED_RESULT
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.engine.recover import drop_media
 from travois.engine.room import cold, fitted, idled, limit, model, paused
-from travois.kernel.blocks import calls, words
-from travois.kernel.facts import Assistant, Changed, Cleared, Offloaded, Result
-from travois.kernel.tokens import context_tokens, ratio, warn_at
-from travois.kernel.view import CLEARED_RESULT
 from travois.wire.edits import left_out
 from travois.wire.replies import Reply
 

@@ -8,6 +8,9 @@ from msgspec.structs import replace
 
 from travois.context.compact import Cut, Trigger, cut
 from travois.context.passages import spoken_names
+from travois.core.content import words
+from travois.core.facts import Compacted, Failed, Noted, User
+from travois.core.tokens import context_tokens, head_tokens, ratio
 from travois.engine.agent import Agent
 from travois.engine.briefing import reloaded
 from travois.engine.hooks import bounded, fire
@@ -27,9 +30,6 @@ from travois.engine.summary_call import (
     told_source,
     write_model_part,
 )
-from travois.kernel.blocks import words
-from travois.kernel.facts import Compacted, Failed, Noted, User
-from travois.kernel.tokens import context_tokens, head_tokens, ratio
 
 PROMPT = PROMPTS / "summary.md"
 RUNGS = (1.0, 0.5, 0.2, 0.0)

@@ -8,6 +8,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.content import Call
+from travois.core.facts import Asked, Decided
 from travois.engine.agent import Agent
 from travois.engine.amend import SANDBOXED, suggested
 from travois.engine.ground import home, plain_arguments, repository_around
@@ -27,8 +29,6 @@ from travois.engine.sandboxed import (
 )
 from travois.engine.tool import AnyTool
 from travois.engine.uncovered import warn_of_uncovered
-from travois.kernel.blocks import Call
-from travois.kernel.facts import Asked, Decided
 from travois.policy import narrow
 from travois.policy.access import Access
 from travois.policy.bounds import cage, harmless, held_back, leaves, runs_outside

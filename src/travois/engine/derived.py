@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from travois.engine.crew import HOOK
-from travois.kernel.audit import Cache, Miss, Spent, Strikes, is_miss
-from travois.kernel.blocks import AnyBlock, Call, Media, Text, calls
-from travois.kernel.facts import (
+from travois.core.cache_audit import Cache, Miss, Spent, Strikes, is_miss
+from travois.core.content import AnyBlock, Call, Media, Text, calls
+from travois.core.facts import (
     AnyFact,
     Asked,
     Assistant,
@@ -40,8 +39,9 @@ from travois.kernel.facts import (
     Unknown,
     User,
 )
-from travois.kernel.models import Price, Usage, cost
-from travois.kernel.view import Item, TakenOut, View
+from travois.core.models import Price, Usage, cost
+from travois.core.view import Item, TakenOut, View
+from travois.engine.crew import HOOK
 
 JOB = "job:"
 """Before the id of a background command, in the name of its state and of the report of its end."""

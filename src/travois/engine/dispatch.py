@@ -14,6 +14,10 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.content import Call, Text, words
+from travois.core.errors import Fault
+from travois.core.facts import Asked, Decided, Noted, Result
+from travois.core.view import open_calls
 from travois.engine import doom, gate, hooks
 from travois.engine.agent import Agent, World
 from travois.engine.briefing import touch
@@ -37,10 +41,6 @@ from travois.engine.tasklist import AgentTasks
 from travois.engine.tmpdir import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.engine.tool import Here, Outcome, Refusal, refuse_nul
 from travois.engine.uncovered import stamp_uncovered, tell_changed
-from travois.kernel.blocks import Call, Text, words
-from travois.kernel.facts import Asked, Decided, Noted, Result
-from travois.kernel.faults import Fault
-from travois.kernel.view import open_calls
 from travois.policy.access import collide
 from travois.policy.bounds import runs_outside
 from travois.policy.cage import Cage

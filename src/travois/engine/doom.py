@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.blocks import Call, Shown, Text, calls, words
-from travois.kernel.canonical import canonical
-from travois.kernel.facts import Assistant, Result, User
-from travois.kernel.view import View
+from travois.core.content import Call, Shown, Text, calls, words
+from travois.core.facts import Assistant, Result, User
+from travois.core.tool_names import canonical
+from travois.core.view import View
 
 ROUNDS = 3
 """So often a circle may be gone round."""

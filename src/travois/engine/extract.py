@@ -10,11 +10,11 @@ import re
 import anyio
 import msgspec
 
+from travois.core.content import words
+from travois.core.facts import Assistant, User
+from travois.core.tokens import estimate
 from travois.engine.agent import Agent, Gathering
 from travois.engine.memories import GROWTH, Outcome, Turn
-from travois.kernel.blocks import words
-from travois.kernel.facts import Assistant, User
-from travois.kernel.tokens import estimate
 
 PATIENCE = 30.0
 """How many seconds a session that is left waits for this."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Epoch
+from travois.core.models import Model
 from travois.engine.agent import Agent, Patience, Small
 from travois.engine.ports import Warned
 from travois.engine.switch import switch
-from travois.kernel.facts import Changed, Epoch
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model
 from travois.wire.replies import Problem, ProblemKind
 
 HOME = "fallback.home"

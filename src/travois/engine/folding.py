@@ -5,13 +5,13 @@ from __future__ import annotations
 from travois.context import spans
 from travois.context.compact import Trigger
 from travois.context.fold import folded, is_folded, middle
+from travois.core.content import Text
+from travois.core.facts import Cleared, Compacted
+from travois.core.tokens import context_tokens, estimate, fact_tokens, ratio
+from travois.core.view import project
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.engine.room import beside_head, limit
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Cleared, Compacted
-from travois.kernel.tokens import context_tokens, estimate, fact_tokens, ratio
-from travois.kernel.view import project
 
 TAIL = 0.35
 """The share of the room between head and threshold whose newest messages stay unchanged."""

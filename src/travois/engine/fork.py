@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from travois.core.content import Text, words
+from travois.core.facts import Entry, Finished, Spawned, User
+from travois.core.legality import unsendable
+from travois.core.models import Usage, cost
+from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.room import model
 from travois.engine.spending import Exhausted, paid
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Entry, Finished, Spawned, User
-from travois.kernel.legal import unsendable
-from travois.kernel.models import Usage, cost
-from travois.kernel.view import View
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
 from travois.wire.replies import Problem, Reply

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.content import Call
+from travois.core.facts import Decided, Noted
 from travois.engine.agent import Agent
 from travois.engine.consent import Ready, Ruling, decide, use, walls
 from travois.engine.hooks import before
-from travois.kernel.blocks import Call
-from travois.kernel.facts import Decided, Noted
 from travois.policy.judge import judge
 
 Understand = Callable[[Agent, Call], Ready | str]

@@ -8,9 +8,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from travois.core.facts import Hooked
 from travois.engine.hooked import Hook
 from travois.engine.occasions import AnyOccasion
-from travois.kernel.facts import Hooked
 from travois.policy.rules import Use
 
 STATUSES = (126, 127)

@@ -248,7 +248,7 @@ def matching(hook: Hook, subject: str) -> bool:
         return True
     if hook.dialect:
         return _pattern(matcher).search(abroad(subject)) is not None
-    from travois.kernel.aliases import SPELLINGS, renamed_tool  # only where a hook has a matcher
+    from travois.core.tool_aliases import SPELLINGS, renamed_tool  # only where a hook has a matcher
 
     names = WORDS if hook.event in ("StopFailure", "FileChanged") else NAMES
     meant = (subject, *ALSO.get(subject, ()))

@@ -11,6 +11,9 @@ from functools import partial
 import anyio
 import msgspec
 
+from travois.core.content import Call, Text, calls, words
+from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
+from travois.core.loose import table
 from travois.engine import occasions as told
 from travois.engine.agent import Agent
 from travois.engine.amend import KEPT, SANDBOX_MODE, Update, amend
@@ -20,10 +23,7 @@ from travois.engine.interpret import meant_call
 from travois.engine.ports import Doing, Signalled, Warned
 from travois.engine.sandboxed import accept_sandbox
 from travois.engine.tool import Outcome
-from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.policy.rules import Use
-from travois.wire.loose import table
 
 MODES = {"accept-edits": "acceptEdits", "dont-ask": "dontAsk", "bypass": "bypassPermissions"}
 """Modes by the names that hooks know, where those differ from ours."""
@@ -237,7 +237,7 @@ def _given(call: Call) -> list[object]:
     patch = table(given).get("input")
     if call.name != "ApplyPatch" or not isinstance(patch, str):
         return [given]
-    from travois.kernel.conversions import patched_files
+    from travois.core.tool_conversions import patched_files
 
     paths = list(dict.fromkeys(path for _, path in patched_files(patch)))
     return [{**table(given), "file_path": path, "file_paths": paths} for path in paths] or [given]

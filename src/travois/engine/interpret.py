@@ -13,9 +13,9 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.content import Call
+from travois.core.tool_names import Args, decoded, translate
 from travois.engine.tool import AnyTool
-from travois.kernel.blocks import Call
-from travois.kernel.canonical import Args, decoded, translate
 
 WORKDIR, MOST_TOKENS = "workdir", "max_output_tokens"
 LEAST_TOKENS = 200
@@ -87,14 +87,14 @@ def meant_call(call: Call, tools: Mapping[str, AnyTool], lent: Lent) -> Call:
 
 def _same_name(name: str, tools: Iterable[str]) -> str:
     """The tool of this name in another case or with other hyphens; empty if there is none."""
-    from travois.kernel.aliases import fold
+    from travois.core.tool_aliases import fold
 
     folded = fold(name)
     return next((known for known in tools if fold(known) == folded), "")
 
 
 def _checked(call: Call, tool: AnyTool, args: Args, remarks: tuple[str, ...]) -> Meaning:
-    from travois.kernel.aliases import SHARED
+    from travois.core.tool_aliases import SHARED
 
     fields = tool.args.__struct_encode_fields__
     shared = tuple(name for name in SHARED.get(tool.name, ()) if name not in fields)
@@ -116,7 +116,7 @@ def _checked(call: Call, tool: AnyTool, args: Args, remarks: tuple[str, ...]) ->
 
 def _fitted(tool: AnyTool, args: Args, shared: tuple[str, ...]) -> tuple[Args, list[str]]:
     """The arguments under the names of the tool's fields; raises `Senseless` for any other."""
-    from travois.kernel.aliases import COMMENTS, fold
+    from travois.core.tool_aliases import COMMENTS, fold
 
     fields = (*tool.args.__struct_encode_fields__, *shared)
     folded = {fold(name): name for name in fields if len(name) > 2}
@@ -139,7 +139,7 @@ def _fitted(tool: AnyTool, args: Args, shared: tuple[str, ...]) -> tuple[Args, l
 
 def _nested(tool: AnyTool, key: str, value: object, remarks: list[str]) -> object:
     """The objects inside an argument, under the names of their fields."""
-    from travois.kernel.aliases import ITEMS
+    from travois.core.tool_aliases import ITEMS
 
     shape = _shape(tool, key)
     if shape is None:
@@ -200,7 +200,7 @@ def _item_name(
     fields: Iterable[str], key: str, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> str:
     """Our name for a field of an object inside a call; empty for one that changes nothing."""
-    from travois.kernel.aliases import fold
+    from travois.core.tool_aliases import fold
 
     folded = {fold(name): name for name in fields}
     if found := folded.get(fold(key)):

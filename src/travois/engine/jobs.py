@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
 
+from travois.core.content import Text
+from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
 from travois.engine.ports import Job
 from travois.engine.session import JOB, Session
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, User
 
 RUNNING = "running"
 LINES = 12

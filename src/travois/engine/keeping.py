@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from travois.core.content import Text
+from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
 from travois.engine.ports import Doing, Warned
 from travois.engine.uncovered import find_losses
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, User
 from travois.policy.paths import inside
 
 if TYPE_CHECKING:

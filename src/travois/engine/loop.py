@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import anyio
 
+from travois.core.content import Opaque, Text, words
+from travois.core.errors import Fault
+from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
+from travois.core.view import THINKING, View, open_calls, waiting
 from travois.engine import doom
 from travois.engine.agent import Agent
 from travois.engine.briefing import brief
@@ -18,10 +22,6 @@ from travois.engine.relief import relieve
 from travois.engine.session import Session
 from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
-from travois.kernel.blocks import Opaque, Text, words
-from travois.kernel.facts import Assistant, Ended, EndedWhy, Result, User
-from travois.kernel.faults import Fault
-from travois.kernel.view import THINKING, View, open_calls, waiting
 
 STOPPED = "Stopped before it finished; what it had done by then is not known."
 NEVER_RAN = "Stopped before it ran: nothing was done."

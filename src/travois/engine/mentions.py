@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from travois.context.sources import plain
+from travois.core.content import Text, words
+from travois.core.facts import User
+from travois.core.tokens import estimate
 from travois.engine.agent import Agent
 from travois.engine.ports import digest
 from travois.engine.tool import Outcome, Refusal
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import User
-from travois.kernel.tokens import estimate
 
 if TYPE_CHECKING:
     from travois.engine.consent import Word

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from travois.core.facts import Changed
 from travois.engine.agent import Agent
-from travois.kernel.facts import Changed
 from travois.policy.judge import MODES, Mode
 
 MODE = "mode"

@@ -9,6 +9,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from travois.context.notes import Budget, blank, request, with_sections
+from travois.core.content import Call, Text, calls, words
+from travois.core.facts import Assistant, Entry, Result, User
+from travois.core.tool_names import canonical_name
+from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.consent import Ready
 from travois.engine.dispatch import carry_out
@@ -18,10 +22,6 @@ from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.ports import Stale, Stat, digest
 from travois.engine.tmpdir import place_of
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.canonical import canonical_name
-from travois.kernel.facts import Assistant, Entry, Result, User
-from travois.kernel.view import View
 from travois.wire.replies import as_fact
 
 PROMPTS = Path(__file__).parent.parent / "context" / "prompts"

@@ -8,13 +8,13 @@ import anyio
 import msgspec
 
 from travois.context.notes import Budget, Pace, Progress, due, fitted, is_worthwhile
+from travois.core.content import calls
+from travois.core.facts import Assistant, Noted
+from travois.core.tokens import context_tokens, fact_tokens, ratio
+from travois.core.view import View
 from travois.engine.agent import Agent, Noting
 from travois.engine.room import beside_head, limit, model
 from travois.engine.room import fitted as room
-from travois.kernel.blocks import calls
-from travois.kernel.facts import Assistant, Noted
-from travois.kernel.tokens import context_tokens, fact_tokens, ratio
-from travois.kernel.view import View
 
 if TYPE_CHECKING:
     from travois.context.compact import Cut

@@ -10,6 +10,10 @@ from pathlib import Path
 import anyio
 from msgspec.structs import replace
 
+from travois.core.content import Text
+from travois.core.facts import Asked, Changed, Result
+from travois.core.spending import Purse
+from travois.core.view import open_calls
 from travois.engine.agent import Agent, Birth
 from travois.engine.briefing import again
 from travois.engine.crew import Order
@@ -17,10 +21,6 @@ from travois.engine.person import Answer, Inquiry, Question
 from travois.engine.ports import Model
 from travois.engine.session import Session
 from travois.engine.tasklist import SessionTasks
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Asked, Changed, Result
-from travois.kernel.purse import Purse
-from travois.kernel.view import open_calls
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 

@@ -13,6 +13,7 @@ import msgspec
 
 from travois.context.instructions import Found, Kind
 from travois.context.offload import Room as Room
+from travois.core.facts import AnyFact, Entry
 from travois.engine.crew import Agents as Agents
 from travois.engine.crew import Order as Order
 from travois.engine.crew import Report as Report
@@ -37,7 +38,6 @@ from travois.engine.skills import Practice
 from travois.engine.sought import Search
 from travois.engine.tasks import SharedTasks
 from travois.engine.worktrees import Worktrees
-from travois.kernel.facts import AnyFact, Entry
 from travois.policy.access import Access
 from travois.policy.cage import Cage
 from travois.wire.pieces import Request

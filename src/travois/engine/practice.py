@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from travois.context.custom import Custom, Part, filled
 from travois.context.skills import shown
+from travois.core.content import Text, words
+from travois.core.facts import Changed, Opened, User
 from travois.engine.agent import Agent
 from travois.engine.briefing import skills
 from travois.engine.crew import Order
@@ -20,8 +22,6 @@ from travois.engine.offspring import FORKED
 from travois.engine.ports import Warned
 from travois.engine.skills import ASKED, USED, Used
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Changed, Opened, User
 from travois.policy.flaws import flaw
 from travois.policy.rules import Rule, parse, split
 

@@ -14,11 +14,11 @@ import anyio
 import msgspec
 
 from travois.context.doing import NAME, Work
+from travois.core.cache_audit import Spent
+from travois.core.content import calls
+from travois.core.facts import Assistant, Entry, Noted
 from travois.engine.deltas import AgentProgress
 from travois.engine.report import spent
-from travois.kernel.audit import Spent
-from travois.kernel.blocks import calls
-from travois.kernel.facts import Assistant, Entry, Noted
 
 if TYPE_CHECKING:
     from travois.engine.agent import Agent
@@ -102,10 +102,10 @@ class Follower:
 async def name_work(agent: Agent) -> str:
     """What a small model calls the work of an agent; empty if none is known or it does not say."""
     from travois.context.doing import asked_of, name_of
+    from travois.core.content import Text, words
+    from travois.core.facts import Epoch, User
+    from travois.core.view import project
     from travois.engine.fork import aside
-    from travois.kernel.blocks import Text, words
-    from travois.kernel.facts import Epoch, User
-    from travois.kernel.view import project
 
     small = agent.naming.small() if agent.naming is not None else None
     if small is None:

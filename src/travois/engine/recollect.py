@@ -16,13 +16,13 @@ import msgspec
 from travois.context.memory.memory import Memory
 from travois.context.memory.shown import mark, names, opening, render, untold, useful
 from travois.context.sources import plain
+from travois.core.content import Text, words
+from travois.core.errors import Fault
+from travois.core.facts import Entry, Epoch, User
+from travois.core.view import View, project
 from travois.engine.agent import Agent, Small
 from travois.engine.memories import Memories
 from travois.engine.ports import Warned
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Entry, Epoch, User
-from travois.kernel.faults import Fault
-from travois.kernel.view import View, project
 
 CHOOSE = Path(__file__).parent.parent / "context" / "prompts" / "choose.md"
 CANDIDATES = 20

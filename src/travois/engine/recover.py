@@ -8,23 +8,14 @@ from math import inf
 
 from msgspec.structs import replace
 
+from travois.core.budget import room
+from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text
+from travois.core.facts import IMPORTED, Assistant, Changed, Cleared, Compacted, Epoch, Result, User
+from travois.core.tokens import context_tokens, head_tokens, ratio
+from travois.core.view import Item, View
 from travois.engine.agent import Agent
 from travois.engine.ports import Warned
 from travois.engine.room import fitted, model
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text
-from travois.kernel.budget import room
-from travois.kernel.facts import (
-    IMPORTED,
-    Assistant,
-    Changed,
-    Cleared,
-    Compacted,
-    Epoch,
-    Result,
-    User,
-)
-from travois.kernel.tokens import context_tokens, head_tokens, ratio
-from travois.kernel.view import Item, View
 from travois.wire.replies import Problem
 
 KEPT = (20, 5, 0)

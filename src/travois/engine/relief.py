@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from travois.context.offload import last_calls, oversize, preview
+from travois.core.content import Call
+from travois.core.facts import Failed, Offloaded, Result
+from travois.core.tokens import context_tokens, estimate, fact_tokens
+from travois.core.tool_names import canonical_name
 from travois.engine.agent import Agent
 from travois.engine.clearing import clear, clear_instead
 from travois.engine.notes import find_cut, keep_notes
@@ -20,10 +24,6 @@ from travois.engine.room import (
     way_out,
 )
 from travois.engine.tool import AnyTool
-from travois.kernel.blocks import Call
-from travois.kernel.canonical import canonical_name
-from travois.kernel.facts import Failed, Offloaded, Result
-from travois.kernel.tokens import context_tokens, estimate, fact_tokens
 
 if TYPE_CHECKING:
     from travois.context.compact import Trigger

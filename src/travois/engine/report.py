@@ -12,11 +12,9 @@ from msgspec.structs import replace
 
 from travois.context.layers import Layers
 from travois.context.offload import preview
-from travois.engine.crew import HOOK, Report, State
-from travois.engine.session import Session
-from travois.kernel.audit import Spent
-from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.facts import (
+from travois.core.cache_audit import Spent
+from travois.core.content import Call, Text, calls, words
+from travois.core.facts import (
     Assistant,
     Ended,
     EndedWhy,
@@ -28,9 +26,11 @@ from travois.kernel.facts import (
     Spawned,
     User,
 )
-from travois.kernel.models import Usage
-from travois.kernel.tokens import compact_at, context_tokens, estimate, fact_tokens
-from travois.kernel.view import View, open_calls
+from travois.core.models import Usage
+from travois.core.tokens import compact_at, context_tokens, estimate, fact_tokens
+from travois.core.view import View, open_calls
+from travois.engine.crew import HOOK, Report, State
+from travois.engine.session import Session
 
 FINDINGS = 3
 """How many of its last words stand for those that a child did not come to."""

@@ -11,6 +11,10 @@ from travois.context.in_sight import continued_at, edited_paths, is_in_sight, no
 from travois.context.instructions import beginning
 from travois.context.passages import Lines, choose, spoken_names, weigh_file
 from travois.context.sources import plain
+from travois.core.content import Text
+from travois.core.facts import Changed, Cleared, Entry, Result, User
+from travois.core.tokens import context_tokens, estimate, ratio
+from travois.core.view import Item
 from travois.engine.agent import Agent
 from travois.engine.briefing import nested
 from travois.engine.ground import home, real
@@ -18,10 +22,6 @@ from travois.engine.ports import digest
 from travois.engine.room import beside_head, limit
 from travois.engine.skills import USED
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed, Cleared, Entry, Result, User
-from travois.kernel.tokens import context_tokens, estimate, ratio
-from travois.kernel.view import Item
 from travois.policy.access import Access
 from travois.policy.judge import judge
 from travois.policy.paths import inside

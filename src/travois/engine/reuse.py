@@ -12,13 +12,13 @@ from hashlib import blake2b
 
 import msgspec
 
+from travois.core.content import Text, words
+from travois.core.facts import Result, User
+from travois.core.models import Usage
+from travois.core.tokens import fact_tokens
+from travois.core.view import Item, View
 from travois.engine.agent import Agent
 from travois.engine.room import fitted
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Result, User
-from travois.kernel.models import Usage
-from travois.kernel.tokens import fact_tokens
-from travois.kernel.view import Item, View
 from travois.wire.replies import Reply
 
 SHARED = frozenset(("summary", "draft"))

@@ -6,16 +6,10 @@ from msgspec.structs import replace
 
 from travois.context.layers import Layers
 from travois.context.offload import Room, Window, last_calls, message_room, share_room
+from travois.core.content import Call
+from travois.core.models import Model
+from travois.core.tokens import compact_at, context_tokens, effective_window, head_tokens, stop_at
 from travois.engine.agent import Agent
-from travois.kernel.blocks import Call
-from travois.kernel.models import Model
-from travois.kernel.tokens import (
-    compact_at,
-    context_tokens,
-    effective_window,
-    head_tokens,
-    stop_at,
-)
 
 
 def model(agent: Agent) -> Model:

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.content import Opaque, Text
+from travois.core.facts import AnyFact, Assistant, Entry, Epoch, User
+from travois.core.view import project
 from travois.engine.agent import Agent, Small
 from travois.engine.sought import Found, Wanted
 from travois.engine.spending import Exhausted
-from travois.kernel.blocks import Opaque, Text
-from travois.kernel.facts import AnyFact, Assistant, Entry, Epoch, User
-from travois.kernel.view import project
 from travois.wire.hits import Hit, asking, merged
 from travois.wire.replies import Problem, Reply
 

@@ -12,13 +12,13 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from travois.core.facts import AnyFact, Entry, Restored, Rewound
+from travois.core.legality import illegal
+from travois.core.view import OmittedSpan, TakenOut, living, taken_out
 from travois.engine.derived import FORK as FORK
 from travois.engine.derived import JOB as JOB
 from travois.engine.derived import Derivation, Derived, Edited, Replay
 from travois.engine.ports import Delta, Event, Log, Resumable, Warned
-from travois.kernel.facts import AnyFact, Entry, Restored, Rewound
-from travois.kernel.legal import illegal
-from travois.kernel.view import OmittedSpan, TakenOut, living, taken_out
 from travois.policy.secrets import Secrets
 
 NO_SECRETS = Secrets()

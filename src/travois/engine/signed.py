@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from travois.context.compact import SET_ASIDE
+from travois.core.content import Opaque, Text
+from travois.core.facts import Compacted
+from travois.core.models import SUMMARIES
+from travois.core.tokens import block_tokens
+from travois.core.view import View, thinks, waiting
 from travois.engine.agent import Agent
 from travois.engine.fork import aside
 from travois.engine.room import model
-from travois.kernel.blocks import Opaque, Text
-from travois.kernel.facts import Compacted
-from travois.kernel.models import SUMMARIES
-from travois.kernel.tokens import block_tokens
-from travois.kernel.view import View, thinks, waiting
 from travois.wire.edits import summing
 
 WARM = ("auto", "manual")

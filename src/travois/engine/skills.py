@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from travois.context.skills import Known
-from travois.kernel.facts import Changed
+from travois.core.facts import Changed
 
 USED = "skill:"
 """State of a session: what each skill said when it was used last, by name."""

@@ -14,14 +14,14 @@ from math import inf
 
 import msgspec
 
+from travois.core.content import Text
+from travois.core.facts import EndedWhy, User
+from travois.core.models import Model, Usage, cost, rates
+from travois.core.spending import Amount, Reached, amount
+from travois.core.tokens import context_tokens
+from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.room import model
-from travois.kernel.blocks import Text
-from travois.kernel.facts import EndedWhy, User
-from travois.kernel.models import Model, Usage, cost, rates
-from travois.kernel.purse import Amount, Reached, amount
-from travois.kernel.tokens import context_tokens
-from travois.kernel.view import View
 
 LEAST = 2_000
 """A reply that may not be this long is not worth its prompt."""

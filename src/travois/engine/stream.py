@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from travois.core.facts import Epoch, Failed, Sent
+from travois.core.models import Quirk
+from travois.core.tokens import context_tokens
+from travois.core.view import SEALED, View, thinks
 from travois.engine.agent import Agent
 from travois.engine.clearing import check
 from travois.engine.fallback import fall_back, patience
@@ -12,10 +16,6 @@ from travois.engine.recover import notice_truncation, recover
 from travois.engine.retry import pause
 from travois.engine.room import way_out
 from travois.engine.spending import paid
-from travois.kernel.facts import Epoch, Failed, Sent
-from travois.kernel.models import Quirk
-from travois.kernel.tokens import context_tokens
-from travois.kernel.view import SEALED, View, thinks
 from travois.wire.edits import beta_of
 from travois.wire.effort import refused
 from travois.wire.pieces import PrefixBreak, Request

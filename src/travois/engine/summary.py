@@ -22,13 +22,13 @@ from travois.context.compact import (
 from travois.context.layers import Layers
 from travois.context.offload import preview
 from travois.context.outline import AGENT, FILES, MESSAGES, OWN, REQUEST, place, sort_text
+from travois.core.content import Text
+from travois.core.facts import Cleared, Compacted, Entry
+from travois.core.tokens import estimate, fact_tokens, head_tokens, ratio
+from travois.core.view import Item, project
 from travois.engine.agent import Agent
 from travois.engine.room import beside_head, model
 from travois.engine.summary_call import Wish, Written, parts_of
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Cleared, Compacted, Entry
-from travois.kernel.tokens import estimate, fact_tokens, head_tokens, ratio
-from travois.kernel.view import Item, project
 
 if TYPE_CHECKING:
     from travois.context.ledger import Ledger

@@ -13,6 +13,13 @@ from msgspec.structs import replace
 from travois.context import outline
 from travois.context.compact import Cut, Trigger, is_summary
 from travois.context.outline import Part
+from travois.core.content import Call, Text, calls, words
+from travois.core.errors import Fault
+from travois.core.facts import Assistant, Entry, Epoch, Result, User
+from travois.core.legality import unsendable
+from travois.core.models import Model
+from travois.core.tokens import context_tokens, effective_window, estimate, fact_tokens, family
+from travois.core.view import Item, View, project
 from travois.engine.agent import Agent
 from travois.engine.fork import beside
 from travois.engine.notes import ready_notes
@@ -20,19 +27,6 @@ from travois.engine.ports import Compacting
 from travois.engine.retry import pause
 from travois.engine.room import fitted, model
 from travois.engine.spending import Exhausted
-from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.facts import Assistant, Entry, Epoch, Result, User
-from travois.kernel.faults import Fault
-from travois.kernel.legal import unsendable
-from travois.kernel.models import Model
-from travois.kernel.tokens import (
-    context_tokens,
-    effective_window,
-    estimate,
-    fact_tokens,
-    family,
-)
-from travois.kernel.view import Item, View, project
 from travois.wire.pieces import PrefixBreak
 from travois.wire.replies import Problem, ProblemKind, Reply
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from travois.core.facts import Changed
+from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
 from travois.engine.agent import Agent
 from travois.engine.session import Session
 from travois.engine.tasks import Edit
 from travois.engine.tool import Refusal
-from travois.kernel.facts import Changed
-from travois.kernel.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
 
 
 class SessionTasks:

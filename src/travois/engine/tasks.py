@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from travois.kernel.tasks import Tasks
+from travois.core.tasks import Tasks
 
 Edit = Callable[[Tasks], Tasks]
 """A pure change of a list; raises `TaskError`. It may be applied more than once."""

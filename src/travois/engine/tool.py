@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from travois.core.content import Shown, Text
+from travois.core.facts import Changed
 from travois.engine.ports import Env, Job
-from travois.kernel.blocks import Shown, Text
-from travois.kernel.facts import Changed
 from travois.policy.access import Access
 
 A = TypeVar("A", bound=msgspec.Struct)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from travois.core.content import Call, words
+from travois.core.facts import Noted
 from travois.engine.agent import Agent
 from travois.engine.consent import Word, granted
 from travois.engine.dispatch import Unfit, carry_out, understand
 from travois.engine.tool import Outcome, Refusal
-from travois.kernel.blocks import Call, words
-from travois.kernel.facts import Noted
 
 RAN = "ran"
 

@@ -24,17 +24,17 @@ from travois.context.memory.memory import Change, Drop, Evidence, Memory, Put, S
 from travois.context.memory.rules import Signal, draft, points_elsewhere, ruled, signals
 from travois.context.memory.wording import explicit
 from travois.context.sources import plain
+from travois.core.content import calls
+from travois.core.errors import Fault
+from travois.core.facts import Assistant, Entry, Noted, Opened
+from travois.core.tokens import estimate
+from travois.core.tool_names import canonical_name
+from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.briefing import nested
 from travois.engine.fork import inquire
 from travois.engine.memories import GROWTH, Applied, Outcome, Turn
 from travois.engine.ports import Warned
-from travois.kernel.blocks import calls
-from travois.kernel.canonical import canonical_name
-from travois.kernel.facts import Assistant, Entry, Noted, Opened
-from travois.kernel.faults import Fault
-from travois.kernel.tokens import estimate
-from travois.kernel.view import View
 from travois.policy.leaks import leak
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "extract.md"

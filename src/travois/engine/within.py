@@ -9,6 +9,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.content import Call, Text, words
+from travois.core.errors import Fault
+from travois.core.facts import Entry, Epoch, User
+from travois.core.loose import table
+from travois.core.view import project
 from travois.engine.agent import Agent, Small
 from travois.engine.crew import HOOK, Order
 from travois.engine.dispatch import Unfit, carry_out, understand
@@ -18,11 +23,6 @@ from travois.engine.hooked import Hook
 from travois.engine.room import model
 from travois.engine.spending import Exhausted
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import Call, Text, words
-from travois.kernel.facts import Entry, Epoch, User
-from travois.kernel.faults import Fault
-from travois.kernel.view import project
-from travois.wire.loose import table
 from travois.wire.replies import Problem
 
 VERDICT = Path(__file__).parent.parent / "context" / "prompts" / "verdict.md"

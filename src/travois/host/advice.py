@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from travois.core.models import Model
 from travois.host.catalog import (
     MAX_SUGGESTIONS,
     Catalog,
@@ -12,7 +13,6 @@ from travois.host.catalog import (
 )
 from travois.host.local_servers import LISTS, installed
 from travois.host.trouble import target
-from travois.kernel.models import Model
 from travois.wire.replies import Problem
 
 

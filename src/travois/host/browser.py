@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import anyio.to_thread
 
+from travois.core.errors import Fault
 from travois.host.gate import Gate, SessionSocket
 from travois.host.web import Lookup, lookup
 from travois.host.window import GONE, Window, first_line
-from travois.kernel.faults import Fault
 from travois.tools.browser import BrowserArgs, Seen
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import NoReturn, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.errors import Fault
+from travois.core.models import Model, Price, Protocol, Quirk
 from travois.host.sigv4 import Credentials, credentials
 from travois.host.terms import Terms, asked, sent
 from travois.host.trouble import LOOPBACK
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model, Price, Protocol, Quirk
 from travois.wire.surfaces import Surface
 
 UNKNOWN_WINDOW = 200_000

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
+from travois.core.facts import Hooked
 from travois.engine import abroad
 from travois.engine.heard import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.engine.hooked import Callback, Hook, listening
@@ -19,7 +20,6 @@ from travois.engine.occasions import AnyOccasion
 from travois.engine.ports import Captured, Command, Job, Processes
 from travois.host.environment import clean
 from travois.host.own_files import find_folders
-from travois.kernel.facts import Hooked
 from travois.policy.cage import Cage
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import h11
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.errors import Fault
+from travois.core.loose import number, rows, string, table
+from travois.core.models import Model
 from travois.host.catalog import Catalog, catalog, endpoint, is_local, look_up, resolve
 from travois.host.line import Line
 from travois.host.tcp import dial
 from travois.host.trouble import target
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model
-from travois.wire.loose import number, rows, string, table
 from travois.wire.replies import Problem
 
 QUICK = 0.15

@@ -9,11 +9,11 @@ from time import time
 import anyio
 from msgspec.structs import replace
 
+from travois.core.models import Model
 from travois.host.catalog import Catalog, Endpoint
 from travois.host.http import Response, Transport
 from travois.host.keyed import Headers, PrintedKey
 from travois.host.sigv4 import Scope, signed
-from travois.kernel.models import Model
 from travois.version import __version__
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply, StreamDelta

@@ -10,6 +10,7 @@ from ssl import SSLCertVerificationError, SSLContext, SSLError
 import anyio
 import httpx2
 
+from travois.core.errors import Fault
 from travois.host.http import PART, Response, Timeouts
 from travois.host.trouble import (
     Target,
@@ -23,7 +24,6 @@ from travois.host.trouble import (
     unreachable,
 )
 from travois.host.trust import contexts
-from travois.kernel.faults import Fault
 from travois.wire.replies import Problem
 
 MUTE = "without sending a response"

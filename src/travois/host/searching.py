@@ -13,12 +13,12 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.errors import Fault
+from travois.core.loose import rows, string, table
 from travois.engine.sought import Found, Wanted
 from travois.host.web import HttpxWeb, Message
-from travois.kernel.faults import Fault
 from travois.policy.sites import mentions
 from travois.wire.hits import Hit
-from travois.wire.loose import rows, string, table
 
 COUNT = 10
 LARGEST = 2 * 1024 * 1024

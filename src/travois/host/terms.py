@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.faults import Fault
-from travois.kernel.models import Price
+from travois.core.errors import Fault
+from travois.core.models import Price
 
 
 class Terms(msgspec.Struct, frozen=True):

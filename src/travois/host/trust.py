@@ -8,7 +8,7 @@ import ssl
 import sys
 from collections.abc import Iterator, Mapping
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 BUNDLES = (

@@ -8,7 +8,7 @@ import sys
 import anyio
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.server import Api, options, serve
 from travois.lab.world import World
 

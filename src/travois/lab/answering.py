@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.admission import Ask
 from travois.lab.betas import BINDING
 from travois.lab.binding import Chain, sign

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.objects import Json, inner, listed
 from travois.lab.positions import Position, as_blocks
 from travois.lab.profiles import Profile

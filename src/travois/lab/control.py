@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.exchange import Exchange
 from travois.lab.faults import parse_rules
 from travois.lab.http import Request, Response, reply_json

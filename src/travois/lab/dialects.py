@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 
 class Dialect(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.objects import Json
 from travois.lab.positions import Position
 from travois.lab.talk import Protocol

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.http import Cut, Pause, Response
 from travois.lab.objects import Json, inner, is_list, is_object
 from travois.lab.refusal import Refusal

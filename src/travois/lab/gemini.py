@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.exchange import Exchange
 from travois.lab.faults import Shape
 from travois.lab.http import Request, Response, reply_json

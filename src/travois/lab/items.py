@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.exchange import Exchange
 from travois.lab.objects import Json, inner, listed, objects
 from travois.lab.plain import args_text

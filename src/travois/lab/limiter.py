@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.refusal import Refusal
 
 EPOCH = 1_767_225_600

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.faults import Shape
 from travois.lab.http import Response, reply_json
 from travois.lab.objects import Json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.positions import Position
 
 MINIMUM = 1024

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.faults import Fault
-from travois.kernel.models import Price, Usage, cost
+from travois.core.errors import Fault
+from travois.core.models import Price, Usage, cost
 from travois.lab.objects import Json
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")

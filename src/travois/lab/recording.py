@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.exchange import SECRET
 from travois.lab.http import Live, Pause, Request, Response, Step, reply_json
 from travois.lab.objects import Json, is_list, is_object

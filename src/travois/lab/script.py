@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.objects import Json, is_list, is_object
 from travois.lab.refusal import Refusal
 from travois.lab.talk import Pace, Program, Prompt, Reply, State, as_reply, text

@@ -14,7 +14,7 @@ import anyio.abc
 import msgspec
 from anyio.from_thread import start_blocking_portal
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.clock import Clock
 from travois.lab.exchange import Exchange
 from travois.lab.faults import parse_rules

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.objects import Json
 from travois.lab.personas import HABITS
 from travois.lab.positions import as_blocks

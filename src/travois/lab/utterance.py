@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 from travois.lab.dialects import Dialect
 from travois.lab.exchange import Exchange
 from travois.lab.objects import Json

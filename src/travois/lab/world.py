@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.lab.cache import Cache
 from travois.lab.clock import Clock
 from travois.lab.exchange import Exchange

@@ -10,9 +10,9 @@ from typing import Literal, overload
 
 import msgspec
 
+from travois.core.display_text import listed
 from travois.policy.access import Access
 from travois.policy.cage import TMP, Backend, Cage, Profile
-from travois.policy.glyphs import listed
 from travois.policy.judge import Guard
 from travois.policy.paths import inside, stem
 from travois.policy.plan import Step, git_subcommand

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from travois.core.display_text import listed
 from travois.policy import tree
-from travois.policy.glyphs import listed
 from travois.policy.plan import Word
 from travois.policy.words import WORDS, Reading, Unclear, raw, read
 

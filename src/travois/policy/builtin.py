@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from posixpath import normpath
 
+from travois.core.display_text import listed
 from travois.policy.access import Access
-from travois.policy.glyphs import listed
 from travois.policy.options import Refused, sort, spec
 from travois.policy.place import Place
 from travois.policy.plan import Word

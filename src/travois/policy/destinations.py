@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from travois.policy.glyphs import listed
+from travois.core.display_text import listed
 from travois.policy.options import Refused, sort, table
 from travois.policy.plan import Step, Word
 from travois.policy.ruled import RULED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.policy.glyphs import listed
+from travois.core.display_text import listed
 from travois.policy.plan import Step, git_subcommand
 
 BUILDERS = listed(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from travois.core.display_text import listed
 from travois.policy.access import Access
-from travois.policy.glyphs import listed
 from travois.policy.options import Refused
 from travois.policy.place import Place, reading
 from travois.policy.plan import Step, Word

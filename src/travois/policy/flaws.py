@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from travois.policy.glyphs import UNSEEN, listed
+from travois.core.display_text import UNSEEN, listed
 from travois.policy.rules import EDITS, READS, TOUCHING, Rule, idle
 
 TOOLS = listed(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from travois.core.display_text import listed
 from travois.policy.gitline import reads_config
-from travois.policy.glyphs import listed
 from travois.policy.plan import Step, Word
 
 HARMLESS: Mapping[str, frozenset[str]] = {

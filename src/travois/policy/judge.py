@@ -9,10 +9,10 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.display_text import listed
 from travois.policy import paths, shell
 from travois.policy.access import Access
 from travois.policy.cage import TMP
-from travois.policy.glyphs import listed
 from travois.policy.paths import inside, plain
 from travois.policy.plan import Plan, Step
 from travois.policy.protected import makes_repository, personal, protected, strange

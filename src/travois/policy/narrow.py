@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from travois.core.display_text import listed
 from travois.policy.access import Access
 from travois.policy.cage import Cage
-from travois.policy.glyphs import listed
 from travois.policy.interpreters import downloads, reads_program, runs_anything
 from travois.policy.judge import Guard, judge
 from travois.policy.plan import Plan, Step

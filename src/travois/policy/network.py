@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from travois.policy.glyphs import listed
+from travois.core.display_text import listed
 from travois.policy.plan import Step
 from travois.policy.protected import protected
 from travois.policy.sites import allows

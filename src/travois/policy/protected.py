@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from travois.policy.glyphs import UNSEEN, listed
+from travois.core.display_text import UNSEEN, listed
 from travois.policy.paths import folded
 
 PROTECTED = listed(

@@ -7,7 +7,7 @@ the notation.
 
 from __future__ import annotations
 
-from travois.policy.glyphs import listed
+from travois.core.display_text import listed
 
 RULED = """
 pytest, python -m pytest, python3 -m pytest: -qvsxlhV -r_ -k_ -m_ -n_ -W_ --quiet --verbose

@@ -14,9 +14,9 @@ from functools import cache
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.blocks import Shown, Text
-from travois.kernel.facts import AnyFact, Ended, Failed, Finished, Hooked, Noted, Result, User
-from travois.policy.glyphs import listed
+from travois.core.content import Shown, Text
+from travois.core.display_text import listed
+from travois.core.facts import AnyFact, Ended, Failed, Finished, Hooked, Noted, Result, User
 
 SECRET = listed(
     "TOKEN SECRET SECRETS PASSWORD PASSWD PASSPHRASE PASS CREDENTIAL CREDENTIALS DSN WEBHOOK"

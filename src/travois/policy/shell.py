@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from travois.policy.glyphs import deceptive
+from travois.core.display_text import deceptive
 from travois.policy.loose import flat
 from travois.policy.plan import Plan, Step
 from travois.policy.work import MAX_HEREDOCS, MAX_PARSED_CHARS, TooComplex, Work

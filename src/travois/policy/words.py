@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.policy.glyphs import listed
+from travois.core.display_text import listed
 from travois.policy.plan import Word
 from travois.policy.work import Work
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.core.loose import rows, string, table
 from travois.store.settings import Json, Settings
-from travois.wire.loose import rows, string, table
 
 if TYPE_CHECKING:
     from travois.tools.lenders import Server

@@ -18,7 +18,7 @@ from travois.context import front
 from travois.context.front import Front
 from travois.context.kinds import Kind
 from travois.context.nested import nested
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy.judge import MODES, Mode
 from travois.policy.paths import inside
 from travois.store import codex_agents, foreign, opencode_agents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import disk
 from travois.store.home import Home
 from travois.store.reading import is_tree, parsed

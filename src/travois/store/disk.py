@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from travois.core.errors import Fault
 from travois.engine.folders import make_folders as make_folders
-from travois.kernel.faults import Fault
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR))

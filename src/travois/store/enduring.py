@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from travois.kernel.facts import AnyFact, Entry
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.facts import AnyFact, Entry
 from travois.store import line
 from travois.store.log import Log
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.kernel.facts import Compacted, Entry, Epoch, Opened, Restored, Rewound, User
+from travois.core.facts import Compacted, Entry, Epoch, Opened, Restored, Rewound, User
 from travois.store import line
 from travois.store.scan import LARGEST_WHOLE, NAME, READ, Mark, Reading, lineage
 

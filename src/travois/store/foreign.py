@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.kernel.models import Effort
+from travois.core.models import Effort
 from travois.store.guarding import ModeName
 from travois.store.keys import unlike
 from travois.store.reading import Layer, known

@@ -10,7 +10,7 @@ from stat import S_ISVTX
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import disk
 
 

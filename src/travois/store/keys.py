@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from travois.core.loose import rows, table
 from travois.store.settings import Json
-from travois.wire.loose import rows, table
 
 ALIASES = {
     "sandbox.failIfUnavailable": "sandbox.required",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy.flaws import remark
 from travois.policy.judge import ALIASES, Mode
 from travois.policy.masking import MASKED, likely, mask_value, register

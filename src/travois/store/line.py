@@ -6,8 +6,8 @@ from zlib import crc32
 
 import msgspec
 
-from travois.kernel.facts import Entry, Unknown
-from travois.wire.jsontext import encoded
+from travois.core.facts import Entry, Unknown
+from travois.core.json import encoded
 
 START = b'{"seq":'
 CRC = b',"crc":'

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import disk
 
 UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))

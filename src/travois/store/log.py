@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from zlib import crc32
 
-from travois.kernel.facts import AnyFact, Entry, Opened
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.facts import AnyFact, Entry, Opened
 from travois.store import checkpoint, disk, line, lock
 from travois.store.checkpoint import Checkpoint
 from travois.store.scan import LARGEST_WHOLE, Lineage, Mark

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import disk, line, sessions
 from travois.store.home import Home
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import foreign, neighbours, trust
 from travois.store.home import Home
 from travois.store.plugins import within

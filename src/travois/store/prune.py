@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import disk, lock
 from travois.store.disk import size
 from travois.store.home import Home

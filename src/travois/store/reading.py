@@ -9,7 +9,7 @@ from typing import Literal, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy import rules
 from travois.policy.flaws import flaw
 from travois.policy.rules import EFFECTS, Effect, Rule

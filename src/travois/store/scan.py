@@ -11,8 +11,8 @@ from zlib import crc32
 
 import msgspec
 
-from travois.kernel.facts import Entry, Opened
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.facts import Entry, Opened
 from travois.store import disk, line
 
 NAME = "log.jsonl"

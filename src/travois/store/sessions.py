@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from travois.kernel.blocks import words
-from travois.kernel.facts import Changed, Entry, Opened, User
-from travois.kernel.faults import Fault
+from travois.core.content import words
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Entry, Opened, User
 from travois.store import disk, line
 from travois.store.home import Home
 from travois.store.log import NAME

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from travois.kernel.faults import Fault
-from travois.kernel.tasks import Tasks, read_stored, store_tasks
+from travois.core.errors import Fault
+from travois.core.tasks import Tasks, read_stored, store_tasks
 from travois.store import disk
 
 NAME = "tasks.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.kernel.models import Effort
+from travois.core.models import Effort
 from travois.store.part import Count, Part, Quantity
 
 

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from travois.core.content import Text
 from travois.engine.crew import Agents, Order, Report
 from travois.engine.offspring import FORKED
 from travois.engine.ports import Env
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
-from travois.kernel.blocks import Text
 from travois.policy.access import Access
 
 A_FORK = (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.core.facts import Changed
 from travois.engine.ports import Env, Stale, Stat, digest
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
-from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.tools.patch import Patch, compare, excerpt
 from travois.tools.place import absolute, existing, plain, short, writes

@@ -11,11 +11,11 @@ from typing import Annotated, Literal, Protocol, assert_never
 
 import msgspec
 
+from travois.core.content import Media, Text
+from travois.core.display_text import visible
 from travois.engine.ports import Env
 from travois.engine.tool import AnyTool, Here, Outcome, Refusal, Tool, said
-from travois.kernel.blocks import Media, Text
 from travois.policy.access import Access
-from travois.policy.glyphs import visible
 from travois.tools.web import canonical, framed
 
 Action = Literal["navigate", "read", "click", "type", "back", "wait", "screenshot"]

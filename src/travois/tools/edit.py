@@ -15,9 +15,9 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from travois.core.facts import Changed
 from travois.engine.ports import Env, Stale, Stat, digest
 from travois.engine.tool import Outcome, Refusal, Tool, said
-from travois.kernel.facts import Changed
 from travois.tools.change import Change, plan
 from travois.tools.patch import compare, excerpt
 from travois.tools.place import absolute, existing, linked, plain, short, writes

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from travois.context.offload import measure, preview
+from travois.core.content import Media, Shown, Text
+from travois.core.display_text import visible
+from travois.core.loose import table
 from travois.engine.ports import Env
 from travois.engine.tool import AnyTool, Outcome, Tool
-from travois.kernel.blocks import Media, Shown, Text
 from travois.policy.access import Access
-from travois.policy.glyphs import visible
-from travois.wire.loose import table
 
 LONGEST = 64
 """How many characters providers let a tool's name have."""

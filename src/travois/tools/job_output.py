@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 import msgspec
 
+from travois.core.content import Text
+from travois.core.facts import Changed
+from travois.core.json import encoded
 from travois.engine.jobs import describe_status
 from travois.engine.ports import Captured, Command, Env, Following, Job
 from travois.engine.tool import Outcome, Refusal
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed
-from travois.wire.jsontext import encoded
 
 if TYPE_CHECKING:
     from travois.tools.output import Readable

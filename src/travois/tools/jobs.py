@@ -7,12 +7,13 @@ from typing import Annotated
 import anyio
 import msgspec
 
+from travois.core.content import Text
+from travois.core.facts import Changed
+from travois.core.json import encoded
 from travois.engine.crew import Agents
 from travois.engine.jobs import describe_status
 from travois.engine.ports import Env, Job
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.tools.job_output import (
     HIDDEN,
@@ -27,7 +28,6 @@ from travois.tools.job_output import (
     status_change,
     wait_for_job,
 )
-from travois.wire.jsontext import encoded
 
 LONGEST = 3_600_000
 BLOCK = 30_000

@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from travois.context.lent import Lent, Told
+from travois.core.loose import rows, table
 from travois.engine.ports import Env
 from travois.tools.foreign import LONGEST, UNSAFE, Answered, Offer, described, named
-from travois.wire.loose import rows, table
 
 State = Literal["starting", "ready", "failed"]
 Standing = Literal["some", "fitting", "all"]

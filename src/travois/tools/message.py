@@ -7,9 +7,9 @@ from typing import Annotated, Literal, assert_never
 import msgspec
 
 from travois.context import mail
+from travois.core.facts import Changed
 from travois.engine.ports import Env
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
-from travois.kernel.facts import Changed
 from travois.policy.access import Access
 
 TO = "an agent's name or id, parent, all, TEAM:NAME or session:ID"

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from travois.context.offload import MOST_CHARS, measure, most_that_fits
+from travois.core.tokens import estimate
 from travois.engine.ports import Room
-from travois.kernel.tokens import estimate
 from travois.tools.text import shown
 
 LINES = 2_000

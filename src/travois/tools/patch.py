@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from travois.core.json import encoded
 from travois.tools.text import lines, shown
-from travois.wire.jsontext import encoded
 
 CONTEXT = 3
 COMPARABLE = 1_000_000

@@ -7,12 +7,12 @@ import re
 
 import msgspec
 
+from travois.core.content import Text
+from travois.core.facts import Changed
 from travois.engine.modes import MODE
 from travois.engine.person import Choice, Option
 from travois.engine.ports import Env, Unanswered
 from travois.engine.tool import Outcome, Refusal, Tool, said
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed
 from travois.policy.access import Access
 
 YES = Option("Yes", "begin; what changes anything is still asked about")

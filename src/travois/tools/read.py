@@ -9,10 +9,10 @@ from functools import partial
 import msgspec
 from anyio import to_thread
 
+from travois.core.content import Media, Text
+from travois.core.facts import Changed
 from travois.engine.ports import Env, Room, Stat, digest
 from travois.engine.tool import Outcome, Refusal, Tool, said
-from travois.kernel.blocks import Media, Text
-from travois.kernel.facts import Changed
 from travois.tools import sniff
 from travois.tools.page import LINES, Fitted, Page, Place
 from travois.tools.place import absolute, existing, plain, reads, short

@@ -15,12 +15,13 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.content import Text
+from travois.core.facts import Changed
+from travois.core.json import encoded
 from travois.engine.hooks import exported
 from travois.engine.jobs import RUNNING
 from travois.engine.ports import Command, Completed, Env
 from travois.engine.tool import Here, Outcome, Refusal, Tool
-from travois.kernel.blocks import Text
-from travois.kernel.facts import Changed
 from travois.policy.access import Access
 from travois.policy.cage import PRIVATE_TMP
 from travois.tools.job_output import (
@@ -36,7 +37,6 @@ from travois.tools.job_output import (
     signal_name,
     wait_for_job,
 )
-from travois.wire.jsontext import encoded
 
 DEFAULT = 120_000
 LONGEST = 600_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from travois.core.content import Text
 from travois.engine.ports import Env
 from travois.engine.tool import Here, Outcome, Refusal, Tool
-from travois.kernel.blocks import Text
 from travois.policy.access import Access
 
 

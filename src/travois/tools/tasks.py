@@ -6,10 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from travois.engine.occasions import TaskCompleted, TaskCreated
-from travois.engine.ports import Env
-from travois.engine.tool import Outcome, Refusal, Tool, said
-from travois.kernel.tasks import (
+from travois.core.tasks import (
     Task,
     TaskEdit,
     TaskError,
@@ -20,6 +17,9 @@ from travois.kernel.tasks import (
     find_task,
     open_blockers,
 )
+from travois.engine.occasions import TaskCompleted, TaskCreated
+from travois.engine.ports import Env
+from travois.engine.tool import Outcome, Refusal, Tool, said
 
 Subject = Annotated[str, msgspec.Meta(min_length=1)]
 Id = Annotated[str | int, msgspec.Meta(description="the task's number")]

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from travois.core.tasks import Task, Tasks, replace_tasks
 from travois.engine.occasions import TaskCompleted, TaskCreated
 from travois.engine.ports import Env
 from travois.engine.tool import Outcome, Refusal, Tool, said
-from travois.kernel.tasks import Task, Tasks, replace_tasks
 
 
 class Todo(msgspec.Struct, frozen=True, omit_defaults=True):

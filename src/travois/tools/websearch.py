@@ -9,11 +9,11 @@ from typing import Annotated
 
 import msgspec
 
+from travois.core.display_text import visible
 from travois.engine.ports import Env
 from travois.engine.sought import Found, Wanted
 from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
-from travois.policy.glyphs import visible
 from travois.policy.sites import mentions
 from travois.tools.web import framed
 from travois.wire.hits import Hit

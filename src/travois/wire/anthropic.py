@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, words
-from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
-from travois.kernel.models import Model
-from travois.kernel.view import Item
+from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, words
+from travois.core.facts import Assistant, Epoch, Result, ToolSpec, User
+from travois.core.json import joined, members, object_text, quote, utf8
+from travois.core.models import Model
+from travois.core.view import Item
 from travois.wire.edits import BETAS, ON_DEMAND
 from travois.wire.effort import further
-from travois.wire.jsontext import joined, members, object_text, quote, utf8
 from travois.wire.media import IMAGES, PDF, note, shown
 from travois.wire.names import (
     FOREIGN,

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text, calls
-from travois.kernel.facts import Stop
-from travois.kernel.models import Usage
+from travois.core.content import AnyBlock, Call, Opaque, Text, calls
+from travois.core.facts import Stop
+from travois.core.json import Members, is_object, joined, members, object_text, raw
+from travois.core.loose import number, rows, string, table
+from travois.core.models import Usage
 from travois.wire.errors import streamed
 from travois.wire.frames import Event
 from travois.wire.hits import merged, told
-from travois.wire.jsontext import Members, is_object, joined, members, object_text, raw
-from travois.wire.loose import number, rows, string, table
 from travois.wire.replies import (
     Began,
     BlockBegan,

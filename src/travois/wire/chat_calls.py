@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.blocks import Call
-from travois.wire.jsontext import is_object
-from travois.wire.loose import string, table
+from travois.core.content import Call
+from travois.core.json import is_object
+from travois.core.loose import string, table
 from travois.wire.names import ECHOED
 
 

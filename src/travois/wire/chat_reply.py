@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text, calls
-from travois.kernel.facts import Stop
-from travois.kernel.models import Model, Usage
+from travois.core.content import AnyBlock, Call, Opaque, Text, calls
+from travois.core.facts import Stop
+from travois.core.loose import number, rows, string, table
+from travois.core.models import Model, Usage
 from travois.wire.chat_calls import Calls
 from travois.wire.errors import streamed
 from travois.wire.frames import Event
 from travois.wire.hits import annotated, merged
-from travois.wire.loose import number, rows, string, table
 from travois.wire.replies import (
     Began,
     BlockBegan,

@@ -9,11 +9,11 @@ import re
 
 from msgspec.structs import replace
 
-from travois.kernel.blocks import Call, calls
-from travois.kernel.facts import Assistant
-from travois.kernel.models import EDITS, SUMMARIES
-from travois.kernel.view import View
-from travois.wire.jsontext import quote
+from travois.core.content import Call, calls
+from travois.core.facts import Assistant
+from travois.core.json import quote
+from travois.core.models import EDITS, SUMMARIES
+from travois.core.view import View
 from travois.wire.names import tool_name
 from travois.wire.pieces import Headers, Request
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from travois.kernel.models import Effort, Model
-from travois.wire.jsontext import utf8
+from travois.core.json import utf8
+from travois.core.models import Effort, Model
 
 LEVELS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")
 BUDGETS: tuple[tuple[int, Effort], ...] = ((8_000, "low"), (16_000, "medium"), (32_000, "high"))

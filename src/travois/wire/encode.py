@@ -9,10 +9,10 @@ from hashlib import blake2b
 from operator import is_
 from typing import assert_never
 
-from travois.kernel.facts import Epoch
-from travois.kernel.legal import unsendable
-from travois.kernel.models import EDITS
-from travois.kernel.view import Item, View
+from travois.core.facts import Epoch
+from travois.core.legality import unsendable
+from travois.core.models import EDITS
+from travois.core.view import Item, View
 from travois.wire.edits import edits, needing
 from travois.wire.pieces import Dialect, Piece, PrefixBreak, Request
 

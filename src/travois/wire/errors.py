@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.models import Protocol
+from travois.core.json import utf8
+from travois.core.loose import rows, string, table
+from travois.core.models import Protocol
 from travois.wire.complaints import BY_NAME, BY_STATUS, NOT_OVERFLOW, OVERFLOW, SIZES, SPENT, WORDS
-from travois.wire.jsontext import utf8
-from travois.wire.loose import rows, string, table
 from travois.wire.replies import Problem, ProblemKind
 
 LONGEST = 600

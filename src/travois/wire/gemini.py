@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 from urllib.parse import quote as escaped
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
-from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
-from travois.kernel.view import Item
+from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
+from travois.core.facts import Assistant, Epoch, Result, ToolSpec, User
+from travois.core.json import Members, members, object_text, quote, utf8
+from travois.core.view import Item
 from travois.wire.effort import effort
-from travois.wire.jsontext import Members, members, object_text, quote, utf8
 from travois.wire.media import IMAGES, PDF, note, shown
 from travois.wire.names import GO_ON, NO_OUTPUT, NO_WORDS, STARTED_BEFORE, spoken, tool_name
 from travois.wire.pieces import Head, Piece, asked

@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text, calls
-from travois.kernel.facts import Stop
-from travois.kernel.models import Usage
+from travois.core.content import AnyBlock, Call, Opaque, Text, calls
+from travois.core.facts import Stop
+from travois.core.json import Members, joined, members
+from travois.core.loose import number, rows, string, table
+from travois.core.models import Usage
 from travois.wire.chat_calls import made_id
 from travois.wire.chat_reply import decode
 from travois.wire.errors import streamed
 from travois.wire.frames import Event
 from travois.wire.gemini import BESIDE, MINE
 from travois.wire.hits import grounded, merged
-from travois.wire.jsontext import Members, joined, members
-from travois.wire.loose import number, rows, string, table
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply, StreamDelta
 from travois.wire.usage import guess
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Opaque
-from travois.kernel.models import Protocol
-from travois.wire.loose import rows, string, table
+from travois.core.content import AnyBlock, Opaque
+from travois.core.loose import rows, string, table
+from travois.core.models import Protocol
 
 MOST = 5
 """How often a model may search before it answers."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from travois.kernel.blocks import AnyBlock, Opaque, Text
-from travois.wire.jsontext import utf8
+from travois.core.content import AnyBlock, Opaque, Text
+from travois.core.json import utf8
 
 ECHOED = "extra_content"
 """The member of a call that Google's chat endpoint wants back, and no other may see."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Shown, Text, words
-from travois.kernel.facts import Epoch, Result
+from travois.core.content import AnyBlock, Call, Media, Shown, Text, words
+from travois.core.facts import Epoch, Result
+from travois.core.json import Members, object_text, quote
 from travois.wire.effort import further
-from travois.wire.jsontext import Members, object_text, quote
 from travois.wire.media import base64, note
 from travois.wire.names import NO_WORDS, tool_name
 from travois.wire.openai_chat import Chat, declared, message, thought

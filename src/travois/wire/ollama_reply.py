@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from travois.kernel.models import Model
+from travois.core.loose import number, string, table
+from travois.core.models import Model
 from travois.wire.chat_reply import ChatReply, decode
 from travois.wire.frames import Event
-from travois.wire.loose import number, string, table
 from travois.wire.replies import Reply, StreamDelta
 
 TOLD = ("error", "message", "done")

@@ -8,12 +8,12 @@ from typing import assert_never
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
-from travois.kernel.facts import Assistant, Epoch, Result, ToolSpec, User
-from travois.kernel.models import Model
-from travois.kernel.view import Item
+from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
+from travois.core.facts import Assistant, Epoch, Result, ToolSpec, User
+from travois.core.json import joined, members, quote, utf8
+from travois.core.models import Model
+from travois.core.view import Item
 from travois.wire.effort import further
-from travois.wire.jsontext import joined, members, quote, utf8
 from travois.wire.media import IMAGES, PDF, shown
 from travois.wire.names import (
     GO_ON,

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from travois.kernel.blocks import Call, calls
-from travois.kernel.facts import Assistant
-from travois.kernel.view import Item
+from travois.core.content import Call, calls
+from travois.core.facts import Assistant
+from travois.core.view import Item
 
 Headers = tuple[tuple[str, str], ...]
 

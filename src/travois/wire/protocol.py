@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, assert_never
 
-from travois.kernel.models import Model
+from travois.core.models import Model
 from travois.wire.frames import Event, Frames, Framing, Lines
 from travois.wire.replies import Reply, StreamDelta
 from travois.wire.surfaces import EventStream, Surface

@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.blocks import AnyBlock, Call
-from travois.kernel.facts import Assistant, Stop
-from travois.kernel.models import Usage
-from travois.kernel.view import View
+from travois.core.content import AnyBlock, Call
+from travois.core.facts import Assistant, Stop
+from travois.core.models import Usage
+from travois.core.view import View
 from travois.wire.hits import Hit
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Opaque, Text, calls
-from travois.kernel.facts import Stop
-from travois.kernel.models import Usage
+from travois.core.content import AnyBlock, Call, Opaque, Text, calls
+from travois.core.facts import Stop
+from travois.core.json import Members, joined, members
+from travois.core.loose import number, rows, string, table
+from travois.core.models import Usage
 from travois.wire.chat_calls import arguments, made_id
 from travois.wire.chat_reply import decode
 from travois.wire.errors import streamed
 from travois.wire.frames import Event
 from travois.wire.hits import annotated, merged
-from travois.wire.jsontext import Members, joined, members
-from travois.wire.loose import number, rows, string, table
 from travois.wire.openai_responses import BESIDE, FREEFORM, INPUT, MINE
 from travois.wire.replies import (
     Began,

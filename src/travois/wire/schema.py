@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from travois.wire.loose import rows, table
+from travois.core.loose import rows, table
 
 
 @cache

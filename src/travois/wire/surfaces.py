@@ -12,10 +12,10 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.models import Model
+from travois.core.json import quote
+from travois.core.models import Model
 from travois.wire.edits import BETAS, STREAMED
 from travois.wire.frames import Event
-from travois.wire.jsontext import quote
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem
 

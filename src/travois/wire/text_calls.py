@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
+from travois.core.loose import rows, string, table
 from travois.wire.chat_calls import made_id
-from travois.wire.loose import rows, string, table
 
 TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 MISTRAL = re.compile(r"\[TOOL_CALLS\]\s*(\[.*\])\s*\Z", re.DOTALL)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from travois.kernel.blocks import AnyBlock
-from travois.kernel.models import Usage
-from travois.kernel.tokens import BYTES_PER_TOKEN, block_tokens
+from travois.core.content import AnyBlock
+from travois.core.models import Usage
+from travois.core.tokens import BYTES_PER_TOKEN, block_tokens
 
 
 def guess(content: tuple[AnyBlock, ...], *, size: int) -> Usage:

@@ -14,9 +14,9 @@ from travois import Options, Session
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Prompt, obey, offers
 from travois.app.slash.plain import Lines
+from travois.core.content import Text, words
+from travois.core.facts import Changed
 from travois.engine.ports import Command
-from travois.kernel.blocks import Text, words
-from travois.kernel.facts import Changed
 from travois.policy.rules import parse
 from travois.store import trust
 from travois.store.home import Home

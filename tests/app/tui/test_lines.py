@@ -10,7 +10,7 @@ from travois.app.tui.menu import Menu, Pick
 from travois.app.tui.spinner import Work
 from travois.app.tui.start import early
 from travois.app.tui.themes import theme
-from travois.kernel.tasks import Task
+from travois.core.tasks import Task
 from travois.tools.patch import compare
 
 NONE = theme("none", {})

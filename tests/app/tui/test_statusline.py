@@ -14,8 +14,8 @@ from travois import Options, Session
 from travois.app.tui.statusline import Work, standing, tame
 from travois.app.tui.themes import theme
 from travois.app.tui.whereabouts import repository, worktree
-from travois.kernel.facts import Assistant, Entry, Result, Sent
-from travois.kernel.models import Usage
+from travois.core.facts import Assistant, Entry, Result, Sent
+from travois.core.models import Usage
 from travois.store import trust
 from travois.store.home import Home
 from travois.store.layers import load

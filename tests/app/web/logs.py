@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tests.kernel.told import EPOCH, reply, result, user
 from travois.context.compact import OPENING
-from travois.kernel.blocks import Text
-from travois.kernel.facts import (
+from travois.core.content import Text
+from travois.core.facts import (
     AnyFact,
     Asked,
     Assistant,
@@ -24,8 +24,8 @@ from travois.kernel.facts import (
     Rewound,
     Sent,
 )
-from travois.kernel.models import Price, Usage
-from travois.kernel.view import View, project
+from travois.core.models import Price, Usage
+from travois.core.view import View, project
 from travois.store.log import Log
 from travois.wire.encode import Encoder
 

@@ -18,9 +18,9 @@ from travois.app.web.answers import Choice, Hit
 from travois.app.web.reading import Reading
 from travois.app.web.shelf import QUESTIONS, Shelf
 from travois.app.web.story import LAYERS, Story
-from travois.kernel.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
-from travois.kernel.faults import Fault
-from travois.kernel.view import project
+from travois.core.errors import Fault
+from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
+from travois.core.view import project
 from travois.store.home import Home
 from travois.store.log import Log, history
 from travois.wire.encode import Encoder

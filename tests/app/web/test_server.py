@@ -15,7 +15,7 @@ from tests.app.web.logs import make, talk
 from travois.app.web import server
 from travois.app.web.server import COOKIE, HEADERS, Keys, listen, page
 from travois.app.web.shelf import QUESTIONS, Shelf
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.home import Home
 
 KEYS = Keys("place", "printed", "opened", "cookie")

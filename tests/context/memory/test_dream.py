@@ -21,7 +21,7 @@ from travois.context.memory.dreamt import (
     topics,
 )
 from travois.context.memory.memory import Anchor, Drop, Evidence, Memory, Put
-from travois.kernel.tokens import estimate
+from travois.core.tokens import estimate
 
 DAY = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 

@@ -10,8 +10,8 @@ from travois.context.memory.drafts import Draft, drafts
 from travois.context.memory.guards import Accepted, Ground, Held, Refused, weigh, weigh_all
 from travois.context.memory.heard import heard, typed
 from travois.context.memory.memory import Memory
-from travois.kernel.blocks import Call, Text, words
-from travois.kernel.facts import AnyFact, Assistant, Compacted, Entry, Result, User
+from travois.core.content import Call, Text, words
+from travois.core.facts import AnyFact, Assistant, Compacted, Entry, Result, User
 from travois.policy.leaks import leak
 
 WISH = "Always run the linter before you commit."

@@ -24,6 +24,7 @@ from tests import processes
 from tests.host.local.small import HERE, needs_engine, torn, without_layers
 from tests.host.local.test_grammar import SCHEMAS, TEXT
 from tests.host.local.test_guided import EXAMPLES, UNSURE
+from travois.core.content import Call, Text
 from travois.host.catalog import Endpoint
 from travois.host.embedder.static import Static
 from travois.host.http import Direct
@@ -32,7 +33,6 @@ from travois.host.local.examples import Nearest
 from travois.host.local.grammar import rules
 from travois.host.local.guided import Asked, Guided
 from travois.host.local.mind import Mind
-from travois.kernel.blocks import Call, Text
 from travois.wire.replies import Problem
 
 pytestmark = needs_engine

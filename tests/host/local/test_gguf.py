@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.host.local.small import HERE, needs_engine
+from travois.core.errors import Fault
+from travois.core.models import Model, Price
 from travois.host.local import gguf
 from travois.host.local.engine import sized
 from travois.host.local.gguf import Head
 from travois.host.local.serve import CHATML, suited
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model, Price
 
 
 @needs_engine

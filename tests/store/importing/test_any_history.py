@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from travois.core.content import Call, Text
+from travois.core.facts import Entry, Epoch, Opened, User
+from travois.core.legality import unsendable
+from travois.core.models import Model
 from travois.engine.session import Session
 from travois.engine.switch import Rehearsal
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Entry, Epoch, Opened, User
-from travois.kernel.legal import unsendable
-from travois.kernel.models import Model
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_items import responses_faults
 from travois.store.importing.retelling import retell

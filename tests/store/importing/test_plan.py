@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.importing.homes import KEY, make, text
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import Use

@@ -6,10 +6,10 @@ from base64 import b64encode
 from pathlib import Path
 
 from tests.store.recorded.writing import Line, claude, put, stamp
+from travois.core.content import AnyBlock, Call, Media, Text
+from travois.core.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
+from travois.core.view import open_calls
 from travois.engine.session import Session
-from travois.kernel.blocks import AnyBlock, Call, Media, Text
-from travois.kernel.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
-from travois.kernel.view import open_calls
 from travois.store.importing.names import translated
 from travois.store.importing.retelling import BEGINS, ENDS, NO_RESULT, STRAY, retell
 from travois.store.log import Log

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.recorded.writing import TALK, claude, gemini, opencode_database, put
-from travois.kernel.facts import Changed, Noted
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Noted
 from travois.store import lock
 from travois.store.home import Home
 from travois.store.importing.sessions import aside, bring, candidates, recognised

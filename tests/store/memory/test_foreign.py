@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.store.memory.test_memories import AUTO, PORT, UV, opened
 from travois.context.memory.memory import Put
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.home import Home
 from travois.store.memory.memories import FolderMemories, share
 from travois.store.project import Project

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from travois.context.memory.memory import Drop, Evidence, Memory, Put
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.home import Home
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.store.project import Project

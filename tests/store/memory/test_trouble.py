@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tests.store.memory.test_memories import PORT, UV, opened, stamped
 from travois.context.memory.memory import Drop, Memory, Put
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.memory.memories import FolderMemories
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.store.recorded.writing import TALK, Line, codex, put, stamp
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 from travois.store.recorded.codex import find, read
 from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.store.sample import EPOCH, opened, write
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import AnyFact, Assistant, Changed, Compacted, Result, Rewound, User
+from travois.core.content import Call, Text
+from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Result, Rewound, User
 from travois.store.home import Home
 from travois.store.recorded import read
 from travois.store.recorded.own import find

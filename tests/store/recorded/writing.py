@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 from travois.store.recorded.spoken import Spoken
 
 Line = dict[str, Any]

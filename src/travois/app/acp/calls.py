@@ -12,11 +12,11 @@ import msgspec
 from travois.app.shapes import Json, Object, arguments
 from travois.app.tui.calls import summary
 from travois.app.tui.diffs import patch
+from travois.core.content import Call, Media, Shown, Text, words
+from travois.core.facts import Result
+from travois.core.tool_names import canonical
 from travois.engine.ports import Blobs
 from travois.engine.tool import AnyTool
-from travois.kernel.blocks import Call, Media, Shown, Text, words
-from travois.kernel.canonical import canonical
-from travois.kernel.facts import Result
 from travois.tools.edit import EditArgs, MultiEditArgs
 from travois.tools.patch import Hunk, Patch
 from travois.tools.place import absolute

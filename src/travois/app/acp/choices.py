@@ -10,9 +10,9 @@ from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.app.serving import known
 from travois.app.shapes import Json, Object
+from travois.core.errors import Fault
+from travois.core.models import Model
 from travois.host import catalog
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model
 from travois.policy.judge import MODES, Mode
 
 ABOUT: dict[Mode, tuple[str, str]] = {

@@ -13,8 +13,8 @@ from travois.app.shelf import Shelf
 from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command, Prompt, named, obey
-from travois.kernel.blocks import Shown
-from travois.kernel.faults import Fault
+from travois.core.content import Shown
+from travois.core.errors import Fault
 from travois.store.sessions import Summary
 
 OURS = (

@@ -15,8 +15,8 @@ from travois.app import input as reading
 from travois.app.acp.messages import Identified, Message, Withdrawn
 from travois.app.control.desk import GONE, Declined, Waiting
 from travois.app.shapes import Json, Object
-from travois.kernel.faults import Fault
-from travois.wire.jsontext import encoded
+from travois.core.errors import Fault
+from travois.core.json import encoded
 
 GARBLED, INVALID, UNKNOWN, UNFIT = -32700, -32600, -32601, -32602
 BROKEN, WITHDRAWN, LOGIN, MISSING = -32603, -32800, -32000, -32002

@@ -13,9 +13,9 @@ from travois.app.acp.peer import Ask
 from travois.app.control.desk import Declined
 from travois.app.repl import shown
 from travois.app.shapes import Json, Object
+from travois.core.content import Call
+from travois.core.display_text import visible
 from travois.engine.person import OFFER, Answer, Choice, Inquiry, Question
-from travois.kernel.blocks import Call
-from travois.policy.glyphs import visible
 
 ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"}
 SANDBOX: Json = {"optionId": "sandbox", "name": f"Yes, and {OFFER}", "kind": "allow_always"}

@@ -10,11 +10,11 @@ import msgspec
 
 from travois.app.acp.messages import Block, Resource
 from travois.app.acp.peer import UNFIT, Wrong
+from travois.core.content import Media, Shown, Text
+from travois.core.facts import User
 from travois.engine.mentions import note
 from travois.engine.ports import Blobs
 from travois.engine.tool import said
-from travois.kernel.blocks import Media, Shown, Text
-from travois.kernel.facts import User
 
 DOCUMENT = "application/pdf"
 

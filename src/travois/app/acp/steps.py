@@ -9,10 +9,10 @@ from travois.app.acp.calls import fenced, text
 from travois.app.agent_progress import progress_line
 from travois.app.shapes import Json, Object
 from travois.app.tui.calls import summary
+from travois.core.content import calls
+from travois.core.facts import Assistant, Entry
 from travois.engine.agent import Agent
 from travois.engine.ports import AgentProgress, Event
-from travois.kernel.blocks import calls
-from travois.kernel.facts import Assistant, Entry
 
 LAST = 8
 """How many of the last steps of an agent are shown."""

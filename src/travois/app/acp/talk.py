@@ -28,13 +28,13 @@ from travois.app.options import Options
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
 from travois.app.shapes import Object
+from travois.core.content import Shown
+from travois.core.errors import Fault
+from travois.core.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
 from travois.engine.agent import Agent
 from travois.engine.hooks import notify
 from travois.engine.ports import AgentProgress, Event
 from travois.engine.warmth import keep_warm
-from travois.kernel.blocks import Shown
-from travois.kernel.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
-from travois.kernel.faults import Fault
 
 STOPS: dict[EndedWhy, str] = {
     "end": "end_turn",

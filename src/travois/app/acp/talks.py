@@ -32,8 +32,8 @@ from travois.app.acp.peer import LOGIN, MISSING, UNFIT, UNKNOWN, Peer, Way, Wron
 from travois.app.acp.talk import Talk
 from travois.app.options import Options
 from travois.app.shapes import Json, Object
+from travois.core.errors import Fault
 from travois.host import catalog
-from travois.kernel.faults import Fault
 from travois.store import home as homes
 from travois.store import prune
 from travois.store.home import Home

@@ -11,6 +11,22 @@ from travois.app.acp.choices import Choices
 from travois.app.sdk import typed
 from travois.app.shapes import Json, Object
 from travois.app.tui.todos import read
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, words
+from travois.core.content import calls as called
+from travois.core.facts import (
+    AnyFact,
+    Assistant,
+    Changed,
+    Compacted,
+    Ended,
+    Entry,
+    Epoch,
+    Noted,
+    Result,
+    User,
+)
+from travois.core.tokens import context_tokens
+from travois.core.tool_names import canonical_name
 from travois.engine.agent import Agent
 from travois.engine.compaction import receipt
 from travois.engine.extract import told
@@ -26,22 +42,6 @@ from travois.engine.ports import (
     Signalled,
     Warned,
 )
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, words
-from travois.kernel.blocks import calls as called
-from travois.kernel.canonical import canonical_name
-from travois.kernel.facts import (
-    AnyFact,
-    Assistant,
-    Changed,
-    Compacted,
-    Ended,
-    Entry,
-    Epoch,
-    Noted,
-    Result,
-    User,
-)
-from travois.kernel.tokens import context_tokens
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
 
 TITLE = 80

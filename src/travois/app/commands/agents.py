@@ -24,10 +24,10 @@ from travois.app.commands.plain import (
 from travois.app.commands.sessions import here, report
 from travois.app.posting import STOP
 from travois.context.doing import doing
-from travois.kernel.audit import Spent
-from travois.kernel.blocks import calls
-from travois.kernel.facts import Assistant, Changed, Entry, Finished, Spawned
-from travois.kernel.faults import Fault
+from travois.core.cache_audit import Spent
+from travois.core.content import calls
+from travois.core.errors import Fault
+from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
 from travois.store import lock
 from travois.store.log import NAME, Skipped, entries
 from travois.store.mail import Mailbox

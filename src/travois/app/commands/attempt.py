@@ -17,11 +17,11 @@ from travois.app.commands.plain import Commands, amount, clean, command, say, ta
 from travois.app.compose import prepare
 from travois.app.options import Options
 from travois.app.rehearsal import intended
+from travois.core.errors import Fault
 from travois.engine.outcome import Attempt, Captured, Change
 from travois.engine.ports import Command, Stale
 from travois.engine.tool import Here
 from travois.host.process import LocalProcesses
-from travois.kernel.faults import Fault
 from travois.policy import bounds
 
 MORE = """\

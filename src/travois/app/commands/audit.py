@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from travois.app.commands.plain import Commands, command, say
 from travois.app.commands.sessions import here, report
-from travois.kernel.facts import Entry, Restored, Rewound, Sent
-from travois.kernel.legal import unsendable
-from travois.kernel.view import View, project
+from travois.core.facts import Entry, Restored, Rewound, Sent
+from travois.core.legality import unsendable
+from travois.core.view import View, project
 from travois.store.blobs import Blobs
 from travois.store.log import Skipped, history
 from travois.store.sessions import find

@@ -10,7 +10,7 @@ import msgspec
 from travois.app import merged
 from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.app.opening import Place
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy.masking import mask_text, mask_value
 from travois.store.home import locate
 from travois.store.layers import load

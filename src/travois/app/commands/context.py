@@ -15,14 +15,14 @@ from travois.app.commands.sessions import here
 from travois.app.receipts import Receipt, receipts
 from travois.app.window import Window, look
 from travois.context.layers import Layers
+from travois.core.cache_audit import Cache, clock
+from travois.core.errors import Fault
+from travois.core.facts import Restored
+from travois.core.models import Model
+from travois.core.tokens import context_tokens, estimate, stop_at
 from travois.engine.room import threshold
 from travois.engine.session import Session
 from travois.engine.switch import Rehearsal
-from travois.kernel.audit import Cache, clock
-from travois.kernel.facts import Restored
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model
-from travois.kernel.tokens import context_tokens, estimate, stop_at
 from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.log import Log, history

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from travois.app.commands.context import life, picked
 from travois.app.commands.plain import Commands, ago, clean, command, say, table
-from travois.kernel.audit import Cache, Miss, Spent
-from travois.kernel.blocks import words
-from travois.kernel.facts import Assistant, Entry, Finished, Opened, User
-from travois.kernel.models import Price, Usage, cost, rates
+from travois.core.cache_audit import Cache, Miss, Spent
+from travois.core.content import words
+from travois.core.facts import Assistant, Entry, Finished, Opened, User
+from travois.core.models import Price, Usage, cost, rates
 from travois.store.log import history
 
 MORE = """\

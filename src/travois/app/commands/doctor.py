@@ -15,10 +15,10 @@ from travois.app.commands.plain import Commands, clean, command, say, styled, ta
 from travois.app.merged import parts
 from travois.app.opening import Place
 from travois.app.rights import inherit
+from travois.core.errors import Fault
 from travois.host import catalog
 from travois.host.cage.probe import Check, Walls, look
 from travois.host.ripgrep import resolve
-from travois.kernel.faults import Fault
 from travois.policy.masking import mask_text
 from travois.store.home import Home, locate
 from travois.store.layers import load

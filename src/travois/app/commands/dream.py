@@ -25,11 +25,11 @@ from travois.app.commands.plain import (
 from travois.app.compose import gather, prepare
 from travois.app.dreaming import Nights, Told, opened, recent, told
 from travois.app.options import Options
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Entry, Noted
 from travois.engine.agent import Agent
 from travois.engine.dream import Dreamt
 from travois.engine.ports import Event, Running
-from travois.kernel.facts import Changed, Entry, Noted
-from travois.kernel.faults import Fault
 from travois.store.memory import night
 
 MORE = """\

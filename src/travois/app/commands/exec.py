@@ -9,7 +9,7 @@ from pathlib import Path
 
 from travois.app.commands.plain import Commands, command, warn
 from travois.app.flags import understood
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy.paths import inside
 from travois.wire.effort import LEVELS
 

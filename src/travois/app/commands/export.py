@@ -14,8 +14,8 @@ import msgspec
 
 from travois.app.commands.plain import clean, styled
 from travois.app.commands.transcript import Part, parts
-from travois.kernel.blocks import Media
-from travois.kernel.facts import Entry
+from travois.core.content import Media
+from travois.core.facts import Entry
 from travois.store.log import Skipped
 from travois.store.sessions import Summary
 

@@ -14,7 +14,7 @@ import msgspec
 from travois.app.commands.plain import Commands, clean, command, say, styled, table, warn
 from travois.app.commands.sessions import here
 from travois.app.importing import PLANS, Done, Outlook, Wish, look, many, take_along
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.home import Home
 from travois.store.importing.plan import PARTS, Luggage, Part
 from travois.store.importing.sessions import recognised

@@ -13,7 +13,7 @@ import msgspec
 from travois.app.commands.context import picked
 from travois.app.commands.plain import Commands, command, say
 from travois.app.commands.sessions import here
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 MORE = """\
 The page shows every request and what the model saw in it, what filled the window, what the cache

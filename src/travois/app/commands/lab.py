@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from travois.app.commands.plain import Commands, command, say
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 if TYPE_CHECKING:
     from travois.lab.http import Answer

@@ -17,7 +17,7 @@ from travois.app.compose import prepare
 from travois.app.lending import found
 from travois.app.opening import Place
 from travois.app.options import Options
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy.masking import mask_text, mask_value
 from travois.store import disk, mcp, trust
 from travois.store.mcp_words import SOCKET, SOCKETS

@@ -17,8 +17,8 @@ from travois.context.memory.memory import Evidence, Memory, Scope, Type
 from travois.context.memory.rules import Signal, draft
 from travois.context.memory.scope import said_scope
 from travois.context.memory.text import parse
+from travois.core.errors import Fault
 from travois.engine.memories import Applied
-from travois.kernel.faults import Fault
 from travois.policy.leaks import leak
 from travois.store import disk, trust
 from travois.store.memory import foreign

@@ -16,14 +16,14 @@ from travois.app.commands.sessions import here
 from travois.app.local import HERE, PROVIDER, Local
 from travois.app.rights import inherit
 from travois.app.serving import found, known, resolved
+from travois.core.content import Text, calls
+from travois.core.errors import Fault
+from travois.core.facts import Entry, Epoch, ToolSpec, User
+from travois.core.models import Model, Price, cost
+from travois.core.view import project
 from travois.engine.ports import Model as Answers
 from travois.host import catalog
 from travois.host.catalog import Catalog
-from travois.kernel.blocks import Text, calls
-from travois.kernel.facts import Entry, Epoch, ToolSpec, User
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model, Price, cost
-from travois.kernel.view import project
 from travois.store.layers import load
 from travois.store.settings import Loaded
 from travois.wire.encode import Encoder

@@ -10,10 +10,10 @@ import msgspec
 
 from travois.app.commands.context import picked
 from travois.app.commands.plain import Commands, ago, clean, command, say, say_json
+from travois.core.facts import Changed, Entry, Noted
+from travois.core.tokens import estimate
+from travois.core.view import living
 from travois.engine.notes import decode_notes
-from travois.kernel.facts import Changed, Entry, Noted
-from travois.kernel.tokens import estimate
-from travois.kernel.view import living
 from travois.store.log import history
 
 MORE = """\

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from travois.app import rights
 from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.app.rehearsal import Case, Rules, intended, mode_named, rehearse, tried
+from travois.core.content import Call, calls
+from travois.core.errors import Fault
+from travois.core.facts import Assistant, Changed, Decided, Entry, Opened
+from travois.core.tool_names import canonical
 from travois.engine.tool import Here
-from travois.kernel.blocks import Call, calls
-from travois.kernel.canonical import canonical
-from travois.kernel.facts import Assistant, Changed, Decided, Entry, Opened
-from travois.kernel.faults import Fault
 from travois.policy.examples import wrong
 from travois.policy.judge import Guard
 from travois.policy.plan import Step

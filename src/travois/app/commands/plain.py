@@ -14,7 +14,7 @@ from unicodedata import combining, east_asian_width
 
 import msgspec
 
-from travois.app.terminal_text import CONTROL, for_stream, seen
+from travois.core.terminal_text import CONTROL, for_stream, seen
 from travois.policy.masking import registered
 from travois.policy.secrets import Secrets, secrets
 

@@ -14,9 +14,9 @@ from travois.app import rewinding
 from travois.app.commands.plain import Commands, ago, clean, command, say, table, warn
 from travois.app.commands.sessions import here
 from travois.app.rewinding import Way
+from travois.core.errors import Fault
+from travois.core.facts import Entry, Opened
 from travois.engine.session import Session
-from travois.kernel.facts import Entry, Opened
-from travois.kernel.faults import Fault
 from travois.store import disk
 from travois.store.home import Home
 from travois.store.log import Log, history

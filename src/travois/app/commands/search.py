@@ -22,7 +22,7 @@ from travois.app.commands.plain import (
     warn,
 )
 from travois.app.commands.sessions import here
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.project import Project, repository

@@ -23,8 +23,8 @@ from travois.app.commands.plain import (
     table,
     warn,
 )
-from travois.kernel.facts import Changed
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.facts import Changed
 from travois.store import disk, lock, prune
 from travois.store.blobs import Blobs
 from travois.store.home import Home, locate

@@ -9,8 +9,8 @@ from difflib import unified_diff
 
 from travois.app.commands.plain import clean, say, say_json, styled, table, warn
 from travois.app.comparing import Comparison, FileChange, Recorded, Side, compare
-from travois.kernel.facts import Opened
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.facts import Opened
 from travois.store.home import Home
 from travois.store.log import Skipped, history
 from travois.store.project import Project

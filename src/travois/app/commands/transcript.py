@@ -7,8 +7,8 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, calls, words
-from travois.kernel.facts import (
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, calls, words
+from travois.core.facts import (
     AnyFact,
     Asked,
     Assistant,

@@ -7,8 +7,8 @@ from argparse import Namespace
 
 from travois.app.commands.plain import Commands, command, say, table
 from travois.app.trusting import told
-from travois.kernel.faults import Fault
-from travois.policy.glyphs import visible
+from travois.core.display_text import visible
+from travois.core.errors import Fault
 from travois.store import trust
 from travois.store.home import locate
 from travois.store.layers import load

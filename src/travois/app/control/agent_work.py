@@ -8,10 +8,10 @@ from travois.app.control.tasks import task_line
 from travois.app.shapes import Object
 from travois.context.doing import NAME
 from travois.context.doing import Work as Doing
+from travois.core.content import calls
+from travois.core.facts import Assistant, Entry, Noted, Spawned
 from travois.engine.ports import Event
 from travois.engine.report import spent
-from travois.kernel.blocks import calls
-from travois.kernel.facts import Assistant, Entry, Noted, Spawned
 
 
 class Work:

@@ -19,11 +19,11 @@ from travois.app.shapes import Json, Object
 from travois.app.speak import uuid
 from travois.app.window import look
 from travois.context.styles import DEFAULT
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Entry, User
+from travois.core.tokens import stop_at
 from travois.engine.hooks import MODES
 from travois.engine.jobs import report_end, running_jobs
-from travois.kernel.facts import Changed, Entry, User
-from travois.kernel.faults import Fault
-from travois.kernel.tokens import stop_at
 from travois.store.snapshots import Snapshots
 from travois.store.styles import styles
 from travois.version import __version__

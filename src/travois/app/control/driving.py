@@ -32,9 +32,9 @@ from travois.app.options import Options
 from travois.app.run import Run, say
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
-from travois.app.terminal_text import complain
+from travois.core.errors import Fault
+from travois.core.terminal_text import complain
 from travois.engine.jobs import PATIENCE
-from travois.kernel.faults import Fault
 
 LEAVING = 3.0
 """How many seconds the host waits at least before it loses patience with a program that ends."""

@@ -10,13 +10,13 @@ import msgspec
 from travois.app.control.lines import Request
 from travois.app.control.port import Driven
 from travois.app.shapes import Object
+from travois.core.content import Call
+from travois.core.errors import Fault
+from travois.core.facts import Changed
 from travois.engine.consent import granted
 from travois.engine.dispatch import CallEnv, Unfit, understand
 from travois.engine.ports import digest
 from travois.engine.tool import Refusal
-from travois.kernel.blocks import Call
-from travois.kernel.facts import Changed
-from travois.kernel.faults import Fault
 from travois.tools.place import absolute, existing
 from travois.tools.read import WHOLE
 

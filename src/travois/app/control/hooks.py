@@ -11,9 +11,9 @@ import msgspec
 
 from travois.app.control.desk import Desk
 from travois.app.control.lines import Matcher
+from travois.core.errors import Fault
 from travois.engine.hooked import CALLED, Listener
 from travois.engine.occasions import EVENTS
-from travois.kernel.faults import Fault
 
 
 def listeners(desk: Desk, hooks: Mapping[str, tuple[Matcher, ...]]) -> Iterator[Listener]:

@@ -11,11 +11,11 @@ from travois.app.compose import prepare
 from travois.app.control.lines import Request
 from travois.app.control.port import Driven
 from travois.app.shapes import Json, Object
+from travois.core.errors import Fault
+from travois.core.models import Effort, Model
 from travois.engine.amend import Spec, Update, amend
 from travois.engine.briefing import skills
 from travois.host import catalog
-from travois.kernel.faults import Fault
-from travois.kernel.models import Effort, Model
 from travois.policy.rules import Effect, Rule, parse
 from travois.store import home as homes
 from travois.store.chosen import keep

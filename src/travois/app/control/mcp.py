@@ -14,11 +14,11 @@ import msgspec
 
 from travois.app.control.desk import Declined, Desk
 from travois.app.shapes import Json, Object
+from travois.core.errors import Fault
+from travois.core.loose import table
 from travois.engine.tool import AnyTool, Refusal
-from travois.kernel.faults import Fault
 from travois.tools.foreign import Answered, Offer, foreign
 from travois.version import __version__
-from travois.wire.loose import table
 
 HANDSHAKE = "2025-11-25"
 STATELESS = "2026-07-28"

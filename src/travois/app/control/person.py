@@ -8,11 +8,11 @@ import msgspec
 
 from travois.app.control.desk import Declined
 from travois.app.shapes import Json, Object
+from travois.core.content import Call
 from travois.engine.amend import SANDBOXED, Update, suggested
 from travois.engine.heard import NOTHING, Decision
 from travois.engine.hooks import arguments
 from travois.engine.person import Answer, Choice, Inquiry, Question
-from travois.kernel.blocks import Call
 from travois.policy.rules import parse
 
 ASKED = "can_use_tool"

@@ -20,10 +20,10 @@ from travois.app.control.lines import Request
 from travois.app.control.mcp import Server
 from travois.app.control.port import Driven
 from travois.app.shapes import Json, Object
-from travois.app.terminal_text import complain
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.loose import table
+from travois.core.terminal_text import complain
 from travois.tools.lenders import Server as Configured
-from travois.wire.loose import table
 
 if TYPE_CHECKING:
     from travois.host.mcp.link import Link

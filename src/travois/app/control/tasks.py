@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from travois.app.shapes import Object
 from travois.app.speak import uuid
+from travois.core.content import Call, calls, words
+from travois.core.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
 from travois.engine.jobs import RUNNING
 from travois.engine.ports import Event
 from travois.engine.session import JOB
-from travois.kernel.blocks import Call, calls, words
-from travois.kernel.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
 
 STATES = {"done": "completed", "failed": "failed"}
 """How an agent ended, by the names that hosts know; else it was stopped."""

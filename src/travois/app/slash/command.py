@@ -11,8 +11,8 @@ import msgspec
 from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.context.custom import TYPED
-from travois.kernel.blocks import Shown, Text
-from travois.kernel.faults import Fault
+from travois.core.content import Shown, Text
+from travois.core.errors import Fault
 from travois.store.reading import nearest
 
 if TYPE_CHECKING:

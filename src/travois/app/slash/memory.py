@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from travois.app.slash.command import Command, Desk
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 if TYPE_CHECKING:
     from travois.store.memory.memories import FolderMemories

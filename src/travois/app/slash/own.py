@@ -10,7 +10,7 @@ from travois.app import custom
 from travois.app.commands.plain import clean
 from travois.app.slash.command import Command, Desk, Prompt
 from travois.context.custom import Custom
-from travois.kernel.blocks import Text
+from travois.core.content import Text
 
 
 async def _say(one: Custom, desk: Desk, typed: str) -> Prompt:

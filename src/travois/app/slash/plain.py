@@ -16,8 +16,8 @@ from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command
 from travois.app.trusting import Reader
-from travois.kernel.facts import User
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.facts import User
 from travois.store.sessions import Summary
 
 SHOWN = 20

@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from travois.app.commands.plain import overheard
 from travois.app.slash.command import Command, Desk
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 KINDS = {".html": "html", ".htm": "html", ".json": "json"}
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from travois.app.commands.plain import table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.origins import ANSWERS
 
 WORDS = ("why", "forget", "mode")

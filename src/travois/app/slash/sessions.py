@@ -14,8 +14,8 @@ from travois.app.options import PICK, Options
 from travois.app.sdk import Session
 from travois.app.shelf import Shelf
 from travois.app.slash.command import Command, Desk
-from travois.kernel.facts import Changed
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
+from travois.core.facts import Changed
 from travois.store.sessions import Summary, find
 
 Browse = Callable[[Shelf], Awaitable[Summary | None]]

@@ -13,8 +13,8 @@ from travois.app.hooking import Leaving, switching
 from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
 from travois.context.styles import DEFAULT
-from travois.kernel.faults import Fault
-from travois.kernel.tasks import task_remark
+from travois.core.errors import Fault
+from travois.core.tasks import task_remark
 from travois.policy.judge import MODES
 from travois.store import home as homes
 from travois.store.chosen import keep

@@ -6,9 +6,9 @@ import re
 import time
 
 from travois.app.slash.command import Command, Desk
-from travois.kernel.blocks import words
-from travois.kernel.facts import User
-from travois.kernel.faults import Fault
+from travois.core.content import words
+from travois.core.errors import Fault
+from travois.core.facts import User
 
 SHOWN = 100
 """How many messages are offered at most."""

@@ -19,11 +19,11 @@ from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from travois.app.telemetry import Place, Wish
+from travois.core.facts import Spawned
 from travois.engine.agent import Agent
 from travois.engine.dispatch import survived
 from travois.engine.ports import Command, Event
 from travois.host.process import LocalProcesses
-from travois.kernel.facts import Spawned
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

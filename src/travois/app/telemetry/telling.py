@@ -15,9 +15,8 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from travois.app.shapes import STOPS
 from travois.app.telemetry.pipe import Pipe
-from travois.engine.ports import Event, Retrying
-from travois.kernel.blocks import AnyBlock, Call, calls, words
-from travois.kernel.facts import (
+from travois.core.content import AnyBlock, Call, calls, words
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Compacted,
@@ -33,7 +32,8 @@ from travois.kernel.facts import (
     Spawned,
     User,
 )
-from travois.kernel.models import Model, Usage, cost
+from travois.core.models import Model, Usage, cost
+from travois.engine.ports import Event, Retrying
 from travois.policy.secrets import Secrets, find
 from travois.wire.replies import Began, BlockBegan, Grew
 

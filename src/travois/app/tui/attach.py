@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 
+from travois.core.content import Media, Shown, Text
+from travois.core.errors import Fault
 from travois.engine.ports import Blobs
-from travois.kernel.blocks import Media, Shown, Text
-from travois.kernel.faults import Fault
 
 IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 IMAGES[".webp"] = "image/webp"

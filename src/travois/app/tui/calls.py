@@ -11,12 +11,12 @@ import msgspec
 from travois.app.tui import diffs
 from travois.app.tui.cells import clean, cut, folded
 from travois.app.tui.themes import Role, Theme
+from travois.core.content import Call, words
+from travois.core.display_text import visible
+from travois.core.facts import Result
+from travois.core.tool_names import canonical, canonical_name
 from travois.engine.tool import AnyTool
-from travois.kernel.blocks import Call, words
-from travois.kernel.canonical import canonical, canonical_name
-from travois.kernel.facts import Result
 from travois.policy.cage import PRIVATE_TMP
-from travois.policy.glyphs import visible
 
 ERROR = 4
 """How many lines of a failure are shown at once."""

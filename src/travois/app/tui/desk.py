@@ -28,9 +28,9 @@ from travois.app.tui.screen import Screen
 from travois.app.tui.standing import standing
 from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import Transcript
-from travois.kernel.blocks import Shown, words
-from travois.kernel.facts import User
-from travois.kernel.faults import Fault
+from travois.core.content import Shown, words
+from travois.core.errors import Fault
+from travois.core.facts import User
 from travois.store.sessions import Summary
 from travois.store.settings import Tui
 

@@ -18,8 +18,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import Attrs, Style
 
-from travois.app.terminal_text import seen
 from travois.app.tui.themes import RESET
+from travois.core.terminal_text import seen
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application

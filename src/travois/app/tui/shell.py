@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from travois.core.content import Call, Text
+from travois.core.facts import User
 from travois.engine.agent import Agent
 from travois.engine.ports import Command
 from travois.engine.room import call_room
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import User
 from travois.tools.output import readable
 
 LONGEST = 600.0

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from travois.app.agent_progress import running_agents
 from travois.app.sdk import Session
 from travois.app.tui.footer import Standing
+from travois.core.tasks import TODOS, read_tasks
+from travois.core.tokens import context_tokens
 from travois.engine.room import threshold
-from travois.kernel.tasks import TODOS, read_tasks
-from travois.kernel.tokens import context_tokens
 
 if TYPE_CHECKING:
     from travois.engine.agent import Agent

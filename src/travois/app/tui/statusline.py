@@ -17,11 +17,11 @@ from travois.app.tui.diffs import patch
 from travois.app.tui.screen import Screen
 from travois.app.tui.themes import RESET, Theme
 from travois.app.tui.whereabouts import repository, worktree
+from travois.core.content import Opaque
+from travois.core.facts import Assistant, Entry, Result, Sent
+from travois.core.models import Usage
+from travois.core.view import THINKING
 from travois.engine.ports import Command, Processes
-from travois.kernel.blocks import Opaque
-from travois.kernel.facts import Assistant, Entry, Result, Sent
-from travois.kernel.models import Usage
-from travois.kernel.view import THINKING
 from travois.store.settings import Json, StatusLine
 from travois.version import __version__
 

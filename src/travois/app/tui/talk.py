@@ -24,13 +24,13 @@ from travois.app.tui import keys, shell, start
 from travois.app.tui.desk import Desk
 from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import FRAME
+from travois.core.content import Shown, Text
+from travois.core.errors import Fault
+from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.engine.hooks import notify, remind
 from travois.engine.ports import AgentProgress
 from travois.engine.warmth import keep_warm
 from travois.host.process import LocalProcesses
-from travois.kernel.blocks import Shown, Text
-from travois.kernel.facts import Asked, Assistant, Ended, Entry, Result, User
-from travois.kernel.faults import Fault
 from travois.store.settings import Tui
 
 SLOW = 0.3

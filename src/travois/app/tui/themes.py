@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 Name = Literal["auto", "dark", "light", "none"]
 Role = Literal["accent", "good", "bad", "warn", "quiet", "strong"]

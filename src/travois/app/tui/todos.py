@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from travois.app.tui.cells import clean, cut
 from travois.app.tui.themes import Theme
-from travois.kernel.tasks import Task, Tasks, read_tasks, task_remark
+from travois.core.tasks import Task, Tasks, read_tasks, task_remark
 
 MOST = 8
 

@@ -14,6 +14,9 @@ from travois.app.tui import calls, diffs, spinner, todos
 from travois.app.tui.cells import clean, cut, folded, worded
 from travois.app.tui.screen import Screen
 from travois.app.tui.spinner import Work
+from travois.core.content import Call, Shown, Text, words
+from travois.core.content import calls as called
+from travois.core.facts import Assistant, Changed, Ended, Entry, Finished, Noted, Result, User
 from travois.engine.ports import (
     AgentProgress,
     Compacting,
@@ -26,18 +29,6 @@ from travois.engine.ports import (
     Warned,
 )
 from travois.engine.tool import AnyTool
-from travois.kernel.blocks import Call, Shown, Text, words
-from travois.kernel.blocks import calls as called
-from travois.kernel.facts import (
-    Assistant,
-    Changed,
-    Ended,
-    Entry,
-    Finished,
-    Noted,
-    Result,
-    User,
-)
 from travois.wire.replies import BlockBegan, BlockKind, Grew
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from travois.app.receipts import Receipt, receipts
 from travois.app.web.story import LAYERS, Step, Story, layer
 from travois.app.window import portions
 from travois.context.ledger.tasks import Task, listed
-from travois.kernel.audit import Miss
-from travois.kernel.blocks import Call, calls
-from travois.kernel.facts import (
+from travois.core.cache_audit import Miss
+from travois.core.content import Call, calls
+from travois.core.errors import Fault
+from travois.core.facts import (
     Asked,
     Assistant,
     Compacted,
@@ -30,10 +31,9 @@ from travois.kernel.facts import (
     Spawned,
     ToolSpec,
 )
-from travois.kernel.faults import Fault
-from travois.kernel.legal import unsendable
-from travois.kernel.models import Usage
-from travois.kernel.view import Item, living
+from travois.core.legality import unsendable
+from travois.core.models import Usage
+from travois.core.view import Item, living
 from travois.wire.encode import Encoder
 from travois.wire.ration import LONGEST
 

@@ -6,7 +6,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from travois.app.web.story import Story
-from travois.kernel.facts import Entry, Opened
+from travois.core.facts import Entry, Opened
 from travois.store import disk, line
 from travois.store.log import NAME, Skipped, history, opened
 

@@ -23,7 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from travois.app.web.shelf import Shelf
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.home import Home
 
 PAGES = Path(__file__).parent / "pages"

@@ -12,8 +12,8 @@ import msgspec
 from travois.app.commands.agents import agent_folder, tree
 from travois.app.web import answers
 from travois.app.web.reading import Reading
-from travois.kernel.faults import Fault
-from travois.kernel.view import Item
+from travois.core.errors import Fault
+from travois.core.view import Item
 from travois.store import lock
 from travois.store.blobs import Blobs
 from travois.store.home import Home

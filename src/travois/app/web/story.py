@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app.window import head, portions, scaled
-from travois.kernel.audit import Cache, Cause, Spent
-from travois.kernel.facts import (
+from travois.core.cache_audit import Cache, Cause, Spent
+from travois.core.facts import (
     Assistant,
     Compacted,
     Entry,
@@ -25,8 +25,8 @@ from travois.kernel.facts import (
     Sent,
     User,
 )
-from travois.kernel.models import Usage
-from travois.kernel.view import Item, View, project
+from travois.core.models import Usage
+from travois.core.view import Item, View, project
 
 LAYERS = (
     "system",

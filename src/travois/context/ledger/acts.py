@@ -8,8 +8,8 @@ from typing import Literal, TypeGuard
 
 import msgspec
 
-from travois.kernel.blocks import Call, calls, words
-from travois.kernel.facts import Assistant, Decided, Entry, Result
+from travois.core.content import Call, calls, words
+from travois.core.facts import Assistant, Decided, Entry, Result
 
 Kind = Literal[
     "shell", "edit", "write", "read", "delete", "patch", "list", "task", "retask", "ask", "plan",

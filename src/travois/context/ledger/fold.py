@@ -17,8 +17,8 @@ from travois.context.ledger.made import Git, Made, git, made
 from travois.context.ledger.received import Received, forked_at, received
 from travois.context.ledger.said import Said, answers, rules, said
 from travois.context.ledger.tasks import Task, listed, tasks
-from travois.kernel.facts import Changed, Entry, Opened
-from travois.kernel.view import living
+from travois.core.facts import Changed, Entry, Opened
+from travois.core.view import living
 
 
 class Ledger(msgspec.Struct, frozen=True):

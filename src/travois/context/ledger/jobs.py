@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from travois.context.ledger.acts import Act
-from travois.kernel.blocks import words
-from travois.kernel.facts import Changed, Entry, Finished, Spawned, User
+from travois.core.content import words
+from travois.core.facts import Changed, Entry, Finished, Spawned, User
 
 STARTED = re.compile(r"(?i)background (?:as|with id:?|\(id:?)\s*([\w\-]+)")
 

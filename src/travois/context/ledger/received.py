@@ -13,10 +13,10 @@ from typing import Literal
 import msgspec
 
 from travois.context.ledger.acts import Act
-from travois.kernel.blocks import words
-from travois.kernel.canonical import canonical_name
-from travois.kernel.facts import Changed, Entry, User
-from travois.kernel.tokens import estimate
+from travois.core.content import words
+from travois.core.facts import Changed, Entry, User
+from travois.core.tokens import estimate
+from travois.core.tool_names import canonical_name
 
 Kind = Literal["task", "mail", "report", "hook"]
 FORK = "fork"

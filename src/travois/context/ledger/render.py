@@ -19,7 +19,7 @@ from travois.context.ledger.fold import Ledger
 from travois.context.ledger.said import Said, beginning, shortened
 from travois.context.ledger.tasks import Task
 from travois.context.outline import ERRORS, FILES, MESSAGES, PENDING, REQUEST, SOLVING, WORK
-from travois.kernel.tokens import estimate
+from travois.core.tokens import estimate
 
 WHOLE = 10**9
 LIMITS = (2_400, 1_200, 600, 300, 150)

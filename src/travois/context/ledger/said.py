@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from travois.context.ledger.acts import Act
-from travois.kernel.blocks import Media, calls, words
-from travois.kernel.facts import Assistant, Entry, User
+from travois.core.content import Media, calls, words
+from travois.core.facts import Assistant, Entry, User
 
 PIECES = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
 LONGEST_PIECE = 400

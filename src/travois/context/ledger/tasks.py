@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.ledger.acts import Act, is_list, is_object
-from travois.kernel.facts import Changed, Entry
-from travois.kernel.tasks import TODOS, open_blockers, read_tasks
+from travois.core.facts import Changed, Entry
+from travois.core.tasks import TODOS, open_blockers, read_tasks
 
 SUBJECT = ("content", "step", "subject", "title", "text", "task", "description")
 CLOSED = re.compile(r"(?i)complete|done|cancel|skip|finish|closed|resolved|abandon|dropped")

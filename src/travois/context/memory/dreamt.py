@@ -28,7 +28,7 @@ from travois.context.memory.dream import (
 )
 from travois.context.memory.likeness import content, covered, denies
 from travois.context.memory.memory import Evidence, Memory, Scope
-from travois.kernel.tokens import estimate
+from travois.core.tokens import estimate
 
 LARGEST = 20_000
 """How many tokens a topic may have."""

@@ -15,9 +15,9 @@ from typing import Literal
 import msgspec
 
 from travois.context.ledger.said import sentences
-from travois.kernel.blocks import Call, Text, calls, words
-from travois.kernel.canonical import canonical
-from travois.kernel.facts import Assistant, Compacted, Entry, Result, User
+from travois.core.content import Call, Text, calls, words
+from travois.core.facts import Assistant, Compacted, Entry, Result, User
+from travois.core.tool_names import canonical
 
 Voice = Literal["user", "model", "act", "tool", "ours"]
 """Whose words they are; what only passed through a person's keyboard is a tool's."""

@@ -15,10 +15,10 @@ from hashlib import sha256
 from travois.context.instructions import beginning
 from travois.context.memory.memory import Memory
 from travois.context.sources import plain
-from travois.kernel.blocks import Call, Text
-from travois.kernel.facts import Assistant, User
-from travois.kernel.tokens import estimate
-from travois.kernel.view import Item
+from travois.core.content import Call, Text
+from travois.core.facts import Assistant, User
+from travois.core.tokens import estimate
+from travois.core.view import Item
 
 RECALLED, INDEX, CHANGED = "<memories>", "<memory-index>", "<memory-index-changed>"
 INTRO = (

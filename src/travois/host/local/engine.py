@@ -15,6 +15,8 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from travois.core.errors import Fault
+from travois.core.models import Model, Price
 from travois.engine.ports import Command
 from travois.host.catalog import Endpoint
 from travois.host.http import Transport
@@ -23,8 +25,6 @@ from travois.host.local.serve import Order, Ready
 from travois.host.process import LocalProcesses
 from travois.host.providers import HttpModel
 from travois.host.talk import Talk
-from travois.kernel.faults import Fault
-from travois.kernel.models import Model, Price
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply, StreamDelta
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 
 Value = int | float | str
 SMALL = dict(enumerate(("<B", "<b", "<H", "<h", "<I", "<i", "<f", "<B")))

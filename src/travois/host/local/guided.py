@@ -16,16 +16,16 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 
+from travois.core.content import Call, Text
+from travois.core.loose import rows, string, table
+from travois.core.models import Usage
+from travois.core.tokens import estimate
 from travois.host.local.examples import Example, Nearest
 from travois.host.local.grammar import Schema, rules
 from travois.host.local.mind import Mind
 from travois.host.local.reading import UNSOUGHT
 from travois.host.local.router import Routed, route
 from travois.host.local.wishes import wished
-from travois.kernel.blocks import Call, Text
-from travois.kernel.models import Usage
-from travois.kernel.tokens import estimate
-from travois.wire.loose import rows, string, table
 from travois.wire.pieces import Request
 from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply, StreamDelta
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from travois.core.display_text import visible
+from travois.core.loose import rows, string, table
 from travois.engine.heard import Heard
 from travois.engine.occasions import Elicitation, ElicitationResult
 from travois.engine.person import Choice, Option
 from travois.engine.ports import Env, Unanswered
-from travois.policy.glyphs import visible
-from travois.wire.loose import rows, string, table
 
 if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult

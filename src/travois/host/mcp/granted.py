@@ -18,8 +18,8 @@ from mcp.client.auth.utils import (
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata, OAuthToken
 from pydantic import PrivateAttr
 
+from travois.core.display_text import visible
 from travois.host.mcp.tokens import PORT, Code, Show, Tokens, wanted
-from travois.policy.glyphs import visible
 from travois.tools.lenders import Server
 
 FORBIDDEN, LACKING, LONGEST = 403, "insufficient_scope", 100

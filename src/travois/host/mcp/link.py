@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from travois.core.display_text import visible
 from travois.engine.ports import Command, Env
 from travois.engine.tool import Refusal
 from travois.host.mcp.kept import keep
@@ -34,7 +35,6 @@ from travois.host.mcp.tokens import Tokens
 from travois.host.own_files import find_folders
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
-from travois.policy.glyphs import visible
 from travois.policy.secrets import secrets
 from travois.tools.foreign import Answered, Item, Offer, Resource
 from travois.tools.lenders import Prompt, Server

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import anyio
 import msgspec
 
-from travois.policy.glyphs import visible
+from travois.core.display_text import visible
 from travois.tools.foreign import Offer
 from travois.tools.lenders import Prompt
 

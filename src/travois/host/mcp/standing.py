@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import anyio
 
+from travois.core.tokens import estimate
 from travois.host.mcp.kept import kept
 from travois.host.mcp.link import Link, Surroundings
-from travois.kernel.tokens import estimate
 from travois.tools.foreign import Offer
 from travois.tools.lenders import Server, lent
 

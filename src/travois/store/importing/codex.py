@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import hookfiles, neighbours, prefixes, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage, tree_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import hookfiles
 from travois.store.importing import shelves
 from travois.store.importing.names import TOOLS

@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 from travois.store.recorded.loose import Json, decode
 
 PATH = ("file_path",)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from travois.context import front
 from travois.context.front import Front
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import neighbours, opencode_agents, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage

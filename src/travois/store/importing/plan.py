@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.policy import secrets
 from travois.policy.leaks import leak
 from travois.store import disk, mcp

@@ -12,18 +12,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from travois.core.content import AnyBlock, Call, Media, Shown, Text
+from travois.core.facts import IMPORTED, AnyFact, Assistant, Compacted, Ended, Noted, Result, User
 from travois.engine.session import Session
-from travois.kernel.blocks import AnyBlock, Call, Media, Shown, Text
-from travois.kernel.facts import (
-    IMPORTED,
-    AnyFact,
-    Assistant,
-    Compacted,
-    Ended,
-    Noted,
-    Result,
-    User,
-)
 from travois.store.importing.names import translated
 from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 

@@ -15,9 +15,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Opened
 from travois.engine.session import Session
-from travois.kernel.facts import Changed, Opened
-from travois.kernel.faults import Fault
 from travois.policy.secrets import secrets
 from travois.store import disk, lock, recorded
 from travois.store.blobs import Blobs

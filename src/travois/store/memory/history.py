@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store import disk, line
 from travois.store.blobs import Blobs, digest
 from travois.store.memory.folder import Folder

@@ -10,7 +10,7 @@ from typing import Literal, assert_never
 import msgspec
 
 from travois.context.memory.memory import Change, Drop, Proposal, Put, Scope
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.instructions import plain_bytes
 from travois.store.memory.archive import Archive
 from travois.store.memory.folder import Folder

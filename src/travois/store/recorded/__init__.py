@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from travois.kernel.faults import Fault
+from travois.core.errors import Fault
 from travois.store.recorded import claude, codex, gemini, opencode, own, pi
 from travois.store.recorded.spoken import WHOLE, Found, Recorded
 

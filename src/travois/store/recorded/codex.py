@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 from travois.store.recorded.loose import Json, encoded, inner, lines, moment, number, string
 from travois.store.recorded.spoken import WHOLE, Compaction, Found, Recorded, Spoken
 from travois.store.recorded.telling import asked, content, folder, sessions, shortened, told

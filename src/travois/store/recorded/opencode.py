@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 from travois.store.recorded.loose import Json, decode, encoded, inner, moment, string
 from travois.store.recorded.spoken import WHOLE, Compaction, Found, Recorded, Spoken
 from travois.store.recorded.telling import asked, content, folder, sessions, shortened, told

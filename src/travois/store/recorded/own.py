@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.kernel.blocks import calls, words
-from travois.kernel.facts import (
+from travois.core.content import calls, words
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Changed,
@@ -17,7 +17,7 @@ from travois.kernel.facts import (
     Rewound,
     User,
 )
-from travois.kernel.view import living
+from travois.core.view import living
 from travois.store.home import locate
 from travois.store.log import NAME as LOG
 from travois.store.log import entries

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 from travois.policy import secrets
 from travois.store.recorded.loose import decode, objects, string
 from travois.store.recorded.spoken import Recorded, Spoken

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 
 Who = Literal["user", "model", "tool", "note"]
 """A person, the model, what a tool answered, or what a harness put in between."""

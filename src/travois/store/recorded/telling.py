@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 from travois.store.recorded.loose import Json, encoded, inner, objects, string, texts
 from travois.store.recorded.spoken import WHOLE, Compaction, Found, Picture, Recorded, Spoken, Who
 

@@ -6,8 +6,8 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.kernel.blocks import Call
-from travois.kernel.faults import Fault
+from travois.core.content import Call
+from travois.core.errors import Fault
 from travois.store.recorded.loose import (
     Json,
     decode,

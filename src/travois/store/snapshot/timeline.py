@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from travois.core.content import words
+from travois.core.facts import Changed, Ended, Entry, User
+from travois.core.view import living
 from travois.engine.keeping import ENDED
-from travois.kernel.blocks import words
-from travois.kernel.facts import Changed, Ended, Entry, User
-from travois.kernel.view import living
 
 WHAT = "snapshot"
 """What the facts are called that say: here a snapshot was taken."""

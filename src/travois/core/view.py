@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.kernel.blocks import Call, Opaque, Text, calls, short_input
-from travois.kernel.facts import (
+from travois.core.content import Call, Opaque, Text, calls, short_input
+from travois.core.facts import (
     AnyFact,
     Assistant,
     Cleared,

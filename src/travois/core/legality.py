@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from travois.kernel.blocks import calls
-from travois.kernel.facts import (
+from travois.core.content import calls
+from travois.core.facts import (
     IMPORTED,
     AnyFact,
     Assistant,
@@ -15,7 +15,7 @@ from travois.kernel.facts import (
     Rewound,
     Sent,
 )
-from travois.kernel.view import View, open_calls, waiting
+from travois.core.view import View, open_calls, waiting
 
 
 def illegal(view: View, fact: AnyFact) -> str:

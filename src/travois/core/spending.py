@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.models import Usage
+from travois.core.models import Usage
 
 NEAR = 0.8
 """The share of a limit from which on an agent should come to its end."""

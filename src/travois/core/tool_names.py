@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.blocks import Call
+from travois.core.content import Call
 
 Args = dict[str, object]
 NO_FIELDS: dict[str, tuple[str, ...]] = {}
@@ -33,7 +33,7 @@ class Translated(msgspec.Struct, frozen=True):
 
 def canonical_name(name: str) -> str:
     """Return the name of the tool of ours that a name means; the same name if it means none."""
-    from travois.kernel.aliases import OWN, TOOL_ALIASES, fold
+    from travois.core.tool_aliases import OWN, TOOL_ALIASES, fold
 
     if "__" in name:
         return name
@@ -70,8 +70,8 @@ def translate(
 
     `own` is the tool of ours that has this name, if one does; `fields` are what tools take.
     """
-    from travois.kernel.aliases import OWN, TOOL_ALIASES, fold
-    from travois.kernel.conversions import Unanswerable
+    from travois.core.tool_aliases import OWN, TOOL_ALIASES, fold
+    from travois.core.tool_conversions import Unanswerable
 
     alias = TOOL_ALIASES.get(fold(name))
     tool = own or (alias.tool if alias else OWN.get(fold(name), name))
@@ -83,7 +83,7 @@ def translate(
         except Unanswerable as error:
             return Translated(tool, said, conflict=str(error))
     elif tool == "Bash":
-        from travois.kernel.conversions import shell_command
+        from travois.core.tool_conversions import shell_command
 
         tool, said = shell_command(said)
     said = _special(tool, said, called=fold(name))
@@ -93,7 +93,8 @@ def translate(
 
 def _special(tool: str, args: Args, *, called: str) -> Args:
     """Arguments that mean ours in another unit or another sense."""
-    from travois.kernel import aliases, conversions
+    from travois.core import tool_aliases as aliases
+    from travois.core import tool_conversions as conversions
 
     match tool:
         case "Read":
@@ -109,7 +110,7 @@ def _special(tool: str, args: Args, *, called: str) -> Args:
 
 def _renamed(tool: str, args: Args, own: Mapping[str, str], fields: Collection[str]) -> Translated:
     """The arguments under our names; what changes nothing is left out, and said so."""
-    from travois.kernel.aliases import ANSWERED, ARGUMENTS, fold
+    from travois.core.tool_aliases import ANSWERED, ARGUMENTS, fold
 
     names, answered = ARGUMENTS.get(tool, {}), ANSWERED.get(tool, {})
     said, idle, remarks, sources = Args(), Args(), list[str](), dict[str, str]()

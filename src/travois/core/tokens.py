@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text, calls
-from travois.kernel.facts import Assistant, Epoch, Result, User
-from travois.kernel.models import Model
-from travois.kernel.view import Item, View
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, calls
+from travois.core.facts import Assistant, Epoch, Result, User
+from travois.core.models import Model
+from travois.core.view import Item, View
 
 BYTES_PER_TOKEN = 3.03
 """For bodies of which only the size is known: 14% mean error, half of it in JSON's own marks."""

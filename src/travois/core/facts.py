@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Shown
-from travois.kernel.models import Model, Usage
+from travois.core.content import AnyBlock, Shown
+from travois.core.models import Model, Usage
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=str.lower):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.kernel.blocks import AnyBlock, Call, Media, Opaque, Text
-from travois.kernel.models import Model, Protocol
-from travois.kernel.tokens import context_tokens, stop_at
-from travois.kernel.view import View
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text
+from travois.core.models import Model, Protocol
+from travois.core.tokens import context_tokens, stop_at
+from travois.core.view import View
 
 BYTES: dict[Protocol, int] = {
     "anthropic": 32 << 20,

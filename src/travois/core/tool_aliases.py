@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from travois.kernel import conversions as to
+from travois.core import tool_conversions as to
 
 Args = dict[str, object]
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.kernel.facts import (
+from travois.core.facts import (
     IMPORTED,
     AnyFact,
     Assistant,
@@ -24,7 +24,7 @@ from travois.kernel.facts import (
     Spawned,
     User,
 )
-from travois.kernel.models import Price, Usage, cost, rates
+from travois.core.models import Price, Usage, cost, rates
 
 USELESS = 2
 """So many compactions in a row that freed little stop them from starting by themselves."""
