@@ -37,13 +37,10 @@ from bench.calls import Recorded, recorded_calls
 from bench.replay import NoWeb
 from travois.core.content import Call
 from travois.core.facts import AnyFact, Changed, Entry, Opened
-from travois.engine.agent import Agent, World
 from travois.engine.checkouts import find_sibling
 from travois.engine.consent import Ready, decide, use
 from travois.engine.dispatch import understand
-from travois.engine.person import Answer, Inquiry, Question
 from travois.engine.session import Session
-from travois.engine.snapshot_port import Kept
 from travois.host.cage.programs import find_covered
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
@@ -51,6 +48,9 @@ from travois.policy.bounds import SECRET, Bounds
 from travois.policy.families import is_builder
 from travois.policy.judge import Guard, Mode
 from travois.policy.toolchains import list_shown
+from travois.ports.agent import Agent, World
+from travois.ports.person import Answer, Inquiry, Question
+from travois.ports.snapshot_port import Kept
 from travois.store.blobs import Blobs
 from travois.store.home import Home
 from travois.store.skills import personal_folders

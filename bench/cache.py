@@ -25,11 +25,8 @@ from travois.context.lifetime import Life
 from travois.core.content import Text
 from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import Model
-from travois.engine.agent import Agent, World
 from travois.engine.loop import turn
-from travois.engine.ports import Env
 from travois.engine.session import Session
-from travois.engine.tool import Here, Outcome, Tool, said
 from travois.host.catalog import resolve
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
@@ -40,6 +37,9 @@ from travois.lab.routes import answer
 from travois.lab.world import World as Lab
 from travois.policy.access import Access
 from travois.policy.judge import Guard
+from travois.ports.agent import Agent, World
+from travois.ports.tool import Here, Outcome, Tool, said
+from travois.ports.world import Env
 from travois.store.blobs import Blobs
 from travois.store.log import Log
 from travois.wire.encode import Encoder

@@ -17,13 +17,13 @@ from statistics import quantiles
 import anyio
 from msgspec.structs import replace
 
-from travois.engine.ports import Command
 from travois.host.cage.probe import look
 from travois.host.cage.programs import find_covered, find_programs
 from travois.host.process import LocalProcesses
 from travois.policy.bounds import PINNED, SECRET
 from travois.policy.cage import Cage
 from travois.policy.toolchains import list_shown
+from travois.ports.world import Command
 
 ROUNDS = 100
 SHELL = ("/bin/bash", "-c", "true")

@@ -21,7 +21,7 @@ import msgspec
 
 from travois.core.content import Call
 from travois.engine.interpret import Senseless, interpret
-from travois.engine.tool import AnyTool
+from travois.ports.tool import AnyTool
 from travois.tools.catalogue import TOOLS
 from travois.tools.mcp import Lending
 

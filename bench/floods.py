@@ -19,7 +19,7 @@ LITTLE, MUCH = 1_000_000, 3_000_000_000
 LISTENER = """
 import resource, sys
 import anyio
-from travois.engine.ports import Command
+from travois.ports.world import Command
 from travois.host.mcp import line
 from travois.host.process import LocalProcesses
 

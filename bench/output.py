@@ -18,8 +18,8 @@ from types import SimpleNamespace
 import anyio
 import msgspec
 
-from travois.engine.ports import Command, Completed, Room
 from travois.host.process import LocalProcesses
+from travois.ports.world import Command, Completed, Room
 from travois.tools.shell import BASH
 
 ROUNDS = 100

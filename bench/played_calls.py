@@ -23,7 +23,7 @@ from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.core.content import words
 from travois.core.facts import Result
-from travois.engine.person import Answer, Inquiry, Question
+from travois.ports.person import Answer, Inquiry, Question
 from travois.testing import Scripted, call, say
 from travois.tools.patch_grammar import apply_chunks, parse_patch
 

@@ -10,7 +10,7 @@ import msgspec
 from bench.steps import Step
 from travois.context.ledger.acts import Act, decoded, is_list, is_object, kind_of
 from travois.core.content import Call, calls, words
-from travois.engine.tool import Outcome
+from travois.ports.tool import Outcome
 
 STEP, FILE, ERROR, TASK = "Steps done so far", "Current file", "Last error", "Task in progress"
 """The labels under which the recorded model states where it stands."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.present import ERROR, FILE, NONE, STEP, TASK, Present, present
 from bench.steps import Step
 from travois.core.content import words
-from travois.engine.tool import Outcome
+from travois.ports.tool import Outcome
 
 TASK_LINE = re.compile(
     r"^- \[((?:in[_ ]progress|pending|completed?|done|cancel+ed|deleted|skipped|blocked|open|closed))\]"

@@ -11,7 +11,7 @@ import msgspec
 from bench.billing import tokens
 from travois.core.content import AnyBlock, Call, Opaque, Text, calls, words
 from travois.core.facts import Origin, User
-from travois.engine.tool import Outcome
+from travois.ports.tool import Outcome
 
 ORIGINS: dict[str, Origin] = {"human": "human", "task": "task"}
 BEGINS = "(The recorded session begins here.)"

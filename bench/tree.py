@@ -18,9 +18,9 @@ from travois.context.ledger.acts import Act, decoded, is_list, is_object, kind_o
 from travois.core.content import Call, words
 from travois.core.facts import Changed
 from travois.engine.ground import real
-from travois.engine.ports import Stat, digest
-from travois.engine.tool import Outcome
 from travois.host.files import DiskFiles
+from travois.ports.tool import Outcome
+from travois.ports.world import Stat, digest
 
 NUMBERED = re.compile(r"^\s*(\d+)(?:\u2192|\t)(.*)$")
 UNKNOWN = "(a line that the recording never showed)"

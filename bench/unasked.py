@@ -40,10 +40,8 @@ from msgspec.structs import replace
 
 from bench.asks import Recorder, make_agent
 from travois.core.content import Call
-from travois.engine.agent import Agent
 from travois.engine.consent import Ready, Ruling, decide
 from travois.engine.dispatch import understand
-from travois.engine.ports import Command
 from travois.host.cage.probe import Walls, look
 from travois.host.cage.programs import find_covered, find_programs
 from travois.host.process import LocalProcesses
@@ -51,6 +49,8 @@ from travois.policy.bounds import Bounds
 from travois.policy.gitconfig import settle
 from travois.policy.judge import Guard, Mode
 from travois.policy.protected import personal, protected
+from travois.ports.agent import Agent
+from travois.ports.world import Command
 
 MODES: dict[str, tuple[Mode, bool]] = {
     "default": ("default", False),

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from travois.engine.ports import Completed
+from travois.ports.world import Completed
 
 COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0\\n' ' \\n' | grep -o 'sleep {}' | wc -l"
 """Counts in a shell, behind walls too, the processes that sleep for `{}` seconds."""

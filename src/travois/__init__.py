@@ -7,14 +7,14 @@ if TYPE_CHECKING:
     from travois.app.options import Options
     from travois.app.sdk import Session
     from travois.engine.hooked import Listener
-    from travois.engine.tool import Tool
+    from travois.ports.tool import Tool
 
 __all__ = ["Listener", "Options", "Session", "Tool", "__version__"]
 WHERE = {
     "Listener": "travois.engine.hooked",
     "Options": "travois.app.options",
     "Session": "travois.app.sdk",
-    "Tool": "travois.engine.tool",
+    "Tool": "travois.ports.tool",
 }
 
 

@@ -8,7 +8,7 @@ from travois.app.tally import Tally
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
 from travois.core.models import Model
-from travois.engine.ports import Event, Retrying, Running, Warned
+from travois.ports.world import Event, Retrying, Running, Warned
 
 SEARCH = Call("1", "WebSearch", '{"query":"herons"}')
 LENT = Call("2", "McpCall", '{"tool":"mcp__zoo__feed_all","arguments":{"who":"heron"}}')

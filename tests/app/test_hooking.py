@@ -23,7 +23,7 @@ from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Result, User
 from travois.engine.hooks import remind
-from travois.engine.ports import Doing, Signalled
+from travois.ports.world import Doing, Signalled
 from travois.testing import Scripted, call, say
 
 Main = Callable[[Session], Awaitable[None]]

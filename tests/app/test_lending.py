@@ -22,8 +22,8 @@ from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Decided, Entry, Result, User
 from travois.core.tokens import estimate
-from travois.engine.person import Answer, Inquiry, Question
-from travois.engine.ports import Warned
+from travois.ports.person import Answer, Inquiry, Question
+from travois.ports.world import Warned
 from travois.store import trust
 from travois.testing import Scripted, call, say
 from travois.tools.foreign import Offer

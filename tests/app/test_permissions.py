@@ -21,7 +21,7 @@ from travois.core.content import Call
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
 from travois.core.models import Model
-from travois.engine.person import Answer, Inquiry, Question
+from travois.ports.person import Answer, Inquiry, Question
 from travois.store.home import Home, locate
 from travois.store.layers import load
 from travois.store.log import Log

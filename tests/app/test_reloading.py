@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.engine.ports import Warned
 from travois.policy.rules import parse
+from travois.ports.world import Warned
 from travois.testing import Scripted, say
 
 

@@ -15,8 +15,8 @@ from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Decided, Ended, Entry, Result
 from travois.core.view import open_calls
-from travois.engine.ports import Answer, Question
 from travois.lab.validate import anthropic_faults
+from travois.ports.world import Answer, Question
 from travois.testing import Scripted, call, calls, say
 from travois.wire.replies import Grew, Problem
 

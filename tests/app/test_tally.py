@@ -19,7 +19,7 @@ from travois.core.facts import (
     Sent,
 )
 from travois.core.models import Model, Price, Usage
-from travois.engine.ports import Retrying
+from travois.ports.world import Retrying
 
 DEAR = Model("lab", "dear", "anthropic", price=Price(input=10, output=10))
 CHEAP = Model("lab", "cheap", "anthropic", price=Price(input=1, output=1))

@@ -30,8 +30,8 @@ from travois.core.display_text import visible
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Compacted, Decided, Entry, Noted, Result
 from travois.core.models import Model as Card
-from travois.engine.ports import Answer, Page, Question
 from travois.policy.judge import Guard
+from travois.ports.world import Answer, Page, Question
 from travois.store.log import NAME, Log
 from travois.testing import Scripted, call, say
 from travois.wire.protocol import reader

@@ -20,9 +20,9 @@ from travois.app.rehearsal import Rules, mode_named
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Decided, Result
-from travois.engine.agent import Agent
-from travois.engine.ports import Answer, Question
 from travois.policy.judge import Guard
+from travois.ports.agent import Agent
+from travois.ports.world import Answer, Question
 from travois.store.home import Home
 from travois.store.project import identify
 from travois.testing import Scripted, call, say

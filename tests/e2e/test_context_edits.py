@@ -16,14 +16,14 @@ from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Epoch, Sent, User
 from travois.core.view import project
-from travois.engine.agent import Agent
 from travois.engine.compaction import compact
-from travois.engine.ports import Event, Warned
 from travois.engine.warmth import keep_warm
 from travois.lab import Prompt, call, text, thinking
 from travois.lab.exchange import Exchange
 from travois.lab.faults import parse_rules
 from travois.lab.objects import Json
+from travois.ports.agent import Agent
+from travois.ports.world import Event, Warned
 from travois.wire.encode import Encoder
 
 PAUSE = 3_700.0

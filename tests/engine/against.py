@@ -15,15 +15,15 @@ from tests.engine.fakes import OPENED, MemoryLog, Place, agent, small, spec
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Entry, Epoch, User
 from travois.core.models import EDITS, SUMMARIES, Model, Price
-from travois.engine.agent import Agent
 from travois.engine.loop import turn
-from travois.engine.ports import Env
 from travois.engine.session import Session
-from travois.engine.tool import Outcome, said
 from travois.lab.exchange import Exchange
 from travois.lab.http import Request as Asked
 from travois.lab.routes import answer
 from travois.lab.world import Options, World
+from travois.ports.agent import Agent
+from travois.ports.tool import Outcome, said
+from travois.ports.world import Env
 from travois.wire.errors import problem
 from travois.wire.pieces import Request
 from travois.wire.protocol import reader

@@ -15,17 +15,17 @@ from travois.core.facts import AnyFact, Entry, Epoch, Opened, ToolSpec, User
 from travois.core.models import Model as Card
 from travois.core.models import Price, Protocol
 from travois.core.view import project
-from travois.engine.agent import Agent, World
 from travois.engine.loop import turn
-from travois.engine.ports import Answer, Env, Model, Page, Person, Question
 from travois.engine.session import Session
-from travois.engine.tool import AnyTool, Here, Outcome, Tool, said
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
 from travois.policy.access import Access
 from travois.policy.judge import Guard
+from travois.ports.agent import Agent, World
+from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
+from travois.ports.world import Answer, Env, Model, Page, Person, Question
 from travois.testing import Scripted
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request

@@ -18,10 +18,10 @@ from travois.core.facts import Decided, Ended, Entry, Finished, Opened, Result, 
 from travois.core.models import Usage
 from travois.core.tokens import compact_at, context_tokens
 from travois.core.view import open_calls
-from travois.engine.crew import Report
 from travois.engine.offspring import PLACEHOLDER
-from travois.engine.ports import Answer, Question
 from travois.lab.validate import anthropic_faults
+from travois.ports.agents import Report
+from travois.ports.world import Answer, Question
 from travois.store.home import Home
 from travois.store.log import entries, history
 from travois.store.sessions import summaries

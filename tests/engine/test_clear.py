@@ -13,10 +13,10 @@ from tests.engine.fakes import facts
 from travois.context.layers import Layers
 from travois.core.content import Opaque, words
 from travois.core.facts import Changed, Cleared, Compacted, Offloaded, Result
-from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.lab import Prompt, call, editing, text, thinking
 from travois.lab.objects import Json
+from travois.ports.agent import Agent
 
 
 def reading(prompt: Prompt, state: dict[str, int]) -> list[Json]:

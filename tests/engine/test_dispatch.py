@@ -28,14 +28,14 @@ from travois.core.content import Call, Text
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Changed, Decided, Ended, Noted, Result, Sent
 from travois.core.models import Usage
-from travois.engine.agent import Agent
 from travois.engine.dispatch import ALONGSIDE
 from travois.engine.loop import STOPPED, turn
-from travois.engine.ports import Env, Progress, Running
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import parse
+from travois.ports.agent import Agent
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Progress, Running
 from travois.testing import call, calls, say
 from travois.wire.replies import Reply
 
@@ -456,7 +456,7 @@ def test_a_tool_that_never_ends_ends_when_the_turn_is_stopped(tmp_path: Path) ->
 
 
 def test_a_real_program_and_real_files_are_reached_through_the_world(tmp_path: Path) -> None:
-    from travois.engine.ports import Command
+    from travois.ports.world import Command
 
     async def run(args: Place, env: Env, call: str) -> Outcome:
         done = await env.processes.run(Command(("cat", args.path), env.cwd), timeout=300)

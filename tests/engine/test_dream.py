@@ -20,8 +20,8 @@ from travois.context.memory.memory import Anchor, Drop, Evidence, Memory, Put
 from travois.core.content import Text
 from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, Spawned, User
 from travois.core.spending import Limits, Purse
-from travois.engine.agent import Agent
 from travois.engine.dream import Dreamt
+from travois.ports.agent import Agent
 from travois.store.home import Home
 from travois.store.log import NAME, Log, entries
 from travois.store.memory import night

@@ -16,8 +16,8 @@ from travois.context.memory.memory import Consent, Memory, Put
 from travois.core.content import Text
 from travois.core.facts import Noted, Result, Spawned, User
 from travois.core.spending import Limits, Purse
-from travois.engine.agent import Agent, Birth
 from travois.engine.extract import settled, told
+from travois.ports.agent import Agent, Birth
 from travois.store.home import Home
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.store.project import Project

@@ -16,9 +16,9 @@ from travois.app.serving import small
 from travois.context.layers import Layers
 from travois.context.memory.memory import Memory
 from travois.core.facts import Compacted, Noted, Spawned
-from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.host.catalog import catalog, resolve
+from travois.ports.agent import Agent
 from travois.testing import Scripted, say
 
 CARD = resolve("local/smollm2", {})

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from travois.engine.ground import By, Located, locate, understood
-from travois.engine.tool import Here, Refusal
 from travois.policy.access import Access
+from travois.ports.tool import Here, Refusal
 
 BY: tuple[By, ...] = ("tool", "command")
 TRAPS = (

@@ -20,7 +20,6 @@ from tests.engine.fakes import RecordingPerson, agent, begun, check, facts, play
 from travois.core.content import Text, words
 from travois.core.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
 from travois.core.tool_aliases import PARTIAL, TOOL_ALIASES
-from travois.engine.agent import Agent
 from travois.engine.heard import SILENCE, Around, Heard, Said, merge, understand
 from travois.engine.hooked import Hook, Parsed, listening, matching, parse
 from travois.engine.hooks import fire, notify
@@ -39,14 +38,15 @@ from travois.engine.occasions import (
     SubagentStart,
     SubagentStop,
 )
-from travois.engine.ports import Answer, Env, Warned
-from travois.engine.tool import Outcome, said
 from travois.host.hooks import LocalHooks, Place, Reach, exports
 from travois.host.process import LocalProcesses
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import Use
 from travois.policy.rules import parse as rule
+from travois.ports.agent import Agent
+from travois.ports.tool import Outcome, said
+from travois.ports.world import Answer, Env, Warned
 from travois.testing import call, calls, say
 from travois.tools.shell import BASH
 

@@ -10,7 +10,7 @@ import pytest
 from travois.core.content import Call
 from travois.core.tool_names import canonical, canonical_name
 from travois.engine.interpret import Meaning, Senseless, interpret
-from travois.engine.tool import AnyTool
+from travois.ports.tool import AnyTool
 from travois.tools.catalogue import TOOLS
 from travois.tools.mcp import Lending
 

@@ -15,13 +15,13 @@ from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.core.content import words
 from travois.core.facts import Result
-from travois.engine.agent import Agent
 from travois.engine.ground import resolved
 from travois.engine.judged import JudgedFiles, hiding
 from travois.host.files import DiskFiles
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import parse
+from travois.ports.agent import Agent
 from travois.testing import Scripted, call, say
 from travois.tools.catalogue import TOOLS
 

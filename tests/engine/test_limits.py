@@ -20,13 +20,13 @@ from travois.core.facts import Ended, Finished, Result, Sent, User
 from travois.core.models import Price, Usage
 from travois.core.spending import Amount, Limits, Purse
 from travois.core.view import project
-from travois.engine.agent import Agent
 from travois.engine.fork import inquire
 from travois.engine.loop import STOPPED, turn
-from travois.engine.ports import Env
 from travois.engine.session import Session
 from travois.engine.spending import LEAST, NEAR
-from travois.engine.tool import Outcome, said
+from travois.ports.agent import Agent
+from travois.ports.tool import Outcome, said
+from travois.ports.world import Env
 from travois.testing import Scripted, call, say
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request

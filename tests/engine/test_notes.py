@@ -18,12 +18,12 @@ from tests.engine.test_relief import DONE, Line, look, saying, shown, weighed
 from travois.context.layers import Layers
 from travois.core.facts import Compacted, Epoch, Finished, Noted, Rewound, Spawned, ToolSpec
 from travois.core.models import Price
-from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.engine.note_update import ROUNDS, template
 from travois.engine.notes import keeps_notes, notes
 from travois.engine.relief import relieve
 from travois.engine.session import Session
+from travois.ports.agent import Agent
 from travois.testing import Scripted, calls, say
 from travois.tools.edit import EDIT
 from travois.wire.pieces import Request

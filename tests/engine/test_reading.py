@@ -19,11 +19,11 @@ from travois.core.content import words
 from travois.core.facts import Assistant, Compacted, Epoch, Offloaded, Result
 from travois.core.models import Usage
 from travois.core.tokens import estimate, fact_tokens
-from travois.engine.agent import Agent
-from travois.engine.ports import Env
 from travois.engine.room import results_room
 from travois.engine.session import Session
-from travois.engine.tool import AnyTool, Outcome, said
+from travois.ports.agent import Agent
+from travois.ports.tool import AnyTool, Outcome, said
+from travois.ports.world import Env
 from travois.testing import calls, say
 from travois.tools.catalogue import TOOLS
 from travois.tools.read import READ

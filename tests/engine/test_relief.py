@@ -29,10 +29,10 @@ from travois.core.facts import (
 )
 from travois.core.models import Usage
 from travois.core.tokens import context_tokens, estimate, stop_at
-from travois.engine.agent import Agent
 from travois.engine.compaction import compact
-from travois.engine.ports import Env
-from travois.engine.tool import AnyTool, Outcome, said
+from travois.ports.agent import Agent
+from travois.ports.tool import AnyTool, Outcome, said
+from travois.ports.world import Env
 from travois.testing import Scripted, calls, say
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply

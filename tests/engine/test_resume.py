@@ -13,9 +13,9 @@ from travois.core.content import Call, Text, calls
 from travois.core.facts import Assistant, Changed, Decided, Ended, Entry, Result, Sent, User
 from travois.core.models import Protocol, Usage
 from travois.core.view import open_calls
-from travois.engine.agent import Agent
 from travois.engine.loop import NEVER_RAN, UNKNOWN, answer_open, turn
 from travois.engine.session import Session
+from travois.ports.agent import Agent
 from travois.testing import Scripted, say
 from travois.testing import calls as wanted
 from travois.wire.encode import Encoder

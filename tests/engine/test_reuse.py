@@ -13,10 +13,10 @@ from tests.engine.test_relief import DONE, look, shown, weighed, working
 from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Compacted, Epoch, Finished, User
-from travois.engine.agent import Agent
 from travois.engine.compaction import compact
 from travois.engine.fork import REUSED
 from travois.engine.session import Session
+from travois.ports.agent import Agent
 from travois.store.summaries import MOST, FolderSummaries
 from travois.testing import Scripted, say
 

@@ -19,14 +19,14 @@ from tests.engine.test_consent import Shell, shell
 from travois.app.control.person import Host
 from travois.core.content import words
 from travois.core.facts import Changed, Decided, Result
-from travois.engine.agent import Agent
 from travois.engine.amend import SANDBOXED, Update
 from travois.engine.ground import home
-from travois.engine.person import Answer, Question
-from travois.engine.snapshot_port import Kept
 from travois.policy.bounds import Bounds
 from travois.policy.judge import PLANNING, Guard
 from travois.policy.rules import parse
+from travois.ports.agent import Agent
+from travois.ports.person import Answer, Question
+from travois.ports.snapshot_port import Kept
 from travois.testing import calls, say
 
 BOUNDS = Bounds(temp="/private", attended=True, offered=True)

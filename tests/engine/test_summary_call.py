@@ -17,9 +17,9 @@ from travois.context.layers import Layers
 from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Noted, Rewound, Spawned, User
 from travois.engine import summary_call
-from travois.engine.agent import Agent
 from travois.engine.compaction import compact, prepare, receipt
-from travois.engine.ports import Compacting, Event
+from travois.ports.agent import Agent
+from travois.ports.world import Compacting, Event
 from travois.testing import Line, Scripted, calls, say
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem

@@ -12,9 +12,9 @@ from travois.core.errors import Fault
 from travois.core.facts import Compacted, Epoch
 from travois.core.models import Usage
 from travois.core.tokens import context_tokens, stop_at
-from travois.engine.agent import Agent
-from travois.engine.ports import Warned
 from travois.engine.switch import switch
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 from travois.testing import say
 
 

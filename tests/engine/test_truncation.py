@@ -16,12 +16,12 @@ from tests.engine.fakes import Place, agent, begun, facts, log, small
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text
 from travois.core.facts import Changed, Compacted, Epoch, User
 from travois.core.models import Usage
-from travois.engine.agent import Agent
 from travois.engine.loop import turn
-from travois.engine.ports import Env, Warned
 from travois.engine.recover import CUTS, TRUNCATES, restore_window
 from travois.engine.session import Session
-from travois.engine.tool import Outcome, said
+from travois.ports.agent import Agent
+from travois.ports.tool import Outcome, said
+from travois.ports.world import Env, Warned
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 

@@ -21,7 +21,7 @@ from travois.core.facts import Assistant, Decided, Ended, Epoch, Opened, Result,
 from travois.core.models import Price, Usage
 from travois.core.spending import Limits, Purse
 from travois.engine.loop import CUT, CUT_CALL, EMPTY, NEVER_RAN, NUDGES, UNKNOWN, answer_open
-from travois.engine.ports import Answer
+from travois.ports.world import Answer
 from travois.testing import call, calls, say
 from travois.wire.replies import Reply
 

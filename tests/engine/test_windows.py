@@ -22,11 +22,11 @@ from travois.core.facts import Assistant, Compacted, Failed, User
 from travois.core.models import Usage
 from travois.core.spending import Limits, Purse
 from travois.core.tokens import context_tokens, fact_tokens, stop_at
-from travois.engine.agent import Agent
 from travois.engine.loop import turn
-from travois.engine.ports import Env
 from travois.engine.room import model
-from travois.engine.tool import Outcome, said
+from travois.ports.agent import Agent
+from travois.ports.tool import Outcome, said
+from travois.ports.world import Env
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 

@@ -13,10 +13,10 @@ import anyio
 import msgspec
 import pytest
 
-from travois.engine.ports import Command, Completed
 from travois.host.cage.probe import Walls, look
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
+from travois.ports.world import Command, Completed
 
 SECONDS = 180.0
 Mode = Literal["full", "partial"]

@@ -21,13 +21,13 @@ from tests.tools.world import World
 from travois.core.content import Text
 from travois.engine.ground import resolved
 from travois.engine.judged import JudgedFiles
-from travois.engine.ports import Stale, digest
-from travois.engine.tool import AnyTool, Outcome, Refusal
 from travois.host import beneath, swap
 from travois.host.beneath import spot
 from travois.host.drafts import OLD, sweep
 from travois.host.files import DiskFiles
 from travois.policy.access import Access
+from travois.ports.tool import AnyTool, Outcome, Refusal
+from travois.ports.world import Stale, digest
 from travois.tools.edit import EDIT
 from travois.tools.read import READ
 from travois.tools.write import WRITE

@@ -22,10 +22,10 @@ import pytest
 from tests.ports.caged import SECONDS, Mode, found, play, run, scene, walls
 from tests.ports.test_processes import descriptors, nap, others, sleepers, until, zombies
 from tests.processes import run_past_timeout
-from travois.engine.ports import Captured, Command, Completed
 from travois.host.cage import probe
 from travois.host.cage.probe import Walls, look
 from travois.host.process import LocalProcesses
+from travois.ports.world import Captured, Command, Completed
 
 __all__ = ["nap", "others"]
 MODES: tuple[Mode, ...] = ("full", "partial")
@@ -222,7 +222,7 @@ def test_cancelling_at_any_moment_leaves_nothing(mode: Mode, nap: str):
 
 HARNESS = """
 import anyio, sys
-from travois.engine.ports import Command
+from travois.ports.world import Command
 from travois.host.process import LocalProcesses
 from travois.host.cage.probe import look
 from travois.policy.cage import Cage

@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.processes import running
-from travois.engine.ports import Command
 from travois.host.cage.asking import canonical, plain
 from travois.host.cage.network import Door, Network, reachable
 from travois.host.cage.probe import look
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 from travois.policy.sites import allows
+from travois.ports.world import Command
 
 WALLS = look(None)
 caged = pytest.mark.skipif(WALLS.kind != "full", reason=WALLS.line)

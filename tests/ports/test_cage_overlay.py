@@ -15,12 +15,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois.engine.outcome import Change
-from travois.engine.ports import Command, Stale
 from travois.host.cage.overlay import Overlay
 from travois.host.cage.probe import Walls, look
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
+from travois.ports.outcome import Change
+from travois.ports.world import Command, Stale
 
 SECONDS = 180.0
 SET = (

@@ -15,9 +15,9 @@ import pytest
 
 from travois.engine.ground import resolved
 from travois.engine.judged import JudgedFiles
-from travois.engine.ports import Files, Stale, Stat, digest
 from travois.host.files import INLINE, DiskFiles
 from travois.policy.access import Access
+from travois.ports.world import Files, Stale, Stat, digest
 
 T = TypeVar("T")
 FILES: Files = DiskFiles()
@@ -162,7 +162,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path.write_bytes(b"one")
     program = f"""
 import anyio, resource
-from travois.engine.ports import digest
+from travois.ports.world import digest
 from travois.host.files import DiskFiles
 
 async def main():

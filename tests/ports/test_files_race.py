@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from travois.engine.ports import Stale, digest
 from travois.host import swap
+from travois.ports.world import Stale, digest
 
 RIVAL = """
 import sys, time
-from travois.engine.ports import Stale, digest
+from travois.ports.world import Stale, digest
 from travois.host import swap
 
 kind, path, count, gap = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])

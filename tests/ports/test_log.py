@@ -12,8 +12,8 @@ from travois.core.content import Call, Text
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, Changed, Noted, Result, User
 from travois.core.view import project
-from travois.engine.ports import Log
 from travois.engine.session import Session
+from travois.ports.world import Log
 from travois.store import log as store
 
 Full = Callable[[int], bool]

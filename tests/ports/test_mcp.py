@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.occasions import AnyOccasion
-from travois.engine.person import Choice
-from travois.engine.ports import Env, Unanswered
-from travois.engine.tool import Refusal
 from travois.host.mcp import life
 from travois.host.mcp import link as link_module
 from travois.host.mcp.link import Link, Surroundings
 from travois.host.mcp.tokens import Tokens
 from travois.host.process import LocalProcesses
+from travois.ports.person import Choice
+from travois.ports.tool import Refusal
+from travois.ports.world import Env, Unanswered
 from travois.tools.foreign import Answered
 from travois.tools.lenders import Server, lent
 

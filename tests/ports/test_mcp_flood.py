@@ -10,7 +10,7 @@ import pytest
 LISTENER = """
 import resource, sys
 import anyio
-from travois.engine.ports import Command
+from travois.ports.world import Command
 from travois.host.mcp import line
 from travois.host.process import LocalProcesses
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.processes import COUNT, TIMEOUTS, children, run_past_timeout, running
-from travois.engine.ports import Captured, Command, Completed
 from travois.host import reaper
 from travois.host import spawn as spawning
 from travois.host.capture import Capture
 from travois.host.environment import clean
 from travois.host.process import LocalProcesses
+from travois.ports.world import Captured, Command, Completed
 
 SECONDS = 180.0
 """Far beyond what anything here takes: only a defect waits for it."""
@@ -595,7 +595,7 @@ def test_a_job_that_floods_stays_small_and_says_what_was_missed():
 
 HARNESS = """
 import anyio, sys
-from travois.engine.ports import Command
+from travois.ports.world import Command
 from travois.host.process import LocalProcesses
 
 async def main():

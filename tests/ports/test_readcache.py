@@ -11,9 +11,9 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from travois.engine.ports import Files, Stale, digest
 from travois.host.files import DiskFiles
 from travois.host.readcache import LARGEST, RESTED, ReadCache
+from travois.ports.world import Files, Stale, digest
 
 T = TypeVar("T")
 

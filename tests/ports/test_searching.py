@@ -11,8 +11,8 @@ import pytest
 
 from tests.ports.raw import Peer, Server, answer, serve
 from travois.core.errors import Fault
-from travois.engine.sought import Wanted
 from travois.host.searching import EndpointSearch, endpoint
+from travois.ports.web_search import Wanted
 from travois.wire.hits import Hit
 
 PAGE = {"title": "T", "url": "https://a.org/x", "content": "words", "date": "2026"}

@@ -15,10 +15,10 @@ import anyio
 import pytest
 
 from tests.ports.caged import Scene, scene, walls
-from travois.engine.ports import Completed
 from travois.host.cage import loopback
 from travois.host.cage.loopback import HeldByFiles, HeldByThread, Namespace, find_ports
 from travois.host.process import LocalProcesses
+from travois.ports.world import Completed
 
 SECONDS = 300.0
 SERVER = """

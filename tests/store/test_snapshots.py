@@ -17,9 +17,9 @@ from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, 
 from travois.app import rewinding
 from travois.core.content import Text, words
 from travois.core.facts import Entry, Result, User
-from travois.engine.agent import Agent
-from travois.engine.ports import Answer, Warned
 from travois.policy.judge import Guard
+from travois.ports.agent import Agent
+from travois.ports.world import Answer, Warned
 from travois.store.snapshot import scan
 from travois.store.snapshot.node import OBJECT, Root, Snapshot
 from travois.store.snapshot.tree import Limits

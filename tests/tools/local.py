@@ -10,8 +10,8 @@ import anyio
 
 from tests.tools.world import World
 from travois.core.content import Text
-from travois.engine.tool import AnyTool, Outcome, Refusal
 from travois.host.process import LocalProcesses
+from travois.ports.tool import AnyTool, Outcome, Refusal
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ import pytest
 
 from tests.tools.local import told
 from tests.tools.world import World
-from travois.engine.crew import Order, Report
-from travois.engine.tool import Outcome, Refusal
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import Use, parse
+from travois.ports.agents import Order, Report
+from travois.ports.tool import Outcome, Refusal
 from travois.tools.agent import AGENT, AGENT_STOP
 from travois.tools.catalogue import TOOLS
 

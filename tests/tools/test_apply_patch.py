@@ -6,7 +6,7 @@ import pytest
 
 from tests.tools.world import World
 from travois.core.content import words
-from travois.engine.tool import Refusal
+from travois.ports.tool import Refusal
 from travois.tools.apply_patch import APPLY_PATCH
 
 

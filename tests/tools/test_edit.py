@@ -12,9 +12,9 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import Text, words
 from travois.core.facts import Changed
-from travois.engine.ports import digest
-from travois.engine.tool import Outcome, Refusal
 from travois.policy.access import Access
+from travois.ports.tool import Outcome, Refusal
+from travois.ports.world import digest
 from travois.tools.edit import EDIT, MULTI_EDIT
 from travois.tools.read import READ
 

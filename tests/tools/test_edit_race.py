@@ -13,9 +13,9 @@ import pytest
 
 from tests.ports.test_files_race import append, rival
 from tests.tools.world import World
-from travois.engine.ports import Stale, digest
-from travois.engine.tool import Refusal
 from travois.host.files import DiskFiles
+from travois.ports.tool import Refusal
+from travois.ports.world import Stale, digest
 from travois.tools.edit import EDIT, MULTI_EDIT
 from travois.tools.read import READ
 from travois.tools.write import WRITE

@@ -12,9 +12,9 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import Media, Text
 from travois.core.tokens import estimate
-from travois.engine.ports import Room
-from travois.engine.tool import Outcome
 from travois.policy.access import Access
+from travois.ports.tool import Outcome
+from travois.ports.world import Room
 from travois.tools.foreign import Answered, Item, Offer, Resource, foreign, named, outcome
 
 

@@ -14,13 +14,13 @@ from tests.engine import fakes
 from tests.tools.world import World
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
-from travois.engine.agent import Agent, Birth
-from travois.engine.crew import Order, Report
 from travois.engine.outbox import AgentOutbox
-from travois.engine.tool import Outcome, Refusal
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import parse
+from travois.ports.agent import Agent, Birth
+from travois.ports.agents import Order, Report
+from travois.ports.tool import Outcome, Refusal
 from travois.testing import call, say
 from travois.tools.message import SEND_MESSAGE
 from travois.wire.schema import schema

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.tools.world import World
 from travois.core.content import words
-from travois.engine.ports import digest
-from travois.engine.tool import Refusal
 from travois.policy.access import Access
+from travois.ports.tool import Refusal
+from travois.ports.world import digest
 from travois.tools import sheet as sheets
 from travois.tools.notebook import NOTEBOOK_EDIT
 from travois.tools.read import READ

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tools.world import World
 from travois.core.errors import Fault
-from travois.engine.tool import PATHS, AnyTool, Refusal, refuse_nul
+from travois.ports.tool import PATHS, AnyTool, Refusal, refuse_nul
 from travois.store.reading import parsed
 from travois.tools.catalogue import TOOLS
 

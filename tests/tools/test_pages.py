@@ -14,7 +14,7 @@ from travois.context.offload import measure, most_that_fits
 from travois.core.content import Text, words
 from travois.core.facts import Result
 from travois.core.tokens import estimate, fact_tokens
-from travois.engine.ports import Room
+from travois.ports.world import Room
 from travois.tools import read as module
 from travois.tools.read import READ
 from travois.tools.text import decode, shown

@@ -16,9 +16,9 @@ from tests.tools.world import World
 from travois.core.content import Media, Text, words
 from travois.core.facts import Changed
 from travois.core.tokens import estimate
-from travois.engine.ports import Room, digest
-from travois.engine.tool import Outcome, Refusal
 from travois.policy.access import Access
+from travois.ports.tool import Outcome, Refusal
+from travois.ports.world import Room, digest
 from travois.tools import read as module
 from travois.tools.edit import EDIT
 from travois.tools.page import Page, Place

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.tools.test_read import read, refused
 from tests.tools.world import World
-from travois.engine.ports import Room, digest
+from travois.ports.world import Room, digest
 
 
 def pdf(*pages: str) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.world import World
 from travois.core.content import words
-from travois.engine.tool import Refusal
+from travois.ports.tool import Refusal
 from travois.tools.recall import MOST, RECALL
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from tests.tools.local import Local
 from travois.engine.judged import hiding
-from travois.engine.tool import Refusal
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import parse
+from travois.ports.tool import Refusal
 from travois.tools import symbols, syntax
 from travois.tools.parsing import Source, Task, Wanted, told
 from travois.tools.symbols import SYMBOLS

@@ -10,7 +10,7 @@ from tests.tools.world import World
 from travois.core.content import words
 from travois.engine.heard import Heard
 from travois.engine.occasions import AnyOccasion
-from travois.engine.tool import Outcome, Refusal
+from travois.ports.tool import Outcome, Refusal
 from travois.tools.tasks import TASK_CREATE, TASK_GET, TASK_LIST, TASK_UPDATE
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import Text
 from travois.core.tasks import Task
-from travois.engine.tool import Outcome
+from travois.ports.tool import Outcome
 from travois.tools.tasks import TASK_CREATE
 from travois.tools.todo import TODO, TodoArgs
 

@@ -11,9 +11,9 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import Text, words
 from travois.core.facts import Changed
-from travois.engine.ports import digest
-from travois.engine.tool import Outcome, Refusal
 from travois.policy.access import Access
+from travois.ports.tool import Outcome, Refusal
+from travois.ports.world import digest
 from travois.tools.read import READ
 from travois.tools.write import WRITE
 

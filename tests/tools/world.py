@@ -15,11 +15,11 @@ from travois.engine.ground import resolved
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.judged import JudgedFiles
 from travois.engine.occasions import AnyOccasion
-from travois.engine.ports import Room, digest
-from travois.engine.tasks import Edit
-from travois.engine.tool import AnyTool, Here, Outcome, Refusal
 from travois.host.files import DiskFiles
 from travois.policy.access import Access
+from travois.ports.tasks import Edit
+from travois.ports.tool import AnyTool, Here, Outcome, Refusal
+from travois.ports.world import Room, digest
 
 ROOM = Room(cap=25_000, share=100_000)
 

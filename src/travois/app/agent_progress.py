@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from travois.app.tui.cells import clean
 from travois.app.tui.spinner import count
-from travois.engine.agent import Agent
-from travois.engine.ports import AgentProgress
+from travois.ports.agent import Agent
+from travois.ports.world import AgentProgress
 
 PRICED = 0.0005
 """Less than this many dollars is not shown."""

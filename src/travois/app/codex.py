@@ -21,7 +21,7 @@ from travois.core.models import Usage
 from travois.core.tasks import read_tasks
 from travois.core.tool_conversions import patched_files
 from travois.core.tool_names import canonical
-from travois.engine.ports import (
+from travois.ports.world import (
     AgentProgress,
     Compacting,
     Doing,

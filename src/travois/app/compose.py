@@ -43,17 +43,13 @@ from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Amount, Limits, Purse
-from travois.engine.agent import Agent, Patience, Small, World
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
 from travois.engine.hooked import Listener
 from travois.engine.modes import MODE, follow
-from travois.engine.person import Answer, Inquiry, Person, Question
-from travois.engine.ports import Model, Warned
 from travois.engine.practice import Practitioner
 from travois.engine.session import Session
 from travois.engine.switch import switch, switch_with_summary
-from travois.engine.tool import AnyTool
 from travois.host.cage.probe import Walls
 from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
@@ -62,6 +58,10 @@ from travois.host.web import HttpxWeb
 from travois.policy.judge import Guard
 from travois.policy.rules import withheld
 from travois.policy.secrets import Secrets, secrets
+from travois.ports.agent import Agent, Patience, Small, World
+from travois.ports.person import Answer, Inquiry, Person, Question
+from travois.ports.tool import AnyTool
+from travois.ports.world import Model, Warned
 from travois.store import agents, trust
 from travois.store import home as homes
 from travois.store import project as projects

@@ -23,19 +23,19 @@ from travois.core.facts import Changed, Entry, Noted, Opened, User
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Limits, Purse
-from travois.engine.agent import Agent, Birth
 from travois.engine.children import Children
-from travois.engine.crew import Order
 from travois.engine.heads import first_head
 from travois.engine.hooks import join
 from travois.engine.offspring import branch, offspring, point
-from travois.engine.ports import Model, Warned
 from travois.engine.practice import preload
 from travois.engine.report import RESUMED, STAYS, lost
 from travois.engine.session import JOB, Session
-from travois.engine.tool import AnyTool, Refusal
 from travois.host import catalog
 from travois.policy.paths import inside
+from travois.ports.agent import Agent, Birth
+from travois.ports.agents import Order
+from travois.ports.tool import AnyTool, Refusal
+from travois.ports.world import Model, Warned
 from travois.store.agents import narrowed
 from travois.store.log import NAME, Log, history
 from travois.version import __version__

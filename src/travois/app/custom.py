@@ -18,11 +18,11 @@ from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed
 from travois.engine import practice
-from travois.engine.agent import Agent
 from travois.engine.hooks import unexpanded
 from travois.engine.occasions import UserPromptExpansion
 from travois.engine.skills import ASKED, USED
-from travois.engine.tool import Refusal
+from travois.ports.agent import Agent
+from travois.ports.tool import Refusal
 from travois.store.origins import levels
 from travois.store.skills import FILE
 

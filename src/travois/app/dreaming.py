@@ -21,12 +21,12 @@ from travois.context.memory.dreamt import Passage
 from travois.context.memory.heard import heard
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Ended, Entry, Finished, Noted, Opened, Spawned
-from travois.engine.agent import Agent
 from travois.engine.dispatch import survived
 from travois.engine.dream import Dreamt, Manner, dream, dreamer, end, ended
-from travois.engine.ports import Event
 from travois.engine.report import spent
 from travois.engine.session import Session
+from travois.ports.agent import Agent
+from travois.ports.world import Event
 from travois.store import disk, lock, sessions
 from travois.store.log import NAME, Log, entries
 from travois.store.mail import Mailbox

@@ -15,10 +15,10 @@ from travois.app.opening import Found, Place
 from travois.app.options import Options
 from travois.core.errors import Fault
 from travois.core.tokens import context_tokens
-from travois.engine.agent import Agent
 from travois.engine.heard import SILENCE, Heard, Hooks, Said
 from travois.engine.hooked import Hook, Listener, called, parse
-from travois.engine.person import Choice, Inquiry, Option
+from travois.ports.agent import Agent
+from travois.ports.person import Choice, Inquiry, Option
 from travois.store.blobs import Blobs
 from travois.store.settings import Loaded
 

@@ -15,7 +15,7 @@ import msgspec
 from travois.app.control.lines import Line
 from travois.core.content import Media, Shown, Text
 from travois.core.errors import Fault
-from travois.engine.ports import Blobs
+from travois.ports.world import Blobs
 
 LIMIT = 10_000_000
 """How many bytes standard input may bring."""

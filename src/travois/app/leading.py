@@ -10,11 +10,11 @@ from travois.context.kinds import PERSONAL, Kind, named, usable
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
-from travois.engine.agent import Agent
 from travois.engine.hooks import join
 from travois.engine.practice import preload
 from travois.engine.session import Session
-from travois.engine.tool import AnyTool
+from travois.ports.agent import Agent
+from travois.ports.tool import AnyTool
 from travois.store.agents import narrowed
 from travois.store.layers import FLAGS
 from travois.store.settings import Loaded

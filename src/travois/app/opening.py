@@ -37,7 +37,7 @@ from travois.engine.heads import first_head
 from travois.engine.heads import specs as specs
 from travois.engine.loop import UNKNOWN, answer_open
 from travois.engine.session import Session
-from travois.engine.tool import AnyTool
+from travois.ports.tool import AnyTool
 from travois.store import sessions
 from travois.store.checkpoint import FILE as CHECKPOINT
 from travois.store.enduring import Enduring

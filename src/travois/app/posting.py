@@ -13,8 +13,8 @@ from travois.app.opening import Found, Place
 from travois.context.mail import LONGEST, mail
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
-from travois.engine.agent import Agent
-from travois.engine.ports import Warned
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 from travois.store import mail as store
 from travois.store.home import Home
 from travois.store.mail import Letter, Mailbox

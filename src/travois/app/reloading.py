@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from travois.app import hooking, rights
 from travois.app.opening import Place
 from travois.core.errors import Fault
-from travois.engine.agent import Agent
-from travois.engine.ports import Warned
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 from travois.store import foreign
 from travois.store.settings import Loaded
 

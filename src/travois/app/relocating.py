@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from travois.app import fencing
 from travois.core.facts import Changed
-from travois.engine.agent import Agent
 from travois.engine.session import Session
-from travois.engine.snapshot_port import Keeper
-from travois.engine.tool import Refusal
-from travois.engine.worktrees import WORKTREE, Moved, where_moved
+from travois.ports.agent import Agent
+from travois.ports.snapshot_port import Keeper
+from travois.ports.tool import Refusal
+from travois.ports.worktrees import WORKTREE, Moved, where_moved
 from travois.store.project import repository
 
 MakeKeeper = Callable[[tuple[str, ...]], Keeper | None]

@@ -13,9 +13,9 @@ from travois.app import serving
 from travois.app.opening import Place
 from travois.context.memory.memory import Consent, Memory, Scope
 from travois.core.models import Model as Card
-from travois.engine.agent import Agent
-from travois.engine.ports import Model
 from travois.engine.room import model
+from travois.ports.agent import Agent
+from travois.ports.world import Model
 from travois.store import disk
 from travois.store.home import Home
 from travois.store.memory.place import key

@@ -33,9 +33,9 @@ from travois.core.facts import Asked, Ended, Entry, Noted, Result, User
 from travois.core.terminal_text import harmless
 from travois.engine.extract import settled, told
 from travois.engine.hooks import notify
-from travois.engine.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
-from travois.engine.ports import Event, Retrying, Running, Warned
 from travois.engine.warmth import keep_warm
+from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
+from travois.ports.world import Event, Retrying, Running, Warned
 from travois.wire.replies import Grew
 
 HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."

@@ -10,10 +10,10 @@ from time import time
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
-from travois.engine.agent import Agent
 from travois.engine.amend import Update
-from travois.engine.ports import Warned
 from travois.policy.judge import Guard
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 from travois.store import trust
 from travois.store.home import Home
 from travois.store.layers import FLAGS

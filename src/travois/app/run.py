@@ -34,12 +34,12 @@ from travois.core.facts import Ended, Entry, Finished, Noted
 from travois.core.json import encoded
 from travois.core.models import Model
 from travois.core.terminal_text import complain, for_stream
-from travois.engine.agent import Agent
 from travois.engine.briefing import skills
 from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.hooks import MODES
 from travois.engine.jobs import PATIENCE as JOB_PATIENCE
-from travois.engine.ports import Compacting, Event, Retrying, Warned
+from travois.ports.agent import Agent
+from travois.ports.world import Compacting, Event, Retrying, Warned
 from travois.store.settings import Plugin
 from travois.version import __version__
 

@@ -35,9 +35,9 @@ from travois.engine.hooked import Listener
 from travois.engine.loop import turn
 from travois.engine.mentions import mentioned
 from travois.engine.modes import enter
-from travois.engine.ports import Event, Model, Person
-from travois.engine.tool import AnyTool
 from travois.policy.judge import ALIASES, MODES, Mode
+from travois.ports.tool import AnyTool
+from travois.ports.world import Event, Model, Person
 from travois.wire.effort import LEVELS
 
 if TYPE_CHECKING:

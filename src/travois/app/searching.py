@@ -9,12 +9,12 @@ import msgspec
 
 from travois.app import serving
 from travois.core.models import Model as Card
-from travois.engine.agent import Agent, Small
-from travois.engine.ports import Model
 from travois.engine.room import model
 from travois.engine.searching import Searcher, searched
-from travois.engine.sought import Found, Wanted
 from travois.host.catalog import Catalog
+from travois.ports.agent import Agent, Small
+from travois.ports.web_search import Found, Wanted
+from travois.ports.world import Model
 from travois.store.settings import Loaded
 
 

@@ -16,9 +16,7 @@ from travois.context.layers import MCP, Layers
 from travois.core.errors import Fault
 from travois.core.models import Effort, Price
 from travois.core.models import Model as Card
-from travois.engine.agent import Agent, Naming, Small, Summaries
 from travois.engine.hooked import parse
-from travois.engine.ports import Model
 from travois.engine.recover import restore_window
 from travois.engine.room import model
 from travois.engine.session import Session
@@ -29,6 +27,8 @@ from travois.host.providers import HttpModel
 from travois.host.terms import Terms
 from travois.host.transport import transport
 from travois.policy.secrets import secrets
+from travois.ports.agent import Agent, Naming, Small, Summaries
+from travois.ports.world import Model
 from travois.store.settings import Loaded
 from travois.store.using import Manner
 from travois.wire.effort import LEVELS

@@ -10,8 +10,8 @@ from travois.app.shapes import Json
 from travois.core.errors import Fault
 from travois.core.loose import table
 from travois.engine.hooked import Listener
-from travois.engine.ports import Env
-from travois.engine.tool import AnyTool, Outcome, Refusal, Tool, said
+from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 from travois.wire.valid import flaws
 
 NAME = "StructuredOutput"

@@ -12,7 +12,7 @@ from travois.context.styles import DEFAULT, styled, wishes
 from travois.core.toolsets import DEFAULT as DEFAULT_TOOLS
 from travois.engine.heads import shown_names
 from travois.engine.session import Session
-from travois.engine.tool import AnyTool
+from travois.ports.tool import AnyTool
 from travois.store import trust
 from travois.store.origins import levels
 from travois.store.settings import Loaded

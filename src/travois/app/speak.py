@@ -29,7 +29,7 @@ from travois.core.facts import (
 from travois.core.loose import rows, table
 from travois.core.models import Usage
 from travois.engine.extract import told
-from travois.engine.ports import (
+from travois.ports.world import (
     AgentProgress,
     Compacting,
     Doing,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from travois.core.facts import Changed
 from travois.core.tasks import TODOS, Task, Tasks, add_task, read_tasks
 from travois.engine.session import Session
-from travois.engine.tasks import Edit
+from travois.ports.tasks import Edit
 from travois.store.team_tasks import TeamTaskFile
 
 TEAM = "team"

@@ -28,7 +28,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.tool_names import canonical
-from travois.engine.ports import Event
+from travois.ports.world import Event
 from travois.version import __version__
 
 Fetch = Callable[[str], bytes]

@@ -12,12 +12,12 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
-from travois.engine.agent import Agent
 from travois.engine.consent import wary
-from travois.engine.ports import Files, Processes
-from travois.engine.tool import Refusal
 from travois.policy.cage import Cage
 from travois.policy.paths import inside
+from travois.ports.agent import Agent
+from travois.ports.tool import Refusal
+from travois.ports.world import Files, Processes
 from travois.store.project import repository as repository_of
 from travois.tools import repository
 from travois.tools.repository import Repository

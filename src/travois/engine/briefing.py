@@ -17,12 +17,12 @@ from travois.context.sources import baseline, updated
 from travois.core.content import Text, words
 from travois.core.facts import Changed, User
 from travois.engine import hooks
-from travois.engine.agent import Agent
 from travois.engine.occasions import InstructionsLoaded
-from travois.engine.ports import Warned
 from travois.engine.recollect import remembered
 from travois.engine.room import model
 from travois.engine.skills import AWAKE, NEAR
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 
 if TYPE_CHECKING:
     from travois.engine.consent import Ready

@@ -22,9 +22,6 @@ from travois.core.content import Text
 from travois.core.facts import Changed, EndedWhy, Finished, Spawned, User
 from travois.core.spending import Limits, Purse
 from travois.core.view import open_calls
-from travois.engine.agent import Agent
-from travois.engine.crew import HOOK, Order, Report, State
-from travois.engine.deltas import AgentProgress
 from travois.engine.hooks import fire
 from travois.engine.jobs import PATIENCE, hand_over, wait_for_news
 from travois.engine.loop import turn
@@ -33,7 +30,10 @@ from travois.engine.offspring import Asking, Herald, directive, point
 from travois.engine.report import STATES, budget, deliver, fitted, note, report, spent
 from travois.engine.room import fitted as layers
 from travois.engine.room import limit
-from travois.engine.tool import Refusal
+from travois.ports.agent import Agent
+from travois.ports.agents import HOOK, Order, Report, State
+from travois.ports.events import AgentProgress
+from travois.ports.tool import Refusal
 
 AGENT = re.compile(r"a\d+(\.\d+)*")
 """What ids of agents look like; programs and questions beside the conversation have others."""

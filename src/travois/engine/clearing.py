@@ -8,10 +8,10 @@ from travois.core.content import calls, words
 from travois.core.facts import Assistant, Changed, Cleared, Offloaded, Result
 from travois.core.tokens import context_tokens, ratio, warn_at
 from travois.core.view import CLEARED_RESULT
-from travois.engine.agent import Agent
-from travois.engine.ports import Warned
 from travois.engine.recover import drop_media
 from travois.engine.room import cold, fitted, idled, limit, model, paused
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 from travois.wire.edits import left_out
 from travois.wire.replies import Reply
 

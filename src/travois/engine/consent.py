@@ -10,14 +10,11 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.facts import Asked, Decided
-from travois.engine.agent import Agent
 from travois.engine.amend import SANDBOXED, suggested
 from travois.engine.ground import home, plain_arguments, repository_around
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.hooks import arguments, fire, update
 from travois.engine.occasions import PermissionRequest
-from travois.engine.person import OFFER
-from travois.engine.ports import Answer, Question, digest
 from travois.engine.sandboxed import (
     accept_sandbox,
     check_afterwards,
@@ -27,7 +24,6 @@ from travois.engine.sandboxed import (
     ruled_reads,
     would_run_unasked,
 )
-from travois.engine.tool import AnyTool
 from travois.engine.uncovered import warn_of_uncovered
 from travois.policy import narrow
 from travois.policy.access import Access
@@ -38,6 +34,10 @@ from travois.policy.paths import inside
 from travois.policy.plan import Plan
 from travois.policy.rules import Use, parse
 from travois.policy.shell import plan
+from travois.ports.agent import Agent
+from travois.ports.person import OFFER
+from travois.ports.tool import AnyTool
+from travois.ports.world import Answer, Question, digest
 
 INSIDE = "the settings let no command run outside the sandbox"
 APART = (

@@ -41,7 +41,7 @@ from travois.core.facts import (
 )
 from travois.core.models import Price, Usage, cost
 from travois.core.view import Item, TakenOut, View
-from travois.engine.crew import HOOK
+from travois.ports.agents import HOOK
 
 JOB = "job:"
 """Before the id of a background command, in the name of its state and of the report of its end."""

@@ -19,7 +19,6 @@ from travois.core.errors import Fault
 from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
 from travois.engine import doom, gate, hooks
-from travois.engine.agent import Agent, World
 from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
 from travois.engine.ground import resolved, understood
@@ -27,24 +26,25 @@ from travois.engine.heard import Heard
 from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
-from travois.engine.memories import Recording
 from travois.engine.modes import MODE, follow
 from travois.engine.occasions import AnyOccasion, CwdChanged
 from travois.engine.outbox import AgentOutbox
-from travois.engine.person import Choice, Inquiry
-from travois.engine.ports import Progress, Room, Running, Unanswered
 from travois.engine.room import call_room
 from travois.engine.session import Session
 from travois.engine.skills import Practice
-from travois.engine.sought import Search
 from travois.engine.tasklist import AgentTasks
 from travois.engine.tmpdir import find_held_back, hidden_place, place_of, tmp_remarks
-from travois.engine.tool import Here, Outcome, Refusal, refuse_nul
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.policy.access import collide
 from travois.policy.bounds import runs_outside
 from travois.policy.cage import Cage
 from travois.policy.judge import judge
+from travois.ports.agent import Agent, World
+from travois.ports.memory import Recording
+from travois.ports.person import Choice, Inquiry
+from travois.ports.tool import Here, Outcome, Refusal, refuse_nul
+from travois.ports.web_search import Search
+from travois.ports.world import Progress, Room, Running, Unanswered
 
 LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
 LOOKS = (

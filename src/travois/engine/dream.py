@@ -33,12 +33,12 @@ from travois.context.memory.text import changes as difference
 from travois.core.content import Text, words
 from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
 from travois.core.spending import Limits
-from travois.engine.agent import Agent, Birth
 from travois.engine.heads import first_head
 from travois.engine.loop import turn
-from travois.engine.memories import MOVED, Applied, Memories
 from travois.engine.offspring import offspring
 from travois.engine.session import Session
+from travois.ports.agent import Agent, Birth
+from travois.ports.memory import MOVED, Applied, Memories
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "dream.md"
 TOOLS = ("Read", "Grep", "Glob", "Bash", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame")

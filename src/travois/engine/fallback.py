@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Model
-from travois.engine.agent import Agent, Patience, Small
-from travois.engine.ports import Warned
 from travois.engine.switch import switch
+from travois.ports.agent import Agent, Patience, Small
+from travois.ports.world import Warned
 from travois.wire.replies import Problem, ProblemKind
 
 HOME = "fallback.home"

@@ -9,9 +9,9 @@ from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted
 from travois.core.tokens import context_tokens, estimate, fact_tokens, ratio
 from travois.core.view import project
-from travois.engine.agent import Agent
-from travois.engine.ports import Warned
 from travois.engine.room import beside_head, limit
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 
 TAIL = 0.35
 """The share of the room between head and threshold whose newest messages stay unchanged."""

@@ -9,9 +9,9 @@ from travois.core.facts import Entry, Finished, Spawned, User
 from travois.core.legality import unsendable
 from travois.core.models import Usage, cost
 from travois.core.view import View
-from travois.engine.agent import Agent
 from travois.engine.room import model
 from travois.engine.spending import Exhausted, paid
+from travois.ports.agent import Agent
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed
 from travois.wire.replies import Problem, Reply

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.facts import Decided, Noted
-from travois.engine.agent import Agent
 from travois.engine.consent import Ready, Ruling, decide, use, walls
 from travois.engine.hooks import before
 from travois.policy.judge import judge
+from travois.ports.agent import Agent
 
 Understand = Callable[[Agent, Call], Ready | str]
 """What a call comes to, or why it cannot run."""

@@ -12,11 +12,11 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.engine.tool import Here, Refusal
 from travois.policy.access import Access
 from travois.policy.cage import TMP
 from travois.policy.paths import inside
 from travois.policy.plan import Plan
+from travois.ports.tool import Here, Refusal
 
 STARTS_PROGRAMS = (
     *("fsmonitor", "external", "textconv", "command", "pager", "program", "helper"),

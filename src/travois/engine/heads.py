@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from travois.core.facts import Epoch, ToolSpec
 from travois.core.models import Model
 from travois.core.toolsets import AUTO, DEFAULT, TOOLSETS, Shown, Toolset, retold, toolset_for
-from travois.engine.tool import AnyTool
+from travois.ports.tool import AnyTool
 from travois.wire.schema import schema
 
 SCHEMAS = Path(__file__).parent.parent / "tools" / "schemas.json"

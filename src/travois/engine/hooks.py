@@ -15,15 +15,15 @@ from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.core.loose import table
 from travois.engine import occasions as told
-from travois.engine.agent import Agent
 from travois.engine.amend import KEPT, SANDBOX_MODE, Update, amend
 from travois.engine.heard import SILENCE, Around, Heard
 from travois.engine.hooked import parse
 from travois.engine.interpret import meant_call
-from travois.engine.ports import Doing, Signalled, Warned
 from travois.engine.sandboxed import accept_sandbox
-from travois.engine.tool import Outcome
 from travois.policy.rules import Use
+from travois.ports.agent import Agent
+from travois.ports.tool import Outcome
+from travois.ports.world import Doing, Signalled, Warned
 
 MODES = {"accept-edits": "acceptEdits", "dont-ask": "dontAsk", "bypass": "bypassPermissions"}
 """Modes by the names that hooks know, where those differ from ours."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.tool_names import Args, decoded, translate
-from travois.engine.tool import AnyTool
+from travois.ports.tool import AnyTool
 
 WORKDIR, MOST_TOKENS = "workdir", "max_output_tokens"
 LEAST_TOKENS = 200

@@ -12,9 +12,9 @@ import anyio
 
 from travois.core.content import Text
 from travois.core.facts import Changed, User
-from travois.engine.agent import Agent
-from travois.engine.ports import Job
 from travois.engine.session import JOB, Session
+from travois.ports.agent import Agent
+from travois.ports.world import Job
 
 RUNNING = "running"
 LINES = 12

@@ -12,10 +12,10 @@ from contextlib import AbstractAsyncContextManager
 from msgspec.structs import replace
 
 from travois.engine.ground import home, real
-from travois.engine.ports import Files, Stat
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import Use, matches
+from travois.ports.world import Files, Stat
 
 
 class JudgedFiles:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from travois.core.content import Text
 from travois.core.facts import Changed, User
-from travois.engine.agent import Agent
-from travois.engine.ports import Doing, Warned
 from travois.engine.uncovered import find_losses
 from travois.policy.paths import inside
+from travois.ports.agent import Agent
+from travois.ports.world import Doing, Warned
 
 if TYPE_CHECKING:
     from travois.engine.consent import Ready

@@ -9,7 +9,6 @@ from travois.core.errors import Fault
 from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
 from travois.core.view import THINKING, View, open_calls, waiting
 from travois.engine import doom
-from travois.engine.agent import Agent
 from travois.engine.briefing import brief
 from travois.engine.extract import gather
 from travois.engine.fallback import come_back
@@ -22,6 +21,7 @@ from travois.engine.relief import relieve
 from travois.engine.session import Session
 from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
+from travois.ports.agent import Agent
 
 STOPPED = "Stopped before it finished; what it had done by then is not known."
 NEVER_RAN = "Stopped before it ran: nothing was done."

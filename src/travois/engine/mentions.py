@@ -13,9 +13,9 @@ from travois.context.sources import plain
 from travois.core.content import Text, words
 from travois.core.facts import User
 from travois.core.tokens import estimate
-from travois.engine.agent import Agent
-from travois.engine.ports import digest
-from travois.engine.tool import Outcome, Refusal
+from travois.ports.agent import Agent
+from travois.ports.tool import Outcome, Refusal
+from travois.ports.world import digest
 
 if TYPE_CHECKING:
     from travois.engine.consent import Word

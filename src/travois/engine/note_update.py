@@ -13,15 +13,15 @@ from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
-from travois.engine.agent import Agent
 from travois.engine.consent import Ready
 from travois.engine.dispatch import carry_out
 from travois.engine.fork import aside
 from travois.engine.ground import home
 from travois.engine.interpret import Meaning, Senseless, interpret
-from travois.engine.ports import Stale, Stat, digest
 from travois.engine.tmpdir import place_of
-from travois.engine.tool import Refusal
+from travois.ports.agent import Agent
+from travois.ports.tool import Refusal
+from travois.ports.world import Stale, Stat, digest
 from travois.wire.replies import as_fact
 
 PROMPTS = Path(__file__).parent.parent / "context" / "prompts"

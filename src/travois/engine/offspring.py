@@ -14,13 +14,13 @@ from travois.core.content import Text
 from travois.core.facts import Asked, Changed, Result
 from travois.core.spending import Purse
 from travois.core.view import open_calls
-from travois.engine.agent import Agent, Birth
 from travois.engine.briefing import again
-from travois.engine.crew import Order
-from travois.engine.person import Answer, Inquiry, Question
-from travois.engine.ports import Model
 from travois.engine.session import Session
 from travois.engine.tasklist import SessionTasks
+from travois.ports.agent import Agent, Birth
+from travois.ports.agents import Order
+from travois.ports.person import Answer, Inquiry, Question
+from travois.ports.world import Model
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from travois.context.mail import HEAD, LONGEST
-from travois.engine.agent import Agent
-from travois.engine.crew import Order
-from travois.engine.tool import Refusal
+from travois.ports.agent import Agent
+from travois.ports.agents import Order
+from travois.ports.tool import Refusal
 
 PARENT, ALL = "parent", "all"
 SOON = "will see it at the next step"

@@ -14,16 +14,16 @@ from travois.context.custom import Custom, Part, filled
 from travois.context.skills import shown
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Opened, User
-from travois.engine.agent import Agent
 from travois.engine.briefing import skills
-from travois.engine.crew import Order
 from travois.engine.hooks import join
 from travois.engine.offspring import FORKED
-from travois.engine.ports import Warned
 from travois.engine.skills import ASKED, USED, Used
-from travois.engine.tool import Refusal
 from travois.policy.flaws import flaw
 from travois.policy.rules import Rule, parse, split
+from travois.ports.agent import Agent
+from travois.ports.agents import Order
+from travois.ports.tool import Refusal
+from travois.ports.world import Warned
 
 EFFORT = "high"
 """How much a model thinks that nobody told."""

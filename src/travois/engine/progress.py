@@ -17,11 +17,11 @@ from travois.context.doing import NAME, Work
 from travois.core.cache_audit import Spent
 from travois.core.content import calls
 from travois.core.facts import Assistant, Entry, Noted
-from travois.engine.deltas import AgentProgress
 from travois.engine.report import spent
+from travois.ports.events import AgentProgress
 
 if TYPE_CHECKING:
-    from travois.engine.agent import Agent
+    from travois.ports.agent import Agent
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "doing.md"
 PATIENCE = 20.0

@@ -20,9 +20,9 @@ from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
 from travois.core.view import View, project
-from travois.engine.agent import Agent, Small
-from travois.engine.memories import Memories
-from travois.engine.ports import Warned
+from travois.ports.agent import Agent, Small
+from travois.ports.memory import Memories
+from travois.ports.world import Warned
 
 CHOOSE = Path(__file__).parent.parent / "context" / "prompts" / "choose.md"
 CANDIDATES = 20

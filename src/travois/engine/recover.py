@@ -13,9 +13,9 @@ from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text
 from travois.core.facts import IMPORTED, Assistant, Changed, Cleared, Compacted, Epoch, Result, User
 from travois.core.tokens import context_tokens, head_tokens, ratio
 from travois.core.view import Item, View
-from travois.engine.agent import Agent
-from travois.engine.ports import Warned
 from travois.engine.room import fitted, model
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 from travois.wire.replies import Problem
 
 KEPT = (20, 5, 0)

@@ -9,7 +9,6 @@ from travois.core.content import Call
 from travois.core.facts import Failed, Offloaded, Result
 from travois.core.tokens import context_tokens, estimate, fact_tokens
 from travois.core.tool_names import canonical_name
-from travois.engine.agent import Agent
 from travois.engine.clearing import clear, clear_instead
 from travois.engine.notes import find_cut, keep_notes
 from travois.engine.recover import lighten
@@ -23,7 +22,8 @@ from travois.engine.room import (
     results_room,
     way_out,
 )
-from travois.engine.tool import AnyTool
+from travois.ports.agent import Agent
+from travois.ports.tool import AnyTool
 
 if TYPE_CHECKING:
     from travois.context.compact import Trigger

@@ -15,17 +15,17 @@ from travois.core.content import Text
 from travois.core.facts import Changed, Cleared, Entry, Result, User
 from travois.core.tokens import context_tokens, estimate, ratio
 from travois.core.view import Item
-from travois.engine.agent import Agent
 from travois.engine.briefing import nested
 from travois.engine.ground import home, real
-from travois.engine.ports import digest
 from travois.engine.room import beside_head, limit
 from travois.engine.skills import USED
-from travois.engine.tool import Refusal
 from travois.policy.access import Access
 from travois.policy.judge import judge
 from travois.policy.paths import inside
 from travois.policy.rules import Use
+from travois.ports.agent import Agent
+from travois.ports.tool import Refusal
+from travois.ports.world import digest
 
 if TYPE_CHECKING:
     from travois.context.ledger.acts import Act

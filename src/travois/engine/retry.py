@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.engine.agent import Patience
+from travois.ports.agent import Patience
 from travois.wire.replies import Problem
 
 

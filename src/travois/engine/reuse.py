@@ -17,8 +17,8 @@ from travois.core.facts import Result, User
 from travois.core.models import Usage
 from travois.core.tokens import fact_tokens
 from travois.core.view import Item, View
-from travois.engine.agent import Agent
 from travois.engine.room import fitted
+from travois.ports.agent import Agent
 from travois.wire.replies import Reply
 
 SHARED = frozenset(("summary", "draft"))

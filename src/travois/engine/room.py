@@ -9,7 +9,7 @@ from travois.context.offload import Room, Window, last_calls, message_room, shar
 from travois.core.content import Call
 from travois.core.models import Model
 from travois.core.tokens import compact_at, context_tokens, effective_window, head_tokens, stop_at
-from travois.engine.agent import Agent
+from travois.ports.agent import Agent
 
 
 def model(agent: Agent) -> Model:

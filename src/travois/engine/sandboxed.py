@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from travois.engine.agent import Agent
 from travois.engine.ground import home
 from travois.engine.uncovered import find_unrecoverable
 from travois.policy.access import Access
@@ -19,6 +18,7 @@ from travois.policy.paths import inside
 from travois.policy.plan import Step
 from travois.policy.protected import protected
 from travois.policy.rules import Rule, Use, anchor, covers, permits
+from travois.ports.agent import Agent
 
 ASKING = ("default", "accept-edits")
 TOP = re.compile(r"/[\w-][\w.-]*(?=/|$)")

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from travois.core.content import Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, User
 from travois.core.view import project
-from travois.engine.agent import Agent, Small
-from travois.engine.sought import Found, Wanted
 from travois.engine.spending import Exhausted
+from travois.ports.agent import Agent, Small
+from travois.ports.web_search import Found, Wanted
 from travois.wire.hits import Hit, asking, merged
 from travois.wire.replies import Problem, Reply
 

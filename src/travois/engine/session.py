@@ -18,8 +18,8 @@ from travois.core.view import OmittedSpan, TakenOut, living, taken_out
 from travois.engine.derived import FORK as FORK
 from travois.engine.derived import JOB as JOB
 from travois.engine.derived import Derivation, Derived, Edited, Replay
-from travois.engine.ports import Delta, Event, Log, Resumable, Warned
 from travois.policy.secrets import Secrets
+from travois.ports.world import Delta, Event, Log, Resumable, Warned
 
 NO_SECRETS = Secrets()
 STRIDE = 4 << 20

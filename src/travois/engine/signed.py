@@ -10,9 +10,9 @@ from travois.core.facts import Compacted
 from travois.core.models import SUMMARIES
 from travois.core.tokens import block_tokens
 from travois.core.view import View, thinks, waiting
-from travois.engine.agent import Agent
 from travois.engine.fork import aside
 from travois.engine.room import model
+from travois.ports.agent import Agent
 from travois.wire.edits import summing
 
 WARM = ("auto", "manual")

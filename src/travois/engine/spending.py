@@ -20,8 +20,8 @@ from travois.core.models import Model, Usage, cost, rates
 from travois.core.spending import Amount, Reached, amount
 from travois.core.tokens import context_tokens
 from travois.core.view import View
-from travois.engine.agent import Agent
 from travois.engine.room import model
+from travois.ports.agent import Agent
 
 LEAST = 2_000
 """A reply that may not be this long is not worth its prompt."""

@@ -8,14 +8,14 @@ from travois.core.facts import Epoch, Failed, Sent
 from travois.core.models import Quirk
 from travois.core.tokens import context_tokens
 from travois.core.view import SEALED, View, thinks
-from travois.engine.agent import Agent
 from travois.engine.clearing import check
 from travois.engine.fallback import fall_back, patience
-from travois.engine.ports import Retrying, Warned
 from travois.engine.recover import notice_truncation, recover
 from travois.engine.retry import pause
 from travois.engine.room import way_out
 from travois.engine.spending import paid
+from travois.ports.agent import Agent
+from travois.ports.world import Retrying, Warned
 from travois.wire.edits import beta_of
 from travois.wire.effort import refused
 from travois.wire.pieces import PrefixBreak, Request

@@ -26,9 +26,9 @@ from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Entry
 from travois.core.tokens import estimate, fact_tokens, head_tokens, ratio
 from travois.core.view import Item, project
-from travois.engine.agent import Agent
 from travois.engine.room import beside_head, model
 from travois.engine.summary_call import Wish, Written, parts_of
+from travois.ports.agent import Agent
 
 if TYPE_CHECKING:
     from travois.context.ledger import Ledger

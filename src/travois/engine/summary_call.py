@@ -20,13 +20,13 @@ from travois.core.legality import unsendable
 from travois.core.models import Model
 from travois.core.tokens import context_tokens, effective_window, estimate, fact_tokens, family
 from travois.core.view import Item, View, project
-from travois.engine.agent import Agent
 from travois.engine.fork import beside
 from travois.engine.notes import ready_notes
-from travois.engine.ports import Compacting
 from travois.engine.retry import pause
 from travois.engine.room import fitted, model
 from travois.engine.spending import Exhausted
+from travois.ports.agent import Agent
+from travois.ports.world import Compacting
 from travois.wire.pieces import PrefixBreak
 from travois.wire.replies import Problem, ProblemKind, Reply
 

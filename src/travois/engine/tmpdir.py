@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from travois.engine.agent import Agent
-from travois.engine.tool import Here
 from travois.policy.access import Access
 from travois.policy.bounds import Bounds, is_covered
 from travois.policy.cage import PRIVATE_TMP, Cage
 from travois.policy.paths import inside
 from travois.policy.plan import Plan
+from travois.ports.agent import Agent
+from travois.ports.tool import Here
 
 if TYPE_CHECKING:
     from travois.policy.denial import Denial

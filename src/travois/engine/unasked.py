@@ -6,10 +6,10 @@ import msgspec
 
 from travois.core.content import Call, words
 from travois.core.facts import Noted
-from travois.engine.agent import Agent
 from travois.engine.consent import Word, granted
 from travois.engine.dispatch import Unfit, carry_out, understand
-from travois.engine.tool import Outcome, Refusal
+from travois.ports.agent import Agent
+from travois.ports.tool import Outcome, Refusal
 
 RAN = "ran"
 

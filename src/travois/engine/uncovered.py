@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from travois.engine.agent import Agent
 from travois.policy.paths import inside
 from travois.policy.plan import Plan
+from travois.ports.agent import Agent
 
 if TYPE_CHECKING:
     from travois.policy.destroys import Loss

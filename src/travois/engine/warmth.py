@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from travois.context.lifetime import choose, steps
 from travois.core.facts import Sent
 from travois.core.view import View, project
-from travois.engine.agent import Agent
 from travois.engine.fork import aside
-from travois.engine.ports import Warned
 from travois.engine.room import limit, model
+from travois.ports.agent import Agent
+from travois.ports.world import Warned
 from travois.wire.edits import warming
 
 MARGIN = 30.0

@@ -30,12 +30,12 @@ from travois.core.facts import Assistant, Entry, Noted, Opened
 from travois.core.tokens import estimate
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
-from travois.engine.agent import Agent
 from travois.engine.briefing import nested
 from travois.engine.fork import inquire
-from travois.engine.memories import GROWTH, Applied, Outcome, Turn
-from travois.engine.ports import Warned
 from travois.policy.leaks import leak
+from travois.ports.agent import Agent
+from travois.ports.memory import GROWTH, Applied, Outcome, Turn
+from travois.ports.world import Warned
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "extract.md"
 PATHS = re.compile(r"(?<![\w/:.])[\w.@-]*(?:/[\w.@-]+)*\.\w{1,8}\b")

@@ -14,15 +14,15 @@ from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
 from travois.core.loose import table
 from travois.core.view import project
-from travois.engine.agent import Agent, Small
-from travois.engine.crew import HOOK, Order
 from travois.engine.dispatch import Unfit, carry_out, understand
 from travois.engine.fork import beside
 from travois.engine.heard import Said
 from travois.engine.hooked import Hook
 from travois.engine.room import model
 from travois.engine.spending import Exhausted
-from travois.engine.tool import Refusal
+from travois.ports.agent import Agent, Small
+from travois.ports.agents import HOOK, Order
+from travois.ports.tool import Refusal
 from travois.wire.replies import Problem
 
 VERDICT = Path(__file__).parent.parent / "context" / "prompts" / "verdict.md"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from travois.engine.ports import Captured
 from travois.host.cage.fence import read_report
 from travois.host.capture import Capture, Drain, Feed, Follower
 from travois.host.reaper import gone
 from travois.host.spawn import Started
 from travois.host.spool import Spool
+from travois.ports.world import Captured
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle

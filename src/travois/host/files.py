@@ -14,9 +14,9 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from travois.engine.ports import Stat, digest
 from travois.host import swap
 from travois.host.beneath import spot
+from travois.ports.world import Stat, digest
 
 INLINE = 64 * 1024
 """Up to this many bytes, a read costs less than the way to a thread."""

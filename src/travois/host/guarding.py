@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
-from travois.engine.ports import Command
 from travois.policy.cage import Cage
+from travois.ports.world import Command
 
 if TYPE_CHECKING:
     from travois.host.cage.guard import Journal

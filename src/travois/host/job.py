@@ -12,9 +12,9 @@ from signal import SIGINT, SIGKILL
 
 import anyio
 
-from travois.engine.ports import Captured, Command, Following
 from travois.host.child import Child
 from travois.host.reaper import send
+from travois.ports.world import Captured, Command, Following
 
 TAKES = 5.0
 """How many seconds a program may leave what is typed unread before we give up."""

@@ -14,7 +14,6 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
-from travois.engine.ports import Command, Completed
 from travois.host.cage.fence import Unfenced
 from travois.host.capture import CHUNK
 from travois.host.environment import bare, clean
@@ -22,6 +21,7 @@ from travois.host.guarding import Guarding
 from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, send, tree
 from travois.host.watchdog import Watchdog
 from travois.policy.secrets import secrets
+from travois.ports.world import Command, Completed
 
 if TYPE_CHECKING:
     from socket import socket
@@ -183,7 +183,7 @@ class LocalProcesses:
 
     def _detach(self, name: Callable[[], str], command: Command, child: Child) -> Completed:
         """Let a program that was waited for go on in the background."""
-        from travois.engine.outcome import Captured
+        from travois.ports.outcome import Captured
 
         said = child.detach(KEEP_DETACHED)
         job = self._adopt(name(), command, child)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from travois.engine.ports import Files, Stat, digest
 from travois.host.beneath import spot
+from travois.ports.world import Files, Stat, digest
 
 ROOM = 64 << 20
 LARGEST = 1 << 20

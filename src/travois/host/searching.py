@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from travois.core.errors import Fault
 from travois.core.loose import rows, string, table
-from travois.engine.sought import Found, Wanted
 from travois.host.web import HttpxWeb, Message
 from travois.policy.sites import mentions
+from travois.ports.web_search import Found, Wanted
 from travois.wire.hits import Hit
 
 COUNT = 10

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
-from travois.engine.ports import Command
 from travois.host.cage.fence import Fence, Ground, Unfenced, enclose
 from travois.host.cage.landlock import apart
 from travois.host.cage.probe import Walls
 from travois.host.capture import CHUNK
 from travois.host.ripgrep import resolve
+from travois.ports.world import Command
 
 if TYPE_CHECKING:
     from subprocess import Popen

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.engine.ports import Stale, digest
 from travois.host.beneath import Spot, spot
+from travois.ports.world import Stale, digest
 
 if TYPE_CHECKING:
     from ctypes import CDLL

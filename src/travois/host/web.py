@@ -16,9 +16,9 @@ import anyio.to_thread
 import msgspec
 
 from travois.core.errors import Fault
-from travois.engine.ports import Page
 from travois.host.catalog import is_local
 from travois.host.trouble import Target, broken, target, unreachable
+from travois.ports.world import Page
 from travois.version import __version__
 
 if TYPE_CHECKING:

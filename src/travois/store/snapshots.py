@@ -18,7 +18,7 @@ from travois.store.project import verified_repository
 from travois.store.snapshot.node import Change, Node, Snapshot, State, changes, within
 
 if TYPE_CHECKING:
-    from travois.engine.snapshot_port import Kept
+    from travois.ports.snapshot_port import Kept
     from travois.store.snapshot.client import Worker
     from travois.store.snapshot.restore import Outcome
     from travois.store.snapshot.tree import Limits, Taken, Tree, Wanted
@@ -75,7 +75,7 @@ class Snapshots:
 
         `heed` hears how many files were looked at, if it takes a while. Raises OSError.
         """
-        from travois.engine.snapshot_port import Kept
+        from travois.ports.snapshot_port import Kept
 
         wanted = self._wanted(why, also=map(os.fsencode, also), files=map(os.fsencode, files))
         tell = partial(anyio.from_thread.run_sync, heed) if heed is not None else None

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.core.content import Text
-from travois.engine.crew import Agents, Order, Report
 from travois.engine.offspring import FORKED
-from travois.engine.ports import Env
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.agents import Agents, Order, Report
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 
 A_FORK = (
     "You are a fork of a conversation, and forks start no agents. Do this part yourself, or say in "

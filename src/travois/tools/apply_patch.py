@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.core.facts import Changed
-from travois.engine.ports import Env, Stale, Stat, digest
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Stale, Stat, digest
 from travois.tools.patch import Patch, compare, excerpt
 from travois.tools.place import absolute, existing, plain, short, writes
 from travois.tools.text import decode

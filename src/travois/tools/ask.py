@@ -6,9 +6,9 @@ from typing import Annotated
 
 import msgspec
 
-from travois.engine.person import Choice, Option
-from travois.engine.ports import Env, Unanswered
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.person import Choice, Option
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Unanswered
 
 ALONE = "Nobody answered. Decide it yourself, and say in your reply what you took for granted."
 

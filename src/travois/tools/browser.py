@@ -13,9 +13,9 @@ import msgspec
 
 from travois.core.content import Media, Text
 from travois.core.display_text import visible
-from travois.engine.ports import Env
-from travois.engine.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 from travois.tools.web import canonical, framed
 
 Action = Literal["navigate", "read", "click", "type", "back", "wait", "screenshot"]

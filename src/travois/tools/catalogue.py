@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.engine.tool import AnyTool
+from travois.ports.tool import AnyTool
 from travois.tools import (
     agent,
     apply_patch,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from travois.engine.ports import Room
+from travois.ports.world import Room
 from travois.tools.page import Place, fit_parts
 from travois.tools.text import shown
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.engine.tool import Refusal
+from travois.ports.tool import Refusal
 from travois.tools.matching import Found, Match, apart, find, replaced
 from travois.tools.text import Splice, ending_near, endings, flatten, line_number
 

@@ -16,8 +16,8 @@ import msgspec
 from anyio import to_thread
 
 from travois.core.facts import Changed
-from travois.engine.ports import Env, Stale, Stat, digest
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Stale, Stat, digest
 from travois.tools.change import Change, plan
 from travois.tools.patch import compare, excerpt
 from travois.tools.place import absolute, existing, linked, plain, short, writes

@@ -19,9 +19,9 @@ from travois.context.offload import measure, preview
 from travois.core.content import Media, Shown, Text
 from travois.core.display_text import visible
 from travois.core.loose import table
-from travois.engine.ports import Env
-from travois.engine.tool import AnyTool, Outcome, Tool
 from travois.policy.access import Access
+from travois.ports.tool import AnyTool, Outcome, Tool
+from travois.ports.world import Env
 
 LONGEST = 64
 """How many characters providers let a tool's name have."""

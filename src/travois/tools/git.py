@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from travois.context.offload import measure, most_that_fits
-from travois.engine.ports import Env
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 from travois.tools import repository
 from travois.tools.place import absolute, plain
 from travois.tools.repository import Repository

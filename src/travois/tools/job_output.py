@@ -14,8 +14,8 @@ from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.json import encoded
 from travois.engine.jobs import describe_status
-from travois.engine.ports import Captured, Command, Env, Following, Job
-from travois.engine.tool import Outcome, Refusal
+from travois.ports.tool import Outcome, Refusal
+from travois.ports.world import Captured, Command, Env, Following, Job
 
 if TYPE_CHECKING:
     from travois.tools.output import Readable

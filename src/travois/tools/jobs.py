@@ -10,11 +10,11 @@ import msgspec
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.json import encoded
-from travois.engine.crew import Agents
 from travois.engine.jobs import describe_status
-from travois.engine.ports import Env, Job
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.agents import Agents
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Job
 from travois.tools.job_output import (
     HIDDEN,
     TICK,

@@ -11,7 +11,7 @@ import msgspec
 
 from travois.context.lent import Lent, Told
 from travois.core.loose import rows, table
-from travois.engine.ports import Env
+from travois.ports.world import Env
 from travois.tools.foreign import LONGEST, UNSAFE, Answered, Offer, described, named
 
 State = Literal["starting", "ready", "failed"]

@@ -16,10 +16,10 @@ from travois.context.lent import Lent, find
 from travois.core.display_text import visible
 from travois.core.facts import Changed
 from travois.core.tokens import block_tokens
-from travois.engine.person import Choice, Option
-from travois.engine.ports import Env, Unanswered
-from travois.engine.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.person import Choice, Option
+from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Unanswered
 from travois.tools.foreign import TOLD, described, outcome
 from travois.tools.lenders import PINS, Lender, lent, told
 from travois.tools.tool_search import (

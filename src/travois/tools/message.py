@@ -8,9 +8,9 @@ import msgspec
 
 from travois.context import mail
 from travois.core.facts import Changed
-from travois.engine.ports import Env
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 
 TO = "an agent's name or id, parent, all, TEAM:NAME or session:ID"
 Kind = Literal[

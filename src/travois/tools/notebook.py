@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from travois.core.facts import Changed
-from travois.engine.ports import Env, Stale, digest
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Stale, digest
 from travois.tools.patch import compare
 from travois.tools.place import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Splice, decode, splice

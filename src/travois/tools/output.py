@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.offload import clip_ends, left_out, measure
-from travois.engine.ports import Captured
+from travois.ports.world import Captured
 from travois.tools import text as texts
 
 TOKENS = 8_000

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from travois.context.offload import MOST_CHARS, measure, most_that_fits
 from travois.core.tokens import estimate
-from travois.engine.ports import Room
+from travois.ports.world import Room
 from travois.tools.text import shown
 
 LINES = 2_000

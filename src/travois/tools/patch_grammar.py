@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.engine.tool import Refusal
+from travois.ports.tool import Refusal
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 FILE = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+?)\s*$")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from travois.engine.ports import Room
-from travois.engine.tool import Refusal
+from travois.ports.tool import Refusal
+from travois.ports.world import Room
 from travois.tools.page import fit_parts
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from travois.engine.ports import Env, Stat
-from travois.engine.tool import Here, Refusal
 from travois.policy.access import Access
+from travois.ports.tool import Here, Refusal
+from travois.ports.world import Env, Stat
 
 FEW = 10
 MANY = 5_000

@@ -10,10 +10,10 @@ import msgspec
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.engine.modes import MODE
-from travois.engine.person import Choice, Option
-from travois.engine.ports import Env, Unanswered
-from travois.engine.tool import Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.person import Choice, Option
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Unanswered
 
 YES = Option("Yes", "begin; what changes anything is still asked about")
 EDITS = Option("Yes, and accept edits", "begin; edits in the workspace are not asked about")

@@ -11,8 +11,8 @@ from anyio import to_thread
 
 from travois.core.content import Media, Text
 from travois.core.facts import Changed
-from travois.engine.ports import Env, Room, Stat, digest
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Room, Stat, digest
 from travois.tools import sniff
 from travois.tools.page import LINES, Fitted, Page, Place
 from travois.tools.place import absolute, existing, plain, reads, short

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import msgspec
 
-from travois.engine.ports import Env
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 
 MOST = 20
 """How many lines are shown at most."""

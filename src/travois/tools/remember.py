@@ -8,8 +8,8 @@ import msgspec
 
 from travois.context.memory.drafts import Draft
 from travois.context.memory.memory import Type
-from travois.engine.ports import Env
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 
 
 class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import anyio
 import msgspec
 
-from travois.engine.ports import Command, Completed, Env, Stat
-from travois.engine.tool import Refusal
+from travois.ports.tool import Refusal
+from travois.ports.world import Command, Completed, Env, Stat
 from travois.tools.globs import PathFilter
 from travois.tools.place import absolute, plain
 

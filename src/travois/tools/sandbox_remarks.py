@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from travois.engine.disk_facts import LocalDisk
-from travois.engine.ports import Completed
 from travois.policy.cage import PRIVATE_TMP, TMP, Cage
 from travois.policy.denial import Denial, find_denial, find_port
 from travois.policy.paths import inside
+from travois.ports.world import Completed
 from travois.tools.place import plain
 
 MORE = "If it must, call again with sandbox:"

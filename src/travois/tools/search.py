@@ -14,8 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from travois.engine.ports import Env
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 from travois.tools import globs
 from travois.tools.place import absolute, plain, reads
 from travois.tools.ripgrep import (

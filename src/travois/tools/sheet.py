@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from travois.engine.ports import digest
+from travois.ports.world import digest
 from travois.tools.cells import Notebook, Span, elements, joined, members, parse
 from travois.tools.indent import indent_of
 from travois.tools.text import Splice

@@ -20,10 +20,10 @@ from travois.core.facts import Changed
 from travois.core.json import encoded
 from travois.engine.hooks import exported
 from travois.engine.jobs import RUNNING
-from travois.engine.ports import Command, Completed, Env
-from travois.engine.tool import Here, Outcome, Refusal, Tool
 from travois.policy.access import Access
 from travois.policy.cage import PRIVATE_TMP
+from travois.ports.tool import Here, Outcome, Refusal, Tool
+from travois.ports.world import Command, Completed, Env
 from travois.tools.job_output import (
     HIDDEN,
     KEEP_JOB,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from travois.core.content import Text
-from travois.engine.ports import Env
-from travois.engine.tool import Here, Outcome, Refusal, Tool
 from travois.policy.access import Access
+from travois.ports.tool import Here, Outcome, Refusal, Tool
+from travois.ports.world import Env
 
 
 class SkillArgs(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.engine.ports import Command, Env, Stat
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Command, Env, Stat
 from travois.tools import syntax
 from travois.tools.parsing import Source, Task, Wanted
 from travois.tools.place import absolute, plain, reads

@@ -18,8 +18,8 @@ from travois.core.tasks import (
     open_blockers,
 )
 from travois.engine.occasions import TaskCompleted, TaskCreated
-from travois.engine.ports import Env
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 
 Subject = Annotated[str, msgspec.Meta(min_length=1)]
 Id = Annotated[str | int, msgspec.Meta(description="the task's number")]

@@ -8,9 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from travois.engine.ports import Env, Job
-from travois.engine.tool import Here, Outcome, Refusal, Tool
 from travois.policy.access import Access
+from travois.ports.tool import Here, Outcome, Refusal, Tool
+from travois.ports.world import Env, Job
 from travois.tools.job_output import (
     HIDDEN,
     QUIET,

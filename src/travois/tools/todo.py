@@ -9,8 +9,8 @@ import msgspec
 
 from travois.core.tasks import Task, Tasks, replace_tasks
 from travois.engine.occasions import TaskCompleted, TaskCreated
-from travois.engine.ports import Env
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 
 
 class Todo(msgspec.Struct, frozen=True, omit_defaults=True):

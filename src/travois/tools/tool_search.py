@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from travois.engine.ports import Env
-from travois.engine.tool import AnyTool, Outcome, Refusal, Tool, said
+from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
+from travois.ports.world import Env
 
 MOST = 5
 """How many tools a search shows."""

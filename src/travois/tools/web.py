@@ -10,9 +10,9 @@ import sys
 import msgspec
 
 from travois.context.offload import measure, most_that_fits
-from travois.engine.ports import Command, Env, Page
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.world import Command, Env, Page
 
 SECONDS = 30.0
 PATIENCE = 20.0

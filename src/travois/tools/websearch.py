@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 
 from travois.core.display_text import visible
-from travois.engine.ports import Env
-from travois.engine.sought import Found, Wanted
-from travois.engine.tool import Here, Outcome, Refusal, Tool, said
 from travois.policy.access import Access
 from travois.policy.sites import mentions
+from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.web_search import Found, Wanted
+from travois.ports.world import Env
 from travois.tools.web import framed
 from travois.wire.hits import Hit
 

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.core.facts import Changed
-from travois.engine.ports import Env
-from travois.engine.tool import Outcome, Refusal, Tool, said
-from travois.engine.worktrees import WORKTREE, Moved, Worktrees, where_moved
 from travois.policy.access import Access
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.worktrees import WORKTREE, Moved, Worktrees, where_moved
+from travois.ports.world import Env
 
 
 class EnterArgs(msgspec.Struct, frozen=True):

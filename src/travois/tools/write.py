@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from travois.core.facts import Changed
-from travois.engine.ports import Env, Stale, digest
-from travois.engine.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.world import Env, Stale, digest
 from travois.tools.patch import Patch, compare
 from travois.tools.place import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Decoded, Encoding, decode, endings

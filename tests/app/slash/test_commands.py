@@ -16,8 +16,8 @@ from travois.app.slash.command import Prompt, obey, offers
 from travois.app.slash.plain import Lines
 from travois.core.content import Text, words
 from travois.core.facts import Changed
-from travois.engine.ports import Command
 from travois.policy.rules import parse
+from travois.ports.world import Command
 from travois.store import trust
 from travois.store.home import Home
 from travois.testing import Scripted, say

@@ -15,8 +15,8 @@ from travois.app.tui.diffs import patch
 from travois.core.content import Call, Media, Shown, Text, words
 from travois.core.facts import Result
 from travois.core.tool_names import canonical
-from travois.engine.ports import Blobs
-from travois.engine.tool import AnyTool
+from travois.ports.tool import AnyTool
+from travois.ports.world import Blobs
 from travois.tools.edit import EditArgs, MultiEditArgs
 from travois.tools.patch import Hunk, Patch
 from travois.tools.place import absolute

@@ -16,8 +16,8 @@ import msgspec
 from travois.app.acp.messages import Buffer, Capabilities
 from travois.app.acp.peer import Ask
 from travois.app.control.desk import Declined
-from travois.engine.ports import Files, Stale, Stat, digest
 from travois.policy.paths import inside
+from travois.ports.world import Files, Stale, Stat, digest
 from travois.tools.text import Encoding, decode, endings
 
 LARGEST = 4_000_000

@@ -15,7 +15,7 @@ from travois.app.repl import shown
 from travois.app.shapes import Json, Object
 from travois.core.content import Call
 from travois.core.display_text import visible
-from travois.engine.person import OFFER, Answer, Choice, Inquiry, Question
+from travois.ports.person import OFFER, Answer, Choice, Inquiry, Question
 
 ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"}
 SANDBOX: Json = {"optionId": "sandbox", "name": f"Yes, and {OFFER}", "kind": "allow_always"}

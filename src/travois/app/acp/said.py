@@ -13,8 +13,8 @@ from travois.app.acp.peer import UNFIT, Wrong
 from travois.core.content import Media, Shown, Text
 from travois.core.facts import User
 from travois.engine.mentions import note
-from travois.engine.ports import Blobs
-from travois.engine.tool import said
+from travois.ports.tool import said
+from travois.ports.world import Blobs
 
 DOCUMENT = "application/pdf"
 

@@ -11,8 +11,8 @@ from travois.app.shapes import Json, Object
 from travois.app.tui.calls import summary
 from travois.core.content import calls
 from travois.core.facts import Assistant, Entry
-from travois.engine.agent import Agent
-from travois.engine.ports import AgentProgress, Event
+from travois.ports.agent import Agent
+from travois.ports.world import AgentProgress, Event
 
 LAST = 8
 """How many of the last steps of an agent are shown."""

@@ -31,10 +31,10 @@ from travois.app.shapes import Object
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
-from travois.engine.agent import Agent
 from travois.engine.hooks import notify
-from travois.engine.ports import AgentProgress, Event
 from travois.engine.warmth import keep_warm
+from travois.ports.agent import Agent
+from travois.ports.world import AgentProgress, Event
 
 STOPS: dict[EndedWhy, str] = {
     "end": "end_turn",

@@ -27,11 +27,11 @@ from travois.core.facts import (
 )
 from travois.core.tokens import context_tokens
 from travois.core.tool_names import canonical_name
-from travois.engine.agent import Agent
 from travois.engine.compaction import receipt
 from travois.engine.extract import told
 from travois.engine.modes import MODE
-from travois.engine.ports import (
+from travois.ports.agent import Agent
+from travois.ports.world import (
     AgentProgress,
     Compacting,
     Doing,

@@ -163,9 +163,9 @@ def _commands(place: Place, loaded: Loaded) -> Check:
 
 async def _run_command(place: Place, loaded: Loaded) -> Check:
     from travois.app import fencing
-    from travois.engine.ports import Command
     from travois.host.process import LocalProcesses
     from travois.policy.cage import Cage
+    from travois.ports.world import Command
 
     async with AsyncExitStack() as stack:
         fence = fencing.build(loaded, place, stack, attended=True)

@@ -27,9 +27,9 @@ from travois.app.dreaming import Nights, Told, opened, recent, told
 from travois.app.options import Options
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted
-from travois.engine.agent import Agent
 from travois.engine.dream import Dreamt
-from travois.engine.ports import Event, Running
+from travois.ports.agent import Agent
+from travois.ports.world import Event, Running
 from travois.store.memory import night
 
 MORE = """\

@@ -18,8 +18,8 @@ from travois.context.memory.rules import Signal, draft
 from travois.context.memory.scope import said_scope
 from travois.context.memory.text import parse
 from travois.core.errors import Fault
-from travois.engine.memories import Applied
 from travois.policy.leaks import leak
+from travois.ports.memory import Applied
 from travois.store import disk, trust
 from travois.store.memory import foreign
 from travois.store.memory.memories import FolderMemories, share

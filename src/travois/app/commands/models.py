@@ -21,9 +21,9 @@ from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, ToolSpec, User
 from travois.core.models import Model, Price, cost
 from travois.core.view import project
-from travois.engine.ports import Model as Answers
 from travois.host import catalog
 from travois.host.catalog import Catalog
+from travois.ports.world import Model as Answers
 from travois.store.layers import load
 from travois.store.settings import Loaded
 from travois.wire.encode import Encoder

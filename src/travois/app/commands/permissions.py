@@ -20,11 +20,11 @@ from travois.core.content import Call, calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Entry, Opened
 from travois.core.tool_names import canonical
-from travois.engine.tool import Here
 from travois.policy.examples import wrong
 from travois.policy.judge import Guard
 from travois.policy.plan import Step
 from travois.policy.rules import EFFECTS, Rule
+from travois.ports.tool import Here
 from travois.store import trust
 from travois.store.home import Home, locate
 from travois.store.layers import load

@@ -10,8 +10,8 @@ from travois.context.doing import NAME
 from travois.context.doing import Work as Doing
 from travois.core.content import calls
 from travois.core.facts import Assistant, Entry, Noted, Spawned
-from travois.engine.ports import Event
 from travois.engine.report import spent
+from travois.ports.world import Event
 
 
 class Work:

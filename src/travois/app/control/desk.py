@@ -9,7 +9,7 @@ import msgspec
 
 from travois.app.control.lines import Response
 from travois.app.shapes import Json, Object
-from travois.engine.tool import Refusal
+from travois.ports.tool import Refusal
 
 GONE = "the program that drives this session is gone"
 

@@ -15,8 +15,8 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed
 from travois.engine.consent import granted
 from travois.engine.dispatch import CallEnv, Unfit, understand
-from travois.engine.ports import digest
-from travois.engine.tool import Refusal
+from travois.ports.tool import Refusal
+from travois.ports.world import digest
 from travois.tools.place import absolute, existing
 from travois.tools.read import WHOLE
 

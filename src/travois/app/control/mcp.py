@@ -16,7 +16,7 @@ from travois.app.control.desk import Declined, Desk
 from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.loose import table
-from travois.engine.tool import AnyTool, Refusal
+from travois.ports.tool import AnyTool, Refusal
 from travois.tools.foreign import Answered, Offer, foreign
 from travois.version import __version__
 

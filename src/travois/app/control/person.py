@@ -12,8 +12,8 @@ from travois.core.content import Call
 from travois.engine.amend import SANDBOXED, Update, suggested
 from travois.engine.heard import NOTHING, Decision
 from travois.engine.hooks import arguments
-from travois.engine.person import Answer, Choice, Inquiry, Question
 from travois.policy.rules import parse
+from travois.ports.person import Answer, Choice, Inquiry, Question
 
 ASKED = "can_use_tool"
 

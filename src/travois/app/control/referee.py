@@ -9,8 +9,8 @@ import msgspec
 from travois.app.control.desk import Declined
 from travois.app.shapes import Object
 from travois.core.content import Call, words
-from travois.engine.agent import Agent
 from travois.engine.dispatch import Unfit, carry_out, understand
+from travois.ports.agent import Agent
 
 
 class Referee:

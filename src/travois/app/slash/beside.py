@@ -10,9 +10,9 @@ from travois.app.commands.plain import clean, table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.core.errors import Fault
-from travois.engine.agent import Agent
-from travois.engine.crew import Agents
 from travois.engine.jobs import report_end, running_jobs
+from travois.ports.agent import Agent
+from travois.ports.agents import Agents
 from travois.tools.output import readable
 
 HEADING = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "LAST TOOL", "DOING", "TASK")

@@ -20,10 +20,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from travois.app.telemetry import Place, Wish
 from travois.core.facts import Spawned
-from travois.engine.agent import Agent
 from travois.engine.dispatch import survived
-from travois.engine.ports import Command, Event
 from travois.host.process import LocalProcesses
+from travois.ports.agent import Agent
+from travois.ports.world import Command, Event
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

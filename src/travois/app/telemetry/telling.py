@@ -33,8 +33,8 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Model, Usage, cost
-from travois.engine.ports import Event, Retrying
 from travois.policy.secrets import Secrets, find
+from travois.ports.world import Event, Retrying
 from travois.wire.replies import Began, BlockBegan, Grew
 
 LONGEST = 8_000

@@ -7,7 +7,7 @@ import re
 
 from travois.core.content import Media, Shown, Text
 from travois.core.errors import Fault
-from travois.engine.ports import Blobs
+from travois.ports.world import Blobs
 
 IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 IMAGES[".webp"] = "image/webp"

@@ -12,7 +12,7 @@ from travois.app.tui.menu import Pick
 from travois.app.tui.screen import Screen
 from travois.app.tui.transcript import Transcript
 from travois.core.display_text import visible
-from travois.engine.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
+from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 
 ONCE, NO = Pick("y", "yes, this once"), Pick("n", "no, and say why")
 SANDBOX = Pick("s", "yes, and use the sandbox", f"{OFFER}: {OFFER_MEANS}")

@@ -6,9 +6,9 @@ import os
 
 from travois.core.content import Call, Text
 from travois.core.facts import User
-from travois.engine.agent import Agent
-from travois.engine.ports import Command
 from travois.engine.room import call_room
+from travois.ports.agent import Agent
+from travois.ports.world import Command
 from travois.tools.output import readable
 
 LONGEST = 600.0

@@ -13,7 +13,7 @@ from travois.core.tokens import context_tokens
 from travois.engine.room import threshold
 
 if TYPE_CHECKING:
-    from travois.engine.agent import Agent
+    from travois.ports.agent import Agent
 
 
 def standing(session: Session) -> Standing:

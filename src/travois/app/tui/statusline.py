@@ -21,7 +21,7 @@ from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
 from travois.core.view import THINKING
-from travois.engine.ports import Command, Processes
+from travois.ports.world import Command, Processes
 from travois.store.settings import Json, StatusLine
 from travois.version import __version__
 

@@ -28,9 +28,9 @@ from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.engine.hooks import notify, remind
-from travois.engine.ports import AgentProgress
 from travois.engine.warmth import keep_warm
 from travois.host.process import LocalProcesses
+from travois.ports.world import AgentProgress
 from travois.store.settings import Tui
 
 SLOW = 0.3

@@ -17,7 +17,8 @@ from travois.app.tui.spinner import Work
 from travois.core.content import Call, Shown, Text, words
 from travois.core.content import calls as called
 from travois.core.facts import Assistant, Changed, Ended, Entry, Finished, Noted, Result, User
-from travois.engine.ports import (
+from travois.ports.tool import AnyTool
+from travois.ports.world import (
     AgentProgress,
     Compacting,
     Doing,
@@ -28,7 +29,6 @@ from travois.engine.ports import (
     Signalled,
     Warned,
 )
-from travois.engine.tool import AnyTool
 from travois.wire.replies import BlockBegan, BlockKind, Grew
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 
-from travois.engine.ports import Stale
 from travois.host.beneath import Spot, spot
 from travois.host.cage.layers import Mark, attributes, seen
+from travois.ports.world import Stale
 
 Links = dict[tuple[int, int], str]
 """The real path that a file of the layer with several names has under its first one."""

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from travois.core.errors import Fault
 from travois.core.models import Model, Price
-from travois.engine.ports import Command
 from travois.host.catalog import Endpoint
 from travois.host.http import Transport
 from travois.host.local import gguf
@@ -25,6 +24,7 @@ from travois.host.local.serve import Order, Ready
 from travois.host.process import LocalProcesses
 from travois.host.providers import HttpModel
 from travois.host.talk import Talk
+from travois.ports.world import Command
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply, StreamDelta
 

@@ -10,8 +10,8 @@ from travois.core.display_text import visible
 from travois.core.loose import rows, string, table
 from travois.engine.heard import Heard
 from travois.engine.occasions import Elicitation, ElicitationResult
-from travois.engine.person import Choice, Option
-from travois.engine.ports import Env, Unanswered
+from travois.ports.person import Choice, Option
+from travois.ports.world import Env, Unanswered
 
 if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult

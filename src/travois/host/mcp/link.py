@@ -13,8 +13,6 @@ import anyio.lowlevel
 import msgspec
 
 from travois.core.display_text import visible
-from travois.engine.ports import Command, Env
-from travois.engine.tool import Refusal
 from travois.host.mcp.kept import keep
 from travois.host.mcp.life import ATTEMPTS, LOGIN, LOOK, PAUSE, Life
 from travois.host.mcp.line import Journal, streams
@@ -36,6 +34,8 @@ from travois.host.own_files import find_folders
 from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 from travois.policy.secrets import secrets
+from travois.ports.tool import Refusal
+from travois.ports.world import Command, Env
 from travois.tools.foreign import Answered, Item, Offer, Resource
 from travois.tools.lenders import Prompt, Server
 

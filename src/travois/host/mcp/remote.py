@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.engine.ports import Command, Processes
 from travois.host.mcp.tokens import wanted
+from travois.ports.world import Command, Processes
 from travois.tools.lenders import Server
 
 if TYPE_CHECKING:

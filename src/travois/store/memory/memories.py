@@ -26,7 +26,7 @@ from travois.context.memory.memory import (
 from travois.context.memory.text import slug, tidy
 from travois.context.memory.wording import names
 from travois.core.errors import Fault
-from travois.engine.memories import Applied
+from travois.ports.memory import Applied
 from travois.store import disk, trust
 from travois.store.home import Home
 from travois.store.instructions import plain_bytes

@@ -9,8 +9,8 @@ import msgspec
 
 from travois.core.content import Shown, Text
 from travois.core.facts import Changed
-from travois.engine.ports import Env, Job
 from travois.policy.access import Access
+from travois.ports.world import Env, Job
 
 A = TypeVar("A", bound=msgspec.Struct)
 

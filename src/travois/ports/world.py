@@ -14,32 +14,32 @@ import msgspec
 from travois.context.instructions import Found, Kind
 from travois.context.offload import Room as Room
 from travois.core.facts import AnyFact, Entry
-from travois.engine.crew import Agents as Agents
-from travois.engine.crew import Order as Order
-from travois.engine.crew import Report as Report
-from travois.engine.deltas import AgentProgress as AgentProgress
-from travois.engine.deltas import Compacting as Compacting
-from travois.engine.deltas import Doing as Doing
-from travois.engine.deltas import Progress as Progress
-from travois.engine.deltas import Retrying as Retrying
-from travois.engine.deltas import Running as Running
-from travois.engine.deltas import Signalled as Signalled
-from travois.engine.deltas import Warned as Warned
 from travois.engine.heard import Heard
-from travois.engine.mail import Outbox
-from travois.engine.memories import Recording
 from travois.engine.occasions import AnyOccasion
-from travois.engine.outcome import Attempt, Captured, Completed
-from travois.engine.person import Answer as Answer
-from travois.engine.person import Choice as Choice
-from travois.engine.person import Person as Person
-from travois.engine.person import Question as Question
 from travois.engine.skills import Practice
-from travois.engine.sought import Search
-from travois.engine.tasks import SharedTasks
-from travois.engine.worktrees import Worktrees
 from travois.policy.access import Access
 from travois.policy.cage import Cage
+from travois.ports.agents import Agents as Agents
+from travois.ports.agents import Order as Order
+from travois.ports.agents import Report as Report
+from travois.ports.events import AgentProgress as AgentProgress
+from travois.ports.events import Compacting as Compacting
+from travois.ports.events import Doing as Doing
+from travois.ports.events import Progress as Progress
+from travois.ports.events import Retrying as Retrying
+from travois.ports.events import Running as Running
+from travois.ports.events import Signalled as Signalled
+from travois.ports.events import Warned as Warned
+from travois.ports.mail import Outbox
+from travois.ports.memory import Recording
+from travois.ports.outcome import Attempt, Captured, Completed
+from travois.ports.person import Answer as Answer
+from travois.ports.person import Choice as Choice
+from travois.ports.person import Person as Person
+from travois.ports.person import Question as Question
+from travois.ports.tasks import SharedTasks
+from travois.ports.web_search import Search
+from travois.ports.worktrees import Worktrees
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 

@@ -20,27 +20,18 @@ from travois.core.view import View
 from travois.engine.amend import Update
 from travois.engine.heard import Hooks, Said
 from travois.engine.hooked import Hook
-from travois.engine.mail import Courier
-from travois.engine.memories import Memories
-from travois.engine.ports import (
-    Agents,
-    Blobs,
-    Files,
-    Library,
-    Model,
-    Person,
-    Processes,
-    Web,
-)
 from travois.engine.session import Session
 from travois.engine.skills import Practice, Skills
-from travois.engine.snapshot_port import Keeper
-from travois.engine.sought import Found, Wanted
-from travois.engine.tasks import TaskStore
-from travois.engine.tool import AnyTool
-from travois.engine.worktrees import Worktrees
 from travois.policy.bounds import Bounds
 from travois.policy.judge import Guard
+from travois.ports.mail import Courier
+from travois.ports.memory import Memories
+from travois.ports.snapshot_port import Keeper
+from travois.ports.tasks import TaskStore
+from travois.ports.tool import AnyTool
+from travois.ports.web_search import Found, Wanted
+from travois.ports.worktrees import Worktrees
+from travois.ports.world import Agents, Blobs, Files, Library, Model, Person, Processes, Web
 from travois.wire.pieces import Request
 
 

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from travois.core.models import Usage
-from travois.engine.deltas import AgentProgress
+from travois.ports.events import AgentProgress
 
 HOOK = "hook"
 """In place of a call: a hook asked for it, and the model is told nothing of it."""
