@@ -41,8 +41,8 @@ from travois.engine.checkouts import find_sibling
 from travois.engine.consent import Ready, decide, use
 from travois.engine.dispatch import understand
 from travois.engine.session import Session
+from travois.files.disk import DiskFiles
 from travois.host.cage.programs import find_covered
-from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
 from travois.policy.bounds import SECRET, Bounds
 from travois.policy.families import is_builder

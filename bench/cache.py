@@ -27,8 +27,8 @@ from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import Model
 from travois.engine.loop import turn
 from travois.engine.session import Session
+from travois.files.disk import DiskFiles
 from travois.host.catalog import resolve
-from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
 from travois.lab import Prompt, call, text
 from travois.lab.http import Request as Asked

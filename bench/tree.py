@@ -18,7 +18,7 @@ from travois.context.ledger.acts import Act, decoded, is_list, is_object, kind_o
 from travois.core.content import Call, words
 from travois.core.facts import Changed
 from travois.engine.ground import real
-from travois.host.files import DiskFiles
+from travois.files.disk import DiskFiles
 from travois.ports.tool import Outcome
 from travois.ports.world import Stat, digest
 

@@ -13,7 +13,7 @@ from travois.app.acp.files import Buffers
 from travois.app.acp.messages import Capabilities, Disk
 from travois.app.control.desk import Declined
 from travois.app.shapes import Object
-from travois.host.files import DiskFiles
+from travois.files.disk import DiskFiles
 from travois.ports.world import Stale, digest
 
 BOTH, READS = Capabilities(fs=Disk(True, True)), Capabilities(fs=Disk(True, False))

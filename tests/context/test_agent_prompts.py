@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from travois.context import front
 from travois.context.kinds import Kind, listing
+from travois.files import front_matter as front
 
 PROMPTS = Path(front.__file__).parent / "prompts" / "agents"
 EXPLORE = """\

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.context.front import Front, read, split
+from travois.files.front_matter import Front, read, split
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.context.nested import nested
+from travois.files.nested import nested
 
 HEAD = """---
 name: guard

@@ -17,7 +17,7 @@ from travois.core.models import Price, Protocol
 from travois.core.view import project
 from travois.engine.loop import turn
 from travois.engine.session import Session
-from travois.host.files import DiskFiles
+from travois.files.disk import DiskFiles
 from travois.host.process import LocalProcesses
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults

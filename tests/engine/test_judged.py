@@ -17,7 +17,7 @@ from travois.core.content import words
 from travois.core.facts import Result
 from travois.engine.ground import resolved
 from travois.engine.judged import JudgedFiles, hiding
-from travois.host.files import DiskFiles
+from travois.files.disk import DiskFiles
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import parse

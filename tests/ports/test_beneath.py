@@ -21,10 +21,11 @@ from tests.tools.world import World
 from travois.core.content import Text
 from travois.engine.ground import resolved
 from travois.engine.judged import JudgedFiles
-from travois.host import beneath, swap
-from travois.host.beneath import spot
-from travois.host.drafts import OLD, sweep
-from travois.host.files import DiskFiles
+from travois.files import atomic as swap
+from travois.files import openat as beneath
+from travois.files.disk import DiskFiles
+from travois.files.drafts import OLD, sweep
+from travois.files.openat import spot
 from travois.policy.access import Access
 from travois.ports.tool import AnyTool, Outcome, Refusal
 from travois.ports.world import Stale, digest
@@ -294,7 +295,7 @@ def test_a_draft_that_goes_away_meanwhile_does_not_stop_the_sweep(
     names = [f".travois-{2**22 + n}-0123456789ab" for n in range(2)]
     (tmp_path / names[1]).write_bytes(b"half")
     os.utime(tmp_path / names[1], (0, 0))
-    monkeypatch.setattr("travois.host.drafts.os.listdir", lambda fd: names)
+    monkeypatch.setattr("travois.files.drafts.os.listdir", lambda fd: names)
     sweep(str(tmp_path))
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []

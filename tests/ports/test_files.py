@@ -15,7 +15,7 @@ import pytest
 
 from travois.engine.ground import resolved
 from travois.engine.judged import JudgedFiles
-from travois.host.files import INLINE, DiskFiles
+from travois.files.disk import INLINE, DiskFiles
 from travois.policy.access import Access
 from travois.ports.world import Files, Stale, Stat, digest
 
@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     program = f"""
 import anyio, resource
 from travois.ports.world import digest
-from travois.host.files import DiskFiles
+from travois.files.disk import DiskFiles
 
 async def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.host import swap
+from travois.files import atomic as swap
 from travois.ports.world import Stale, digest
 
 RIVAL = """

@@ -11,8 +11,8 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from travois.host.files import DiskFiles
-from travois.host.readcache import LARGEST, RESTED, ReadCache
+from travois.files.disk import DiskFiles
+from travois.files.read_cache import LARGEST, RESTED, ReadCache
 from travois.ports.world import Files, Stale, digest
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.ports.test_files_race import append, rival
 from tests.tools.world import World
-from travois.host.files import DiskFiles
+from travois.files.disk import DiskFiles
 from travois.ports.tool import Refusal
 from travois.ports.world import Stale, digest
 from travois.tools.edit import EDIT, MULTI_EDIT

@@ -15,7 +15,7 @@ from travois.engine.ground import resolved
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.judged import JudgedFiles
 from travois.engine.occasions import AnyOccasion
-from travois.host.files import DiskFiles
+from travois.files.disk import DiskFiles
 from travois.policy.access import Access
 from travois.ports.tasks import Edit
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal

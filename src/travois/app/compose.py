@@ -50,10 +50,10 @@ from travois.engine.modes import MODE, follow
 from travois.engine.practice import Practitioner
 from travois.engine.session import Session
 from travois.engine.switch import switch, switch_with_summary
+from travois.files.disk import DiskFiles
+from travois.files.read_cache import ReadCache
 from travois.host.cage.probe import Walls
-from travois.host.files import DiskFiles
 from travois.host.process import LocalProcesses
-from travois.host.readcache import ReadCache
 from travois.host.web import HttpxWeb
 from travois.policy.judge import Guard
 from travois.policy.rules import withheld

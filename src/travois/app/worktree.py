@@ -149,7 +149,7 @@ def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
 
 def within(name: str, work: Callable[[], int]) -> int:
     """Work in a worktree, which goes again if nothing was done in it; returns the exit code."""
-    from travois.host.files import DiskFiles
+    from travois.files.disk import DiskFiles
     from travois.host.process import LocalProcesses
 
     if name and not NAME.fullmatch(name):

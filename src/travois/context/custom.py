@@ -14,8 +14,8 @@ from typing import Literal, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from travois.context import front
-from travois.context.nested import nested
+from travois.files import front_matter as front
+from travois.files.nested import nested
 
 TYPED = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 """How a command is written at the prompt: its name, and the rest."""

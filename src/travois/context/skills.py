@@ -15,7 +15,6 @@ from itertools import chain, repeat
 import msgspec
 from msgspec.structs import replace
 
-from travois.context import front
 from travois.context.custom import Custom, read
 from travois.context.instructions import fits
 from travois.context.sources import NONE, plain
@@ -23,6 +22,7 @@ from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate
 from travois.core.view import Item
+from travois.files import front_matter as front
 
 OPENING, CLOSING = "<skills>\n", "\n</skills>"
 INTRO = "Skills that you can use with the Skill tool, each where its line fits the task:"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.context import front
-from travois.context.front import Front
 from travois.context.kinds import FORK, Kind
+from travois.files import front_matter as front
+from travois.files.front_matter import Front
 from travois.policy.judge import ALIASES, MODES
 from travois.policy.rules import split
 from travois.store.opencode_agents import APART

@@ -14,11 +14,11 @@ from typing import TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from travois.context import front
-from travois.context.front import Front
 from travois.context.kinds import Kind
-from travois.context.nested import nested
 from travois.core.errors import Fault
+from travois.files import front_matter as front
+from travois.files.front_matter import Front
+from travois.files.nested import nested
 from travois.policy.judge import MODES, Mode
 from travois.policy.paths import inside
 from travois.store import codex_agents, foreign, opencode_agents

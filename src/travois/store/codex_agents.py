@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from travois.context.front import Front, Value
+from travois.files.front_matter import Front, Value
 from travois.store.instructions import plain_text
 from travois.store.reading import is_tree
 from travois.store.settings import Json

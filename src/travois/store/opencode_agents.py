@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.front import Front, Value
+from travois.files.front_matter import Front, Value
 from travois.policy.rules import EDITS
 from travois.store.instructions import plain_text
 from travois.store.neighbours import OPENCODE, TOOLS, loose

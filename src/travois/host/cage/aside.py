@@ -9,8 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from travois.engine.folders import make_folders
-from travois.host.beneath import Spot
+from travois.files.folders import make_folders
+from travois.files.openat import Spot
 
 MOST_BYTES = 64 * 1024 * 1024
 """How much is copied where it cannot be moved, because it lies on another disk."""

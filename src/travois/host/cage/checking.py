@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.host.beneath import spot
+from travois.files.openat import spot
 from travois.host.cage.aside import Aside
 from travois.host.cage.saved import Node, Saved, Tree, differences, hold, put, read, restore
 from travois.policy.gitconfig import Allowed, is_harmless_hook, never, settle

@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.engine.folders import make_folders
+from travois.files.folders import make_folders
 from travois.host.cage.aside import Aside
 from travois.host.cage.checking import Change, Check, Checked, check, list_few, plain
 from travois.host.cage.instructions import Instructions, Running, tell_killed

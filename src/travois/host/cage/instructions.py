@@ -20,7 +20,7 @@ from struct import Struct, error, unpack
 
 import msgspec
 
-from travois.host.beneath import spot
+from travois.files.openat import spot
 from travois.host.cage.aside import Aside
 from travois.host.cage.checking import Change, list_few, plain
 from travois.host.cage.saved import SLACK, Node, Saved, hold, read, restore, save

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 
-from travois.host.beneath import Spot, spot
+from travois.files.openat import Spot, spot
 from travois.host.cage.layers import Mark, attributes, seen
 from travois.ports.world import Stale
 

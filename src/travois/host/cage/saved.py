@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.host.beneath import Spot, spot
+from travois.files.openat import Spot, spot
 from travois.host.cage.aside import Aside
 
 MOST_BYTES = 32 * 1024 * 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.engine.folders import make_folders
+from travois.files.folders import make_folders
 from travois.tools.foreign import Offer
 from travois.tools.lenders import Server
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from travois.engine.folders import make_folders
+from travois.files.folders import make_folders
 from travois.host.talk import Talk
 from travois.policy.secrets import Secrets
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.engine.folders import make_folders
+from travois.files.folders import make_folders
 from travois.tools.lenders import Server
 
 if TYPE_CHECKING:

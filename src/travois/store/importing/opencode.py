@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from travois.context import front
-from travois.context.front import Front
 from travois.core.errors import Fault
+from travois.files import front_matter as front
+from travois.files.front_matter import Front
 from travois.store import neighbours, opencode_agents, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from travois.host.beneath import spot
+from travois.files.openat import spot
 from travois.ports.world import Files, Stat, digest
 
 ROOM = 64 << 20

@@ -8,7 +8,7 @@ import stat
 import time
 from contextlib import suppress
 
-from travois.host.beneath import Spot, spot
+from travois.files.openat import Spot, spot
 
 DRAFT = re.compile(r"\.travois-(\d+)-[0-9a-f]{12}")
 OLD = 600.0

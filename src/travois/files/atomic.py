@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.host.beneath import Spot, spot
+from travois.files.openat import Spot, spot
 from travois.ports.world import Stale, digest
 
 if TYPE_CHECKING:

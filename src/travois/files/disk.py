@@ -14,8 +14,8 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from travois.host import swap
-from travois.host.beneath import spot
+from travois.files import atomic as swap
+from travois.files.openat import spot
 from travois.ports.world import Stat, digest
 
 INLINE = 64 * 1024
@@ -85,7 +85,7 @@ class DiskFiles:
         Mode, owner and attributes stay. The work is not abandoned when cancelled, so that it
         leaves nothing half done.
         """
-        from travois.host.drafts import sweep
+        from travois.files.drafts import sweep
 
         _check(path)
         folder = os.path.dirname(path)

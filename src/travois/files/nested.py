@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from textwrap import dedent
 
-from travois.context.front import BLOCK, COMMENT, FRONT, ITEM, QUOTED, split
+from travois.files.front_matter import BLOCK, COMMENT, FRONT, ITEM, QUOTED, split
 
 KEY = re.compile(r"(\"[^\"]*\"|'[^']*'|[^\s\"'#\[\]{},][^:]*?)[ \t]*:(?:[ \t]+(.*))?")
 BARE = re.compile(r"true|false|null|-?\d+(\.\d+)?")
