@@ -43,7 +43,6 @@ from travois.engine.dispatch import understand
 from travois.engine.session import Session
 from travois.files.disk import DiskFiles
 from travois.host.cage.programs import find_covered
-from travois.host.process import LocalProcesses
 from travois.policy.bounds import SECRET, Bounds
 from travois.policy.families import is_builder
 from travois.policy.judge import Guard, Mode
@@ -51,6 +50,7 @@ from travois.policy.toolchains import list_shown
 from travois.ports.agent import Agent, World
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.snapshot_port import Kept
+from travois.process.run import LocalProcesses
 from travois.store.blobs import Blobs
 from travois.store.home import Home
 from travois.store.skills import personal_folders

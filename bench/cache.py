@@ -29,7 +29,6 @@ from travois.engine.loop import turn
 from travois.engine.session import Session
 from travois.files.disk import DiskFiles
 from travois.host.catalog import resolve
-from travois.host.process import LocalProcesses
 from travois.lab import Prompt, call, text
 from travois.lab.http import Request as Asked
 from travois.lab.objects import Json
@@ -40,6 +39,7 @@ from travois.policy.judge import Guard
 from travois.ports.agent import Agent, World
 from travois.ports.tool import Here, Outcome, Tool, said
 from travois.ports.world import Env
+from travois.process.run import LocalProcesses
 from travois.store.blobs import Blobs
 from travois.store.log import Log
 from travois.wire.encode import Encoder

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from travois.host.cage.probe import look
 from travois.host.cage.programs import find_covered, find_programs
-from travois.host.process import LocalProcesses
 from travois.policy.bounds import PINNED, SECRET
 from travois.policy.cage import Cage
 from travois.policy.toolchains import list_shown
 from travois.ports.world import Command
+from travois.process.run import LocalProcesses
 
 ROUNDS = 100
 SHELL = ("/bin/bash", "-c", "true")

@@ -18,8 +18,8 @@ from types import SimpleNamespace
 import anyio
 import msgspec
 
-from travois.host.process import LocalProcesses
 from travois.ports.world import Command, Completed, Room
+from travois.process.run import LocalProcesses
 from travois.tools.shell import BASH
 
 ROUNDS = 100

@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 from tests.tools.local import Local, told
 
-from travois.host.process import LocalProcesses
-from travois.host.ripgrep import resolve
 from travois.ports.tool import AnyTool
+from travois.process.ripgrep import resolve
+from travois.process.run import LocalProcesses
 from travois.tools.search import GLOB, GREP
 
 RUNS = 3

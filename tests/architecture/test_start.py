@@ -16,7 +16,7 @@ LATER = (
     *("travois.wire.protocol", "travois.wire.errors", "travois.wire.openai_chat"),
     *("travois.wire.openai_responses", "travois.wire.gemini", "travois.wire.ollama"),
     *("travois.tools.mcp", "travois.tools.lenders", "travois.tools.output", "travois.tools.html"),
-    *("travois.host.talk", "travois.host.child", "travois.host.doorbell", "travois.host.mcp"),
+    *("travois.process.talk", "travois.process.child", "travois.host.doorbell", "travois.host.mcp"),
 )
 """What a session can do without until its first request is out: it comes with its first use."""
 MODULES = 510

@@ -39,7 +39,6 @@ from travois.engine.occasions import (
     SubagentStop,
 )
 from travois.host.hooks import LocalHooks, Place, Reach, exports
-from travois.host.process import LocalProcesses
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.policy.rules import Use
@@ -47,6 +46,7 @@ from travois.policy.rules import parse as rule
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Env, Warned
+from travois.process.run import LocalProcesses
 from travois.testing import call, calls, say
 from travois.tools.shell import BASH
 

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from travois.host.cage.probe import Walls, look
-from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 from travois.ports.world import Command, Completed
+from travois.process.run import LocalProcesses
 
 SECONDS = 180.0
 Mode = Literal["full", "partial"]

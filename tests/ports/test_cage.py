@@ -24,8 +24,8 @@ from tests.ports.test_processes import descriptors, nap, others, sleepers, until
 from tests.processes import run_past_timeout
 from travois.host.cage import probe
 from travois.host.cage.probe import Walls, look
-from travois.host.process import LocalProcesses
 from travois.ports.world import Captured, Command, Completed
+from travois.process.run import LocalProcesses
 
 __all__ = ["nap", "others"]
 MODES: tuple[Mode, ...] = ("full", "partial")
@@ -223,7 +223,7 @@ def test_cancelling_at_any_moment_leaves_nothing(mode: Mode, nap: str):
 HARNESS = """
 import anyio, sys
 from travois.ports.world import Command
-from travois.host.process import LocalProcesses
+from travois.process.run import LocalProcesses
 from travois.host.cage.probe import look
 from travois.policy.cage import Cage
 

@@ -17,10 +17,10 @@ import pytest
 
 from travois.host.cage.overlay import Overlay
 from travois.host.cage.probe import Walls, look
-from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 from travois.ports.outcome import Change
 from travois.ports.world import Command, Stale
+from travois.process.run import LocalProcesses
 
 SECONDS = 180.0
 SET = (
@@ -410,7 +410,7 @@ import sys
 from pathlib import Path
 import anyio
 from tests.ports.test_cage_overlay import Room, walls
-from travois.host.process import LocalProcesses
+from travois.process.run import LocalProcesses
 
 async def main():
     room = Room(Path(sys.argv[1]), LocalProcesses(walls=walls()))

@@ -16,7 +16,7 @@ import pytest
 from tests.ports.caged import SECONDS, Mode, Scene, play, run, scene
 from tests.ports.test_processes import ESCAPES, nap, sleepers
 from tests.processes import COUNT_PROGRAMS, run_past_timeout
-from travois.host.process import LocalProcesses
+from travois.process.run import LocalProcesses
 
 __all__ = ["nap"]
 

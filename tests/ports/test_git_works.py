@@ -13,12 +13,12 @@ import pytest
 
 from tests.ports.caged import Mode, Scene, scene, walls
 from travois.app.fencing import elsewhere
-from travois.host.process import LocalProcesses
 from travois.policy.access import Access
 from travois.policy.bounds import Bounds, cage
 from travois.policy.judge import Guard
 from travois.policy.rules import Use
 from travois.policy.shell import plan
+from travois.process.run import LocalProcesses
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 WHO = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

@@ -15,9 +15,9 @@ from tests.ports.caged import SECONDS, Mode, Scene, play, scene, walls
 from tests.ports.test_processes import children, nap, sleepers, until
 from tests.processes import run_past_timeout
 from travois.host.cage.guard import Journal, watches
-from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 from travois.ports.world import Command
+from travois.process.run import LocalProcesses
 
 __all__ = ["nap"]
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
@@ -372,7 +372,7 @@ def test_a_command_that_times_out_is_checked_too(place: Scene) -> None:
 KILLED = """
 import anyio, sys
 from travois.ports.world import Command
-from travois.host.process import LocalProcesses
+from travois.process.run import LocalProcesses
 from travois.host.cage.probe import look
 from msgspec.structs import replace
 from travois.policy.cage import Cage

@@ -19,13 +19,13 @@ from tests.ports.caged import SECONDS, Mode, walls
 from travois.app.compose import prepare
 from travois.app.fencing import build
 from travois.app.options import Options
-from travois.host.process import LocalProcesses
 from travois.policy import bounds
 from travois.policy.judge import Guard
 from travois.policy.judge import Mode as GuardMode
 from travois.policy.rules import Use
 from travois.policy.shell import plan
 from travois.ports.world import Command
+from travois.process.run import LocalProcesses
 
 PLACES = tuple(
     str.split(

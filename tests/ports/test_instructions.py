@@ -13,8 +13,8 @@ import pytest
 
 from tests.ports.caged import SECONDS, Mode, Scene, play, scene, walls
 from travois.host.cage.guard import Journal
-from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage, Unasked
+from travois.process.run import LocalProcesses
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 FILES = (

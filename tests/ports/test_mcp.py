@@ -22,10 +22,10 @@ from travois.host.mcp import life
 from travois.host.mcp import link as link_module
 from travois.host.mcp.link import Link, Surroundings
 from travois.host.mcp.tokens import Tokens
-from travois.host.process import LocalProcesses
 from travois.ports.person import Choice
 from travois.ports.tool import Refusal
 from travois.ports.world import Env, Unanswered
+from travois.process.run import LocalProcesses
 from travois.tools.foreign import Answered
 from travois.tools.lenders import Server, lent
 

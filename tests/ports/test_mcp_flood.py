@@ -12,7 +12,7 @@ import resource, sys
 import anyio
 from travois.ports.world import Command
 from travois.host.mcp import line
-from travois.host.process import LocalProcesses
+from travois.process.run import LocalProcesses
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.ports.caged import SECONDS, Mode, Scene, play, scene
-from travois.host.process import LocalProcesses
 from travois.policy.bounds import PINNED
+from travois.process.run import LocalProcesses
 
 MODES = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 EACH = pytest.mark.parametrize("mode", [None, "full", "partial"], ids=["bare", "bwrap", "landlock"])

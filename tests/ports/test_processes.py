@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.processes import COUNT, TIMEOUTS, children, run_past_timeout, running
-from travois.host import reaper
-from travois.host import spawn as spawning
-from travois.host.capture import Capture
-from travois.host.environment import clean
-from travois.host.process import LocalProcesses
 from travois.ports.world import Captured, Command, Completed
+from travois.process import reap as reaper
+from travois.process import spawn as spawning
+from travois.process.environment import clean
+from travois.process.output import Capture
+from travois.process.run import LocalProcesses
 
 SECONDS = 180.0
 """Far beyond what anything here takes: only a defect waits for it."""
@@ -596,7 +596,7 @@ def test_a_job_that_floods_stays_small_and_says_what_was_missed():
 HARNESS = """
 import anyio, sys
 from travois.ports.world import Command
-from travois.host.process import LocalProcesses
+from travois.process.run import LocalProcesses
 
 async def main():
     processes = LocalProcesses()
@@ -684,7 +684,7 @@ def test_an_output_that_cannot_be_written_is_kept_as_far_as_memory_goes(tmp_path
 def test_a_program_that_says_more_than_may_be_written_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: str
 ):
-    monkeypatch.setattr("travois.host.spool.MOST", 5_000_000)
+    monkeypatch.setattr("travois.process.spool.MOST", 5_000_000)
     file, ticks = tmp_path / "a.txt", tmp_path / "ticks"
 
     async def scene(processes: LocalProcesses) -> None:
@@ -705,7 +705,7 @@ def test_a_program_that_says_more_than_may_be_written_is_ended(
 def test_an_output_of_just_as_much_as_may_be_written_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("travois.host.spool.MOST", 8893)
+    monkeypatch.setattr("travois.process.spool.MOST", 8893)
 
     async def scene(processes: LocalProcesses) -> None:
         command = replace(sh("seq 2000"), keep=1000, whole=str(tmp_path / "a.txt"))

@@ -17,8 +17,8 @@ import pytest
 from tests.ports.caged import Scene, scene, walls
 from travois.host.cage import loopback
 from travois.host.cage.loopback import HeldByFiles, HeldByThread, Namespace, find_ports
-from travois.host.process import LocalProcesses
 from travois.ports.world import Completed
+from travois.process.run import LocalProcesses
 
 SECONDS = 300.0
 SERVER = """

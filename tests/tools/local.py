@@ -10,8 +10,8 @@ import anyio
 
 from tests.tools.world import World
 from travois.core.content import Text
-from travois.host.process import LocalProcesses
 from travois.ports.tool import AnyTool, Outcome, Refusal
+from travois.process.run import LocalProcesses
 
 T = TypeVar("T")
 

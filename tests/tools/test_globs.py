@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.local import Local, told
-from travois.host.ripgrep import resolve
 from travois.ports.tool import Outcome
+from travois.process.ripgrep import resolve
 from travois.tools import globs
 from travois.tools.search import GLOB, GREP
 

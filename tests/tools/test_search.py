@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from tests.tools.local import Local
-from travois.host.ripgrep import resolve
 from travois.policy.access import Access
 from travois.ports.tool import AnyTool, Refusal
+from travois.process.ripgrep import resolve
 from travois.tools import globs, ripgrep, search
 from travois.tools.search import GLOB, GREP
 

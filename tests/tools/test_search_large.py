@@ -16,10 +16,10 @@ import pytest
 from anyio import to_thread
 
 from tests.tools.local import Local, told
-from travois.host.process import LocalProcesses
-from travois.host.ripgrep import resolve
 from travois.ports.tool import AnyTool
 from travois.ports.world import Command, Completed
+from travois.process.ripgrep import resolve
+from travois.process.run import LocalProcesses
 from travois.tools import ripgrep, search
 from travois.tools.search import GLOB, GREP
 

@@ -21,10 +21,10 @@ from travois.context.offload import measure
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.tokens import estimate
-from travois.host.process import LocalProcesses
 from travois.policy.access import Access
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import Captured
+from travois.process.run import LocalProcesses
 from travois.tools import shell
 from travois.tools.jobs import BASH_OUTPUT, KILL_SHELL
 from travois.tools.output import Readable, readable

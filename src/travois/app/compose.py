@@ -53,7 +53,6 @@ from travois.engine.switch import switch, switch_with_summary
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.host.cage.probe import Walls
-from travois.host.process import LocalProcesses
 from travois.host.web import HttpxWeb
 from travois.policy.judge import Guard
 from travois.policy.rules import withheld
@@ -62,6 +61,7 @@ from travois.ports.agent import Agent, Patience, Small, World
 from travois.ports.person import Answer, Inquiry, Person, Question
 from travois.ports.tool import AnyTool
 from travois.ports.world import Model, Warned
+from travois.process.run import LocalProcesses
 from travois.store import agents, trust
 from travois.store import home as homes
 from travois.store import project as projects

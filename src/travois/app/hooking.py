@@ -63,8 +63,8 @@ def equip(
     def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
         from travois.host import hooks as running
         from travois.host.cage.probe import look
-        from travois.host.process import LocalProcesses
         from travois.policy.program_cage import cage_for_program
+        from travois.process.run import LocalProcesses
 
         settings, folder = loaded.settings, found.log.folder
         walls = look(place.home.path / "walls.json", workspace=place.cwd) if agent.bounds else None

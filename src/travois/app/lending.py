@@ -106,8 +106,8 @@ def surroundings(
 ) -> Surroundings:
     """What all servers of a session have in common."""
     from travois.host.mcp.link import Surroundings
-    from travois.host.process import LocalProcesses
     from travois.policy.program_cage import cage_for_program
+    from travois.process.run import LocalProcesses
 
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"

@@ -150,7 +150,7 @@ def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
 def within(name: str, work: Callable[[], int]) -> int:
     """Work in a worktree, which goes again if nothing was done in it; returns the exit code."""
     from travois.files.disk import DiskFiles
-    from travois.host.process import LocalProcesses
+    from travois.process.run import LocalProcesses
 
     if name and not NAME.fullmatch(name):
         raise Fault(f"--worktree {name} is no name", fix="Use letters, digits, dots and dashes.")

@@ -15,7 +15,7 @@ from travois.ports.world import Command
 
 if TYPE_CHECKING:
     from travois.host.cage.guard import Journal
-    from travois.host.child import Child
+    from travois.process.child import Child
 
 
 class Guarding:

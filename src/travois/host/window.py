@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from travois.host.environment import bare
 from travois.host.gate import LOOPBACK, Gate
-from travois.host.reaper import MARK, fell, tree
+from travois.process.environment import bare
+from travois.process.reap import MARK, fell, tree
 from travois.tools.browser import BrowserArgs, Seen
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from travois.app.rights import inherit
 from travois.core.errors import Fault
 from travois.host import catalog
 from travois.host.cage.probe import Check, Walls, look
-from travois.host.ripgrep import resolve
 from travois.policy.masking import mask_text
+from travois.process.ripgrep import resolve
 from travois.store.home import Home, locate
 from travois.store.layers import load
 from travois.store.project import identify
@@ -163,9 +163,9 @@ def _commands(place: Place, loaded: Loaded) -> Check:
 
 async def _run_command(place: Place, loaded: Loaded) -> Check:
     from travois.app import fencing
-    from travois.host.process import LocalProcesses
     from travois.policy.cage import Cage
     from travois.ports.world import Command
+    from travois.process.run import LocalProcesses
 
     async with AsyncExitStack() as stack:
         fence = fencing.build(loaded, place, stack, attended=True)

@@ -104,8 +104,8 @@ async def _tested(server: Server) -> int:
     from travois.app import fencing
     from travois.app.rights import guard
     from travois.host.mcp.link import Link, Surroundings
-    from travois.host.process import LocalProcesses
     from travois.policy.program_cage import cage_for_program
+    from travois.process.run import LocalProcesses
 
     place, loaded, _ = _here()
     stack = AsyncExitStack()

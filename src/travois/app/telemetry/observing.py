@@ -21,9 +21,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from travois.app.telemetry import Place, Wish
 from travois.core.facts import Spawned
 from travois.engine.dispatch import survived
-from travois.host.process import LocalProcesses
 from travois.ports.agent import Agent
 from travois.ports.world import Command, Event
+from travois.process.run import LocalProcesses
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

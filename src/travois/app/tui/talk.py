@@ -29,8 +29,8 @@ from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.engine.hooks import notify, remind
 from travois.engine.warmth import keep_warm
-from travois.host.process import LocalProcesses
 from travois.ports.world import AgentProgress
+from travois.process.run import LocalProcesses
 from travois.store.settings import Tui
 
 SLOW = 0.3

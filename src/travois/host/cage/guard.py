@@ -28,8 +28,8 @@ from travois.host.cage.nested import NAMES, Surroundings, check_repository, find
 from travois.host.cage.real import real_path
 from travois.host.cage.repositories import Repositories
 from travois.host.cage.saved import Saved, read, read_names, save
-from travois.host.reaper import marked
 from travois.policy.cage import Cage, Unasked
+from travois.process.reap import marked
 
 PATIENCE = 20.0
 """How many seconds to wait for another process that works on the journal."""

@@ -21,10 +21,10 @@ from travois.host.catalog import Endpoint
 from travois.host.http import Transport
 from travois.host.local import gguf
 from travois.host.local.serve import Order, Ready
-from travois.host.process import LocalProcesses
 from travois.host.providers import HttpModel
-from travois.host.talk import Talk
 from travois.ports.world import Command
+from travois.process.run import LocalProcesses
+from travois.process.talk import Talk
 from travois.wire.pieces import Request
 from travois.wire.replies import Problem, Reply, StreamDelta
 

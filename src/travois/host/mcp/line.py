@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from travois.files.folders import make_folders
-from travois.host.talk import Talk
 from travois.policy.secrets import Secrets
+from travois.process.talk import Talk
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

@@ -31,11 +31,11 @@ from travois.host.mcp.speech import (
 )
 from travois.host.mcp.tokens import Tokens
 from travois.host.own_files import find_folders
-from travois.host.process import LocalProcesses
 from travois.policy.cage import Cage
 from travois.policy.secrets import secrets
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Env
+from travois.process.run import LocalProcesses
 from travois.tools.foreign import Answered, Item, Offer, Resource
 from travois.tools.lenders import Prompt, Server
 

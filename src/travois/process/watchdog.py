@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from travois.host.reaper import MARK, PROC
+from travois.process.reap import MARK, PROC
 
 SCRIPT = r"""
 cd /

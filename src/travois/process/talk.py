@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.lowlevel
 
-from travois.host.child import Child
+from travois.process.child import Child
 
 PIECE = 64 * 1024
 

@@ -12,9 +12,9 @@ from signal import SIGINT, SIGKILL
 
 import anyio
 
-from travois.host.child import Child
-from travois.host.reaper import send
 from travois.ports.world import Captured, Command, Following
+from travois.process.child import Child
+from travois.process.reap import send
 
 TAKES = 5.0
 """How many seconds a program may leave what is typed unread before we give up."""

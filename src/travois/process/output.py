@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from anyio import Event
 
-from travois.host.spool import Spool
 from travois.ports.world import Captured
+from travois.process.spool import Spool
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle

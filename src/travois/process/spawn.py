@@ -15,9 +15,9 @@ import msgspec
 from travois.host.cage.fence import Fence, Ground, Unfenced, enclose
 from travois.host.cage.landlock import apart
 from travois.host.cage.probe import Walls
-from travois.host.capture import CHUNK
-from travois.host.ripgrep import resolve
 from travois.ports.world import Command
+from travois.process.output import CHUNK
+from travois.process.ripgrep import resolve
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -192,7 +192,7 @@ def terminal_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
 
     That has to happen inside the sandbox, in the session that the program leads.
     """
-    from travois.host import terminal
+    from travois.process import controlling_terminal as terminal
 
     python = os.path.realpath(sys.executable)
     return (python, "-I", "-S", terminal.__file__, resolve(argv[0]), *argv[1:])

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from travois.host.cage.fence import read_report
-from travois.host.capture import Capture, Drain, Feed, Follower
-from travois.host.reaper import gone
-from travois.host.spawn import Started
-from travois.host.spool import Spool
 from travois.ports.world import Captured
+from travois.process.output import Capture, Drain, Feed, Follower
+from travois.process.reap import gone
+from travois.process.spawn import Started
+from travois.process.spool import Spool
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle

@@ -15,13 +15,13 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from travois.host.cage.fence import Unfenced
-from travois.host.capture import CHUNK
-from travois.host.environment import bare, clean
 from travois.host.guarding import Guarding
-from travois.host.reaper import MARK, Orphans, adopt_orphans, bears, fell, send, tree
-from travois.host.watchdog import Watchdog
 from travois.policy.secrets import secrets
 from travois.ports.world import Command, Completed
+from travois.process.environment import bare, clean
+from travois.process.output import CHUNK
+from travois.process.reap import MARK, Orphans, adopt_orphans, bears, fell, send, tree
+from travois.process.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from socket import socket
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from travois.host.cage.network import Network
     from travois.host.cage.overlay import Overlay
     from travois.host.cage.probe import Walls
-    from travois.host.child import Child
-    from travois.host.job import LocalJob
-    from travois.host.talk import Talk
+    from travois.process.child import Child
+    from travois.process.job import LocalJob
+    from travois.process.talk import Talk
 
 GRACE = 0.4
 """How long a program may take to end by itself once it is told to."""
@@ -190,7 +190,7 @@ class LocalProcesses:
         return Completed(0, said, Captured(b"", b"", 0), job=job.id)
 
     def _adopt(self, id: str, command: Command, child: Child) -> LocalJob:
-        from travois.host.job import LocalJob
+        from travois.process.job import LocalJob
 
         assert id not in self._jobs, f"there is a job {id} already"
         child.when_done = lambda: self._over(child)
@@ -205,7 +205,7 @@ class LocalProcesses:
 
     def talk(self, command: Command, *, log: Callable[[bytes], None]) -> Talk:
         """Start a program to talk with; `log` gets what it says on standard error."""
-        from travois.host.talk import Talk
+        from travois.process.talk import Talk
 
         line: list[tuple[int, int]] = []
         child = self._begin(replace(command, talks=True, keep=0), watch=log, line=line.append)
@@ -259,9 +259,9 @@ class LocalProcesses:
         around: tuple[str, ...] = (),
         line: Callable[[tuple[int, int]], None] | None = None,
     ) -> Child:
-        from travois.host.child import Child
-        from travois.host.spawn import Surroundings, spawn
-        from travois.host.spool import Spool
+        from travois.process.child import Child
+        from travois.process.spawn import Surroundings, spawn
+        from travois.process.spool import Spool
 
         self._children = {c for c in self._children if c.status is None or not c.silent}
         self._guarding.settle(self._gone)
