@@ -11,9 +11,9 @@ from io import StringIO
 
 import pytest
 
-from travois.app.commands import plain
 from travois.app.tui import cells
 from travois.core.terminal_text import for_stream, harmless, seen
+from travois.terminal import tables as plain
 
 CLASSES = {
     "controls": [*range(9), *range(11, 32), 127],
@@ -76,7 +76,7 @@ def test_pipes_and_files_get_every_byte() -> None:
 
 CODE = """
 import sys
-from travois.app.commands.plain import say, warn
+from travois.terminal.tables import say, warn
 from travois.core.terminal_text import complain
 text = "x" + "".join(map(chr, map(int, sys.argv[1:]))) + "y"
 say(text); warn(text); complain(text + "\\n")

@@ -43,7 +43,7 @@ def _wants_json(argv: Sequence[str]) -> bool:
 
 def _say_error(what: str, *, why: str = "", fix: str = "") -> None:
     """Print an error as JSON: a program that asked for JSON gets nothing else."""
-    from travois.app.commands.plain import say_json
+    from travois.terminal.tables import say_json
 
     say_json({"error": {"what": what, "why": why, "fix": fix}})
 

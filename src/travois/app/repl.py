@@ -17,7 +17,6 @@ from anyio.abc import TaskStatus
 from travois.app import trusting
 from travois.app.compose import prepare
 from travois.app.flags import chosen
-from travois.app.hangup import hold_hangups, ignore_hangups
 from travois.app.opening import is_worth_keeping
 from travois.app.options import PICK, Options
 from travois.app.sdk import Session
@@ -36,6 +35,7 @@ from travois.engine.hooks import notify
 from travois.engine.warmth import keep_warm
 from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.ports.world import Event, Retrying, Running, Warned
+from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.wire.replies import Grew
 
 HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."

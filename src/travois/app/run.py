@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from travois.app import custom
 from travois.app.flags import chosen
-from travois.app.hangup import hold_hangups, ignore_hangups
 from travois.app.lending import statuses
 from travois.app.sdk import Session, typed
 from travois.app.shaped import Shape
@@ -41,6 +40,7 @@ from travois.engine.jobs import PATIENCE as JOB_PATIENCE
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event, Retrying, Warned
 from travois.store.settings import Plugin
+from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.version import __version__
 
 if TYPE_CHECKING:

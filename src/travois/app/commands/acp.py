@@ -8,9 +8,9 @@ from argparse import Namespace
 
 import anyio
 
-from travois.app.commands.plain import Commands, command
 from travois.app.flags import chosen, shared
 from travois.app.options import Options
+from travois.terminal.tables import Commands, command
 
 MORE = """\
 An editor starts this; docs/acp.md has the settings for some. Flags of `travois` itself hold for

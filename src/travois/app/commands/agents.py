@@ -10,17 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from travois.app.commands.plain import (
-    Commands,
-    ago,
-    clean,
-    command,
-    say,
-    say_json,
-    say_list,
-    table,
-    warn,
-)
 from travois.app.commands.sessions import here, report
 from travois.app.posting import STOP
 from travois.context.doing import doing
@@ -32,6 +21,17 @@ from travois.store import lock
 from travois.store.log import NAME, Skipped, entries
 from travois.store.mail import Mailbox
 from travois.store.sessions import find, newest
+from travois.terminal.tables import (
+    Commands,
+    ago,
+    clean,
+    command,
+    say,
+    say_json,
+    say_list,
+    table,
+    warn,
+)
 
 FOLDER = "agents"
 MORE = """\

@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app import fencing, rights
-from travois.app.commands.plain import Commands, amount, clean, command, say, table, warn
 from travois.app.compose import prepare
 from travois.app.options import Options
 from travois.app.rehearsal import intended
@@ -23,6 +22,7 @@ from travois.ports.outcome import Attempt, Captured, Change
 from travois.ports.tool import Here
 from travois.ports.world import Command, Stale
 from travois.process.run import LocalProcesses
+from travois.terminal.tables import Commands, amount, clean, command, say, table, warn
 
 MORE = """\
 examples:

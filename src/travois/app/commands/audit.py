@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.commands.plain import Commands, command, say
 from travois.app.commands.sessions import here, report
 from travois.core.facts import Entry, Restored, Rewound, Sent
 from travois.core.legality import unsendable
@@ -16,6 +15,7 @@ from travois.core.view import View, project
 from travois.store.blobs import Blobs
 from travois.store.log import Skipped, history
 from travois.store.sessions import find
+from travois.terminal.tables import Commands, command, say
 from travois.wire.encode import Encoder
 from travois.wire.pieces import PrefixBreak, Request
 from travois.wire.ration import rationed

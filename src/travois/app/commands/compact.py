@@ -8,10 +8,10 @@ import anyio
 import msgspec
 
 from travois.app.commands.context import picked, told
-from travois.app.commands.plain import Commands, command, say
 from travois.app.options import Options
 from travois.app.receipts import receipts
 from travois.store.log import history
+from travois.terminal.tables import Commands, command, say
 
 MORE = """\
   travois compact                     the last session of this folder

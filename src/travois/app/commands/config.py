@@ -8,7 +8,6 @@ from argparse import Namespace
 import msgspec
 
 from travois.app import merged
-from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.app.opening import Place
 from travois.core.errors import Fault
 from travois.policy.masking import mask_text, mask_value
@@ -17,6 +16,7 @@ from travois.store.layers import load
 from travois.store.project import identify
 from travois.store.reading import flatten, nearest
 from travois.store.settings import Json, Loaded
+from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 MORE = """\
 Later ones win, but what any of them denies stays denied:

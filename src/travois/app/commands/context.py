@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from travois.app.commands.plain import Commands, ago, clean, command, say, say_json, table
 from travois.app.commands.sessions import here
 from travois.app.receipts import Receipt, receipts
 from travois.app.window import Window, look
@@ -27,6 +26,7 @@ from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.log import Log, history
 from travois.store.sessions import Summary, find, newest
+from travois.terminal.tables import Commands, ago, clean, command, say, say_json, table
 
 MORE = """\
   travois context                      the last session of this folder, in one line

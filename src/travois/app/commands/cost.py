@@ -10,12 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app.commands.context import life, picked
-from travois.app.commands.plain import Commands, ago, clean, command, say, table
 from travois.core.cache_audit import Cache, Miss, Spent
 from travois.core.content import words
 from travois.core.facts import Assistant, Entry, Finished, Opened, User
 from travois.core.models import Price, Usage, cost, rates
 from travois.store.log import history
+from travois.terminal.tables import Commands, ago, clean, command, say, table
 
 MORE = """\
 Dollars and tokens by turn and by kind. A cache miss is a reply that read at least 2,000 tokens and

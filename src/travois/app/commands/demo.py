@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.app.commands.plain import Commands, command, say
 from travois.app.options import Options
+from travois.terminal.tables import Commands, command, say
 
 if TYPE_CHECKING:
     from travois.app.demo.tour import Pace

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 import anyio
 import msgspec
 
-from travois.app.commands.plain import Commands, clean, command, say, styled, table
 from travois.app.merged import parts
 from travois.app.opening import Place
 from travois.app.rights import inherit
@@ -24,6 +23,7 @@ from travois.store.home import Home, locate
 from travois.store.layers import load
 from travois.store.project import identify
 from travois.store.settings import Loaded
+from travois.terminal.tables import Commands, clean, command, say, styled, table
 
 ESSENTIAL = ("bash", "ripgrep", "home", "settings", "model", "commands")
 """Without these a session cannot work."""

@@ -11,7 +11,16 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.app.commands.plain import (
+from travois.app.compose import gather, prepare
+from travois.app.dreaming import Nights, Told, opened, recent, told
+from travois.app.options import Options
+from travois.core.errors import Fault
+from travois.core.facts import Changed, Entry, Noted
+from travois.engine.dream import Dreamt
+from travois.ports.agent import Agent
+from travois.ports.world import Event, Running
+from travois.store.memory import night
+from travois.terminal.tables import (
     Commands,
     ago,
     clean,
@@ -22,15 +31,6 @@ from travois.app.commands.plain import (
     styled,
     warn,
 )
-from travois.app.compose import gather, prepare
-from travois.app.dreaming import Nights, Told, opened, recent, told
-from travois.app.options import Options
-from travois.core.errors import Fault
-from travois.core.facts import Changed, Entry, Noted
-from travois.engine.dream import Dreamt
-from travois.ports.agent import Agent
-from travois.ports.world import Event, Running
-from travois.store.memory import night
 
 MORE = """\
   travois dream                  the last nights of this project, and when the next one is due

@@ -7,10 +7,10 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.app.commands.plain import Commands, command, warn
 from travois.app.flags import understood
 from travois.core.errors import Fault
 from travois.policy.paths import inside
+from travois.terminal.tables import Commands, command, warn
 from travois.wire.effort import LEVELS
 
 MORE = """\

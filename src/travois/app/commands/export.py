@@ -12,12 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from travois.app.commands.plain import clean, styled
 from travois.app.commands.transcript import Part, parts
 from travois.core.content import Media
 from travois.core.facts import Entry
 from travois.store.log import Skipped
 from travois.store.sessions import Summary
+from travois.terminal.tables import clean, styled
 
 Format = Literal["markdown", "json", "html", "claude"]
 Fetch = Callable[[str], bytes]

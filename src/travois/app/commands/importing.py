@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from travois.app.commands.plain import Commands, clean, command, say, styled, table, warn
 from travois.app.commands.sessions import here
 from travois.app.importing import PLANS, Done, Outlook, Wish, look, many, take_along
 from travois.core.errors import Fault
@@ -20,6 +19,7 @@ from travois.store.importing.plan import PARTS, Luggage, Part
 from travois.store.importing.sessions import recognised
 from travois.store.project import Project
 from travois.store.recorded import AGENTS
+from travois.terminal.tables import Commands, clean, command, say, styled, table, warn
 
 MORE = """\
 examples:

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import msgspec
 
 from travois.app.commands.context import picked
-from travois.app.commands.plain import Commands, command, say
 from travois.app.commands.sessions import here
 from travois.core.errors import Fault
+from travois.terminal.tables import Commands, command, say
 
 MORE = """\
 The page shows every request and what the model saw in it, what filled the window, what the cache

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from travois.app.commands.plain import Commands, command, say
 from travois.core.errors import Fault
+from travois.terminal.tables import Commands, command, say
 
 if TYPE_CHECKING:
     from travois.lab.http import Answer

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import anyio
 
-from travois.app.commands.plain import Commands, ago, clean, command, say, table
 from travois.app.posting import post
 from travois.store import sessions
 from travois.store.home import Home, locate
 from travois.store.mail import Mailbox, members, teams
+from travois.terminal.tables import Commands, ago, clean, command, say, table
 
 MORE = """\
 Addresses are session:ID (the beginning of the id is enough) and TEAM:NAME. A session is in a

@@ -12,7 +12,6 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.app.commands.plain import Commands, clean, command, say, table
 from travois.app.compose import prepare
 from travois.app.lending import found
 from travois.app.opening import Place
@@ -22,6 +21,7 @@ from travois.policy.masking import mask_text, mask_value
 from travois.store import disk, mcp, trust
 from travois.store.mcp_words import SOCKET, SOCKETS
 from travois.store.settings import Json, Loaded
+from travois.terminal.tables import Commands, clean, command, say, table
 from travois.tools.lenders import Server, lent
 
 MORE = """\

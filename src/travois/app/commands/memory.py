@@ -11,11 +11,11 @@ from functools import partial
 import msgspec
 
 from travois.app.commands import memory_change, memory_doctor, memory_told
-from travois.app.commands.plain import Commands, command, say
 from travois.app.commands.sessions import here
 from travois.app.remembering import open_here
 from travois.store.layers import load
 from travois.store.memory.memories import FolderMemories
+from travois.terminal.tables import Commands, command, say
 
 MORE = """\
 examples:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from travois.app.commands.memory_told import file, line, many
-from travois.app.commands.plain import clean, say, styled, table
 from travois.app.commands.sessions import here
 from travois.context.memory.drafts import slug
 from travois.context.memory.likeness import same
@@ -23,6 +22,7 @@ from travois.ports.memory import Applied
 from travois.store import disk, trust
 from travois.store.memory import foreign
 from travois.store.memory.memories import FolderMemories, share
+from travois.terminal.tables import clean, say, styled, table
 
 COLOURS = {"+": "green", "-": "red"}
 

@@ -9,11 +9,11 @@ from typing import assert_never
 
 import msgspec
 
-from travois.app.commands.plain import ago, clean, styled, table
 from travois.context.memory.memory import Change, Drop, Evidence, Memory, Proposal, Put
 from travois.store.memory.history import Transaction
 from travois.store.memory.memories import FolderMemories
 from travois.store.memory.usage import Stats, key
+from travois.terminal.tables import ago, clean, styled, table
 
 SPOKE = {"user": "you said", "model": "the model said", "tool": "a tool said"}
 MEANING = {"auto": "kept at once", "ask": "waits in the inbox", "off": "nothing is kept"}

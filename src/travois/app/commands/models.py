@@ -11,7 +11,6 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.commands.plain import Commands, clean, command, say, say_json, table, warn
 from travois.app.commands.sessions import here
 from travois.app.local import HERE, PROVIDER, Local
 from travois.app.rights import inherit
@@ -26,6 +25,7 @@ from travois.host.catalog import Catalog
 from travois.ports.world import Model as Answers
 from travois.store.layers import load
 from travois.store.settings import Loaded
+from travois.terminal.tables import Commands, clean, command, say, say_json, table, warn
 from travois.wire.encode import Encoder
 from travois.wire.replies import Grew, Problem, Reply
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 import msgspec
 
 from travois.app.commands.context import picked
-from travois.app.commands.plain import Commands, ago, clean, command, say, say_json
 from travois.core.facts import Changed, Entry, Noted
 from travois.core.tokens import estimate
 from travois.core.view import living
 from travois.engine.notes import decode_notes
 from travois.store.log import history
+from travois.terminal.tables import Commands, ago, clean, command, say, say_json
 
 MORE = """\
   travois notes            of the last session of this folder

@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app import rights
-from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.app.rehearsal import Case, Rules, intended, mode_named, rehearse, tried
 from travois.core.content import Call, calls
 from travois.core.errors import Fault
@@ -32,6 +31,7 @@ from travois.store.log import Skipped, history
 from travois.store.origins import UNASKED_COMMANDS
 from travois.store.project import identify
 from travois.store.sessions import folders
+from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 CHECK = """\
 Each line of standard input is one case:

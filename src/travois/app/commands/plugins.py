@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from travois.app.commands.plain import Commands, clean, command, say, table, warn
 from travois.store.home import locate
 from travois.store.layers import load
 from travois.store.project import identify
 from travois.store.settings import Plugin
+from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 MORE = """\
 A plugin is a folder with .claude-plugin/plugin.json. They are found in plugins/ of your

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from travois.app import rewinding
-from travois.app.commands.plain import Commands, ago, clean, command, say, table, warn
 from travois.app.commands.sessions import here
 from travois.app.rewinding import Way
 from travois.core.errors import Fault
@@ -24,6 +23,7 @@ from travois.store.sessions import Summary, find, newest
 from travois.store.snapshot.node import Change
 from travois.store.snapshot.timeline import NONE, marks, turns
 from travois.store.snapshots import Snapshots
+from travois.terminal.tables import Commands, ago, clean, command, say, table, warn
 
 MORE = """\
 examples:

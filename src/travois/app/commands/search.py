@@ -11,16 +11,6 @@ from collections.abc import Callable
 from shlex import quote
 from textwrap import wrap
 
-from travois.app.commands.plain import (
-    Commands,
-    clean,
-    command,
-    say,
-    say_json,
-    say_list,
-    styled,
-    warn,
-)
 from travois.app.commands.sessions import here
 from travois.core.errors import Fault
 from travois.store.home import Home
@@ -31,6 +21,7 @@ from travois.store.recorded.own import NAME as OWN
 from travois.store.search.document import Document
 from travois.store.search.words import words
 from travois.store.session_index import Known, Match, Progress, SessionIndex
+from travois.terminal.tables import Commands, clean, command, say, say_json, say_list, styled, warn
 
 MORE = """\
 examples:

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from travois.app.commands.plain import (
+from travois.core.errors import Fault
+from travois.core.facts import Changed
+from travois.store import disk, lock, prune
+from travois.store.blobs import Blobs
+from travois.store.home import Home, locate
+from travois.store.layers import load
+from travois.store.log import Log, Skipped, history
+from travois.store.project import Project, identify
+from travois.store.sessions import Summary, find, summaries
+from travois.terminal.tables import (
     Commands,
     ago,
     amount,
@@ -23,15 +32,6 @@ from travois.app.commands.plain import (
     table,
     warn,
 )
-from travois.core.errors import Fault
-from travois.core.facts import Changed
-from travois.store import disk, lock, prune
-from travois.store.blobs import Blobs
-from travois.store.home import Home, locate
-from travois.store.layers import load
-from travois.store.log import Log, Skipped, history
-from travois.store.project import Project, identify
-from travois.store.sessions import Summary, find, summaries
 
 MORE = """\
 examples:

@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from difflib import unified_diff
 
-from travois.app.commands.plain import clean, say, say_json, styled, table, warn
 from travois.app.comparing import Comparison, FileChange, Recorded, Side, compare
 from travois.core.errors import Fault
 from travois.core.facts import Opened
@@ -16,6 +15,7 @@ from travois.store.log import Skipped, history
 from travois.store.project import Project
 from travois.store.sessions import find
 from travois.store.snapshots import Snapshots
+from travois.terminal.tables import clean, say, say_json, styled, table, warn
 
 MAX_PROMPT = 200
 MAX_WORDS = 400

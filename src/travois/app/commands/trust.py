@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 
-from travois.app.commands.plain import Commands, command, say, table
 from travois.app.trusting import told
 from travois.core.display_text import visible
 from travois.core.errors import Fault
@@ -14,6 +13,7 @@ from travois.store.home import locate
 from travois.store.layers import load
 from travois.store.project import identify
 from travois.store.settings import Loaded
+from travois.terminal.tables import Commands, command, say, table
 
 MORE = """\
 Settings that come with a folder (.travois, .claude) may tighten at once. What they want beyond

@@ -8,11 +8,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from travois.app.commands.context import picked, told
-from travois.app.commands.plain import say, styled
 from travois.app.demo.tour import Pace
 from travois.app.receipts import receipts
 from travois.lab.server import Api
 from travois.store.log import history
+from travois.terminal.tables import say, styled
 
 NEXT = """\
 Next: give it a model with export ANTHROPIC_API_KEY=… or any other key

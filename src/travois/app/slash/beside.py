@@ -6,13 +6,13 @@ from functools import partial
 
 from travois.app import lending
 from travois.app.agent_progress import price, progress_line, running_agents
-from travois.app.commands.plain import clean, table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.core.errors import Fault
 from travois.engine.jobs import report_end, running_jobs
 from travois.ports.agent import Agent
 from travois.ports.agents import Agents
+from travois.terminal.tables import clean, table
 from travois.tools.output import readable
 
 HEADING = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "LAST TOOL", "DOING", "TASK")

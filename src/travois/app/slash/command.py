@@ -105,7 +105,7 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
         near = nearest(found[1], desk.commands)
         meant = f"did you mean /{near}?" if near else "/help lists those that there are."
         return f"There is no command /{found[1]}; {meant}"
-    from travois.app.commands.plain import overheard
+    from travois.terminal.tables import overheard
 
     try:
         with overheard(desk.columns):

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import partial
 
 from travois.app import custom
-from travois.app.commands.plain import clean
 from travois.app.slash.command import Command, Desk, Prompt
 from travois.context.custom import Custom
 from travois.core.content import Text
+from travois.terminal.tables import clean
 
 
 async def _say(one: Custom, desk: Desk, typed: str) -> Prompt:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from travois.app import custom
-from travois.app.commands.plain import ago, clean
 from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.app.shelf import Shelf
@@ -19,6 +18,7 @@ from travois.app.trusting import Reader
 from travois.core.errors import Fault
 from travois.core.facts import User
 from travois.store.sessions import Summary
+from travois.terminal.tables import ago, clean
 
 SHOWN = 20
 """How many sessions are listed."""

@@ -10,9 +10,9 @@ from time import localtime, strftime
 
 import anyio.to_thread
 
-from travois.app.commands.plain import overheard
 from travois.app.slash.command import Command, Desk
 from travois.core.errors import Fault
+from travois.terminal.tables import overheard
 
 KINDS = {".html": "html", ".htm": "html", ".json": "json"}
 

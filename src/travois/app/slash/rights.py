@@ -7,11 +7,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from travois.app.commands.plain import table
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.core.errors import Fault
 from travois.store.origins import ANSWERS
+from travois.terminal.tables import table
 
 WORDS = ("why", "forget", "mode")
 

@@ -13,8 +13,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
-from travois.app.commands.plain import amount
 from travois.app.tui.cells import clean
+from travois.terminal.tables import amount
 
 LONG, LINES = 1_000, 12
 """A paste that is longer than this is shown by its size."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from travois.app.commands.plain import ago
 from travois.app.shelf import Shelf
 from travois.app.tui.cells import clean, cut, width
 from travois.app.tui.menu import Menu
 from travois.app.tui.themes import Theme
 from travois.store.sessions import Summary
+from travois.terminal.tables import ago
 
 MOST, AROUND = 10, 13
 """How many sessions are shown at most, and how many rows the rest of the screen needs."""

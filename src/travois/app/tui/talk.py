@@ -12,7 +12,6 @@ import anyio
 from travois.app import trusting
 from travois.app.agent_progress import watch_agents
 from travois.app.compose import prepare
-from travois.app.hangup import hold_hangups, ignore_hangups
 from travois.app.opening import is_worth_keeping
 from travois.app.options import PICK, Options
 from travois.app.repl import PERMISSION
@@ -32,6 +31,7 @@ from travois.engine.warmth import keep_warm
 from travois.ports.world import AgentProgress
 from travois.process.run import LocalProcesses
 from travois.store.settings import Tui
+from travois.terminal.hangup import hold_hangups, ignore_hangups
 
 SLOW = 0.3
 """How often, in seconds, the line that says that it works moves while nothing else does."""
