@@ -22,9 +22,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from travois.host.embedder import minilm, static, weights
-from travois.host.embedder.net import Net, work_alone
-from travois.host.embedder.wordpiece import END, START, WordPiece
+from travois.search import embedder as weights
+from travois.search import embedder_minilm as minilm
+from travois.search import static
+from travois.search.minilm import Net, work_alone
+from travois.search.wordpiece import END, START, WordPiece
 
 GLOSSES = 60_000
 SKIPPED = {"site-packages", "test", "lib2to3", "idle_test"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from travois.host.embedder.static import Static
 from travois.host.local import examples
+from travois.search.static import Static
 
 
 def main() -> None:

@@ -25,12 +25,13 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
-from travois.host.embedder import minilm, weights
-from travois.host.embedder.static import Static
+from travois.search import embedder as weights
+from travois.search import embedder_minilm as minilm
+from travois.search.document import Document, Embedder
+from travois.search.index import Index
+from travois.search.static import Static
+from travois.search.times import spoken
 from travois.store.recorded.passages import pieces
-from travois.store.search.document import Document, Embedder
-from travois.store.search.index import Index
-from travois.store.search.times import spoken
 
 MEASURES = ("recall@5", "recall@10")
 WIDTH = 10

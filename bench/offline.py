@@ -19,8 +19,6 @@ from tests.corpus.asked import counted, judged, requests
 
 from travois.app.opening import specs
 from travois.core.content import Text
-from travois.host.embedder.minilm import Absent, find
-from travois.host.embedder.static import Static
 from travois.host.http import Direct
 from travois.host.local import weights
 from travois.host.local.engine import Engine, missing
@@ -28,6 +26,8 @@ from travois.host.local.examples import Nearest
 from travois.host.local.guided import HELP, Asked, Guided
 from travois.host.local.mind import Mind
 from travois.host.local.router import Routed
+from travois.search.embedder_minilm import Absent, find
+from travois.search.static import Static
 from travois.tools.catalogue import TOOLS
 
 SETS = ("tuned", "held_out", "beyond")

@@ -19,9 +19,9 @@ from pathlib import Path
 from time import perf_counter, process_time
 from zlib import crc32
 
-from travois.host.embedder.minilm import Absent, MiniLM, find
-from travois.store.search.document import Document
-from travois.store.search.index import Index
+from travois.search.document import Document
+from travois.search.embedder_minilm import Absent, MiniLM, find
+from travois.search.index import Index
 
 SIZES = (1_000, 10_000, 100_000)
 PASSAGES = 10
@@ -29,8 +29,8 @@ QUERIES = 60
 FRESH = """
 import sys
 from pathlib import Path
-from travois.host.embedder.minilm import Absent, find
-from travois.store.search.index import Index
+from travois.search.embedder_minilm import Absent, find
+from travois.search.index import Index
 embedder = find(Path(sys.argv[2]))
 index = Index(Path(sys.argv[1]), None if isinstance(embedder, Absent) else embedder)
 assert index.search("passages", sys.argv[3], limit=5, now=0.0)

@@ -19,11 +19,11 @@ from zlib import crc32
 
 from tests.corpus.asked import Call, Outcome, Request, judged, requests
 
-from travois.host.embedder import minilm
-from travois.host.embedder.static import Static
 from travois.host.local.examples import Encoder, Example, Nearest, known
 from travois.host.local.reading import shape
 from travois.host.local.router import route
+from travois.search import embedder_minilm as minilm
+from travois.search.static import Static
 from travois.tools.catalogue import TOOLS
 
 NAMES = frozenset(tool.name for tool in TOOLS)

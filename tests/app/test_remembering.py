@@ -13,7 +13,7 @@ import pytest
 from tests.store.search.hashed import Hashed
 from travois.app.remembering import LazyMemories, open_here
 from travois.context.memory.memory import Memory, Put
-from travois.host.embedder import minilm
+from travois.search import embedder_minilm as minilm
 from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.project import identify

@@ -10,11 +10,11 @@ import pytest
 
 from tests.corpus.asked import judged, requests
 from tests.tools.test_git import Repo
-from travois.host.embedder.static import Static
 from travois.host.local.arguments import READERS, reader
 from travois.host.local.examples import Nearest, keep, kept, known
 from travois.host.local.reading import spans
 from travois.host.local.router import route
+from travois.search.static import Static
 from travois.tools.catalogue import TOOLS
 from travois.wire.schema import schema
 from travois.wire.valid import flaws

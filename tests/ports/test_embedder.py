@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from travois.host.embedder import minilm, weights
-from travois.host.embedder.minilm import Absent, MiniLM
-from travois.host.embedder.wordpiece import WordPiece, spaced
+from travois.search import embedder as weights
+from travois.search import embedder_minilm as minilm
+from travois.search.embedder_minilm import Absent, MiniLM
+from travois.search.wordpiece import WordPiece, spaced
 
 PIECES = ["[PAD]", *(f"[unused{n}]" for n in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

@@ -10,11 +10,11 @@ from operator import mul
 
 import pytest
 
-from travois.host.embedder.static import Static
+from travois.search.static import Static
 
 ALONE = """
 import sys
-from travois.host.embedder.static import Static
+from travois.search.static import Static
 assert len(Static().encode(["one", "two"])) == 2 * 4 * Static.size
 print(sorted({"numpy", "tokenizers", "ctypes"} & sys.modules.keys()))
 """

@@ -88,8 +88,8 @@ def notice() -> str:
 
 def near() -> Nearest:
     """The examples, by the table of meanings that comes with Travois: MiniLM takes 2 s to begin."""
-    from travois.host.embedder.static import Static
     from travois.host.local.examples import Nearest
+    from travois.search.static import Static
 
     return Nearest(Static())
 

@@ -23,8 +23,8 @@ from travois.store.project import Project
 from travois.store.settings import Loaded, Remembering
 
 if TYPE_CHECKING:
+    from travois.search.index import Index
     from travois.store.memory.memories import FolderMemories
-    from travois.store.search.index import Index
 
     Opened = FolderMemories
 else:
@@ -64,8 +64,8 @@ def consents(asked: Remembering) -> dict[Scope, Consent]:
 
 
 def _index(home: Home) -> Index:
-    from travois.host.embedder.minilm import Absent, find
-    from travois.store.search.index import Index
+    from travois.search.embedder_minilm import Absent, find
+    from travois.search.index import Index
 
     root = home.path / "memory"
     disk.make_folders(root)

@@ -16,15 +16,15 @@ from typing import Literal
 
 import msgspec
 
+from travois.search import rank
+from travois.search.document import Candidate, Document, Query
+from travois.search.gather import WIDE
+from travois.search.index import Index
 from travois.store import disk
 from travois.store.home import Home
 from travois.store.recorded import AGENTS, read
 from travois.store.recorded.passages import masked, passages
 from travois.store.recorded.spoken import Found
-from travois.store.search import rank
-from travois.store.search.document import Candidate, Document, Query
-from travois.store.search.gather import WIDE
-from travois.store.search.index import Index
 
 COLLECTION = "sessions"
 LONGEST = 20_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from travois.host.embedder.weights import package
 from travois.host.local.engine import load_problem
 from travois.host.local.weights import FILE, PACKAGE
+from travois.search.embedder import package
 
 HERE = Path(package(PACKAGE) or "/nowhere", FILE)
 PROBLEM = load_problem() if HERE.exists() else "the weights are not installed"

@@ -14,11 +14,11 @@ from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, Result, User
 from travois.core.view import project
 from travois.host.catalog import resolve
-from travois.host.embedder.static import Static
 from travois.host.local.examples import Example, Nearest
 from travois.host.local.grammar import Rules
 from travois.host.local.guided import HELP, LINES, UNCHECKED, Guided, asked, quoted
 from travois.host.local.mind import Mind
+from travois.search.static import Static
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from tests.store.memory.test_memories import PORT, UV, opened
 from travois.context.memory.memory import Memory, Put
-from travois.host.embedder.minilm import Absent, find
+from travois.search.embedder_minilm import Absent, find
+from travois.search.index import Index
 from travois.store.memory.memories import FolderMemories
-from travois.store.search.index import Index
 
 FRIDAY = Memory("friday", "No deploys on Friday", "feedback", scope="user")
 TESTS = Memory("tests", "Run tests with pytest -n 2", "project", "The machine has two cores.")

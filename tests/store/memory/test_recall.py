@@ -11,11 +11,11 @@ import pytest
 from tests.store.memory.asked import MEMORIES, PROMPTS
 from travois.context.memory.memory import Memory, Put
 from travois.engine.recollect import CANDIDATES, MOST
-from travois.host.embedder.minilm import Absent, find
+from travois.search.embedder_minilm import Absent, find
+from travois.search.index import Index
 from travois.store.home import Home
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.store.project import Project
-from travois.store.search.index import Index
 
 Way = Literal["meaning", "index", "words"]
 

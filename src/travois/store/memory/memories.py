@@ -40,7 +40,7 @@ from travois.store.memory.usage import Stats
 from travois.store.project import Project
 
 if TYPE_CHECKING:
-    from travois.store.search.index import Index
+    from travois.search.index import Index
 
 
 def open_memories(

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.policy import secrets
+from travois.search.document import Document
 from travois.store.recorded.loose import decode, objects, string
 from travois.store.recorded.spoken import Recorded, Spoken
 from travois.store.recorded.telling import cut
-from travois.store.search.document import Document
 
 LENGTH = 1000
 """How many characters a passage has, about."""

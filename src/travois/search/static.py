@@ -12,7 +12,7 @@ from math import hypot
 from operator import mul
 from pathlib import Path
 
-from travois.host.embedder.wordpiece import WordPiece
+from travois.search.wordpiece import WordPiece
 
 LONGEST = 256
 """How many word pieces of a text count."""

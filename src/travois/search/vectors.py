@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from travois.store.search import blocks
+from travois.search import vector_cells as blocks
 
 Matrix: TypeAlias = NDArray[np.float32]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.host.embedder import weights
-from travois.host.embedder.wordpiece import WordPiece
+from travois.search import embedder as weights
+from travois.search.wordpiece import WordPiece
 
 if TYPE_CHECKING:
-    from travois.host.embedder.net import Net
+    from travois.search.minilm import Net
 
 LONGEST = 256
 """How many word pieces of a text count."""
@@ -77,7 +77,7 @@ def _batches(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 
 def _load(folder: Path) -> tuple[WordPiece, Net]:
-    from travois.host.embedder.net import Net, work_alone
+    from travois.search.minilm import Net, work_alone
 
     work_alone()
     pieces = (folder / "vocab.txt").read_text("utf-8").splitlines()

@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
+from travois.search import words
 from travois.store import disk
-from travois.store.search import words
 
 PATIENCE = 30.0
 """How many seconds to wait for other processes that write."""

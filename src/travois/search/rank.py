@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp, fsum, sqrt
 
-from travois.store.search.document import Candidate, Document, Hit, Query
-from travois.store.search.lexicon import weigh
-from travois.store.search.times import spoken
-from travois.store.search.words import words
+from travois.search.document import Candidate, Document, Hit, Query
+from travois.search.lexical import weigh
+from travois.search.times import spoken
+from travois.search.words import words
 
 MEANING = 1.2
 """How much nearness in meaning weighs against words."""

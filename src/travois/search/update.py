@@ -9,10 +9,11 @@ from hashlib import blake2b
 
 import msgspec
 
-from travois.store.search import blocks, lexicon
-from travois.store.search.document import Document, Embedder
-from travois.store.search.lexicon import Collection
-from travois.store.search.words import words
+from travois.search import lexical as lexicon
+from travois.search import vector_cells as blocks
+from travois.search.document import Document, Embedder
+from travois.search.lexical import Collection
+from travois.search.words import words
 
 BATCH = 500
 """How many documents are written in one step, so that other processes get their turn."""
@@ -83,7 +84,7 @@ def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int
     if not found:
         return 0
     data = embedder.encode([unpack(body).spoken for _, _, body in found])
-    from travois.store.search import vectors
+    from travois.search import vectors
 
     width = len(data) // len(found)
     with step(base):

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from travois.store.search import lexicon
-from travois.store.search.document import Candidate, Document, Embedder, Query
-from travois.store.search.lexicon import Collection
-from travois.store.search.words import words
-from travois.store.search.writing import unpack
+from travois.search import lexical as lexicon
+from travois.search.document import Candidate, Document, Embedder, Query
+from travois.search.lexical import Collection
+from travois.search.update import unpack
+from travois.search.words import words
 
 if TYPE_CHECKING:
-    from travois.store.search.vectors import Sense
+    from travois.search.vectors import Sense
 
 WIDTH = 128
 """How many candidates come from the words, and how many from the meaning."""
@@ -74,7 +74,7 @@ def _sense(
     if embedder is None or collection.embedder != embedder.name or not text.strip():
         return None
     row = embedder.encode([text])
-    from travois.store.search.vectors import Sense
+    from travois.search.vectors import Sense
 
     return Sense(base, collection.number, row)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from travois.store.search import gather, lexicon, rank, writing
-from travois.store.search.document import Document, Embedder, Hit
-from travois.store.search.file import File
+from travois.search import gather, rank
+from travois.search import lexical as lexicon
+from travois.search import update as writing
+from travois.search.database import File
+from travois.search.document import Document, Embedder, Hit
 
 AT_ONCE = 64
 """How many documents an update embeds; the others wait for `embed`."""
