@@ -40,7 +40,6 @@ from travois.core.facts import AnyFact, Changed, Entry, Opened
 from travois.engine.checkouts import find_sibling
 from travois.engine.consent import Ready, decide, use
 from travois.engine.dispatch import understand
-from travois.engine.session import Session
 from travois.files.disk import DiskFiles
 from travois.host.cage.programs import find_covered
 from travois.policy.bounds import SECRET, Bounds
@@ -51,8 +50,9 @@ from travois.ports.agent import Agent, World
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.snapshot_port import Kept
 from travois.process.run import LocalProcesses
-from travois.store.blobs import Blobs
-from travois.store.home import Home
+from travois.sessions.blobs import Blobs
+from travois.sessions.home import Home
+from travois.sessions.session import Session
 from travois.store.skills import personal_folders
 from travois.testing import Scripted
 from travois.tools.catalogue import TOOLS

@@ -26,7 +26,6 @@ from travois.core.content import Text
 from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import Model
 from travois.engine.loop import turn
-from travois.engine.session import Session
 from travois.files.disk import DiskFiles
 from travois.host.catalog import resolve
 from travois.lab import Prompt, call, text
@@ -40,8 +39,9 @@ from travois.ports.agent import Agent, World
 from travois.ports.tool import Here, Outcome, Tool, said
 from travois.ports.world import Env
 from travois.process.run import LocalProcesses
-from travois.store.blobs import Blobs
-from travois.store.log import Log
+from travois.sessions.blobs import Blobs
+from travois.sessions.log_file import Log
+from travois.sessions.session import Session
 from travois.wire.encode import Encoder
 from travois.wire.errors import problem
 from travois.wire.pieces import Request

@@ -31,7 +31,7 @@ from travois.search.document import Document, Embedder
 from travois.search.index import Index
 from travois.search.static import Static
 from travois.search.times import spoken
-from travois.store.recorded.passages import pieces
+from travois.sessions.passages import pieces
 
 MEASURES = ("recall@5", "recall@10")
 WIDTH = 10

@@ -36,15 +36,15 @@ from travois.core.facts import (
 from travois.core.models import EDITS, Model, Price, Usage
 from travois.core.tokens import estimate
 from travois.engine.loop import turn
-from travois.engine.session import Session
 from travois.policy.access import Access
 from travois.policy.judge import Guard
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
 from travois.ports.world import Answer, Env, Page, Question
 from travois.process.run import LocalProcesses
-from travois.store.blobs import Blobs
-from travois.store.log import Log
+from travois.sessions.blobs import Blobs
+from travois.sessions.log_file import Log
+from travois.sessions.session import Session
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta

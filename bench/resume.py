@@ -20,7 +20,7 @@ from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Decided, Ended, Entry, Result, Sent, User
 from travois.core.models import Usage
 from travois.store import line
-from travois.store.log import NAME, Log
+from travois.sessions.log_file import NAME, Log
 
 folder, turns = Path(sys.argv[1]), int(sys.argv[2])
 with Log.open(folder) as log:

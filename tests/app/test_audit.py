@@ -11,8 +11,8 @@ from travois.app.commands import audit
 from travois.app.commands.audit import Checked, check, check_cold
 from travois.core.facts import Assistant, Rewound, Sent
 from travois.core.view import project
-from travois.store.home import Home
-from travois.store.log import NAME, Log
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME, Log
 from travois.wire.encode import Encoder
 
 

@@ -29,10 +29,10 @@ from travois.core.facts import (
     Spawned,
 )
 from travois.core.models import Usage
-from travois.engine.session import Session
 from travois.engine.switch import Rehearsal
-from travois.store.home import Home
-from travois.store.log import Log
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log
+from travois.sessions.session import Session
 
 SENT = Sent(3, "c", "d", 10)
 FILES = '<files>\n<file path="/w/a.py" lines="1-2 of 2" mark="x">\nx\n</file x>\n</files>'

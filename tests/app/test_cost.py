@@ -9,8 +9,8 @@ from tests.kernel.told import EPOCH, entries, reply, user
 from travois.app.commands.cost import bill, told
 from travois.core.facts import AnyFact, Finished, Opened, Rewound, Sent
 from travois.core.models import Price, Usage
-from travois.engine.session import Session
 from travois.engine.switch import Rehearsal
+from travois.sessions.session import Session
 
 DEAR = Price(input=6.0, output=30.0, read=0.6, write=7.5)
 PRICE = Price(input=3.0, output=15.0, read=0.3, write=3.75, over=200_000, above=DEAR)

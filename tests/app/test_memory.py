@@ -12,9 +12,9 @@ import pytest
 
 from tests.app.inside import Done, Inside, inside
 from travois.context.memory.memory import Anchor, Consent, Evidence, Memory, Put, Scope
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import identify
 from travois.store.memory.memories import FolderMemories, open_memories
-from travois.store.project import identify
 
 DAY = strftime("%Y-%m-%d", localtime(1_700_000_000))
 CONSENT: dict[Scope, Consent] = {"project": "auto", "user": "auto", "team": "ask"}

@@ -22,10 +22,10 @@ from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
 from travois.core.models import Model
 from travois.ports.person import Answer, Inquiry, Question
-from travois.store.home import Home, locate
+from travois.sessions.home import Home, locate
+from travois.sessions.log_file import Log
+from travois.sessions.project import identify
 from travois.store.layers import load
-from travois.store.log import Log
-from travois.store.project import identify
 from travois.testing import Scripted, call, say
 
 

@@ -14,9 +14,9 @@ from tests.store.search.hashed import Hashed
 from travois.app.remembering import LazyMemories, open_here
 from travois.context.memory.memory import Memory, Put
 from travois.search import embedder_minilm as minilm
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import identify
 from travois.store.layers import load
-from travois.store.project import identify
 
 MANY = 100
 

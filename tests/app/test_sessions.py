@@ -26,11 +26,11 @@ from travois.core.facts import (
     Rewound,
     User,
 )
-from travois.store.blobs import Blobs
-from travois.store.home import Home
-from travois.store.log import NAME, Log
-from travois.store.project import identify
-from travois.store.sessions import summaries
+from travois.sessions.blobs import Blobs
+from travois.sessions.catalog import summaries
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME, Log
+from travois.sessions.project import identify
 
 ONE, TWO = "aaaa1111-0000-4000-8000-000000000001", "bbbb2222-0000-4000-8000-000000000002"
 

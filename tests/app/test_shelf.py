@@ -10,10 +10,11 @@ from tests.e2e.shelves import fill
 from travois.app.options import Options
 from travois.app.shelf import Shelf
 from travois.core.errors import Fault
-from travois.store import line, lock
-from travois.store.home import Home
-from travois.store.log import Log
-from travois.store.project import identify
+from travois.sessions import lock
+from travois.sessions import log_line as line
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log
+from travois.sessions.project import identify
 
 
 @pytest.fixture

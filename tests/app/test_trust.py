@@ -12,8 +12,8 @@ from travois.app import rights
 from travois.app.commands import permissions
 from travois.app.commands import trust as trusting
 from travois.core.errors import Fault
+from travois.sessions.home import Home
 from travois.store import trust
-from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.settings import Loaded, Settings
 

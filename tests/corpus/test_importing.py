@@ -17,9 +17,9 @@ from travois.core.view import View
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
 from travois.lab.validate_items import gemini_faults, responses_faults
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME, entries
 from travois.store.importing.sessions import aside, bring, recognised
-from travois.store.log import NAME, entries
 from travois.tools.catalogue import TOOLS
 from travois.wire.encode import Encoder
 

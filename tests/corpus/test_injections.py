@@ -32,7 +32,7 @@ from travois.core.facts import Asked, Compacted, Decided, Entry, Noted, Result
 from travois.core.models import Model as Card
 from travois.policy.judge import Guard
 from travois.ports.world import Answer, Page, Question
-from travois.store.log import NAME, Log
+from travois.sessions.log_file import NAME, Log
 from travois.testing import Scripted, call, say
 from travois.wire.protocol import reader
 from travois.wire.replies import Problem, Reply

@@ -19,9 +19,9 @@ from travois.core.facts import Noted
 from travois.core.models import Usage
 from travois.core.view import project
 from travois.engine.weighing import extract
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import Project
 from travois.store.memory.memories import FolderMemories, open_memories
-from travois.store.project import Project
 from travois.testing import Scripted, say
 
 JUNK, DOUBLES, KEPT = 0.05, 0.01, 0.9

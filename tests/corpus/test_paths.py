@@ -23,8 +23,8 @@ from travois.core.facts import Decided, Result
 from travois.policy.judge import Guard
 from travois.ports.agent import Agent
 from travois.ports.world import Answer, Question
-from travois.store.home import Home
-from travois.store.project import identify
+from travois.sessions.home import Home
+from travois.sessions.project import identify
 from travois.testing import Scripted, call, say
 from travois.tools.catalogue import TOOLS
 

@@ -11,10 +11,10 @@ from travois.core.facts import Assistant, Opened, Sent
 from travois.core.legality import unsendable
 from travois.core.models import Protocol
 from travois.core.view import View
-from travois.engine.session import Session
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
-from travois.store.log import Log
+from travois.sessions.log_file import Log
+from travois.sessions.session import Session
 from travois.wire.encode import Encoder
 
 pytestmark = needed

@@ -17,7 +17,7 @@ from typing import Any
 from travois import lab
 from travois.core.facts import Entry
 from travois.host.cage.probe import look
-from travois.store.log import entries
+from travois.sessions.log_file import entries
 
 Line = dict[str, Any]
 LIMITED = "travois: Sandbox: partial ("

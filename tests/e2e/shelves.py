@@ -10,9 +10,9 @@ from zlib import crc32
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Assistant, Ended, Entry, Epoch, Opened, User
 from travois.core.models import Model
-from travois.store import line
-from travois.store.home import Home
-from travois.store.project import identify
+from travois.sessions import log_line as line
+from travois.sessions.home import Home
+from travois.sessions.project import identify
 from travois.version import __version__
 
 MODEL = Model("anthropic", "claude-opus-5-5", "anthropic", window=1_000_000, output=128_000)

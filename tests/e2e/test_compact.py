@@ -11,8 +11,8 @@ from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
 from travois import lab
 from travois.core.facts import Compacted, Ended, Epoch, Finished, Noted, Sent, Spawned
-from travois.engine.session import Session
 from travois.engine.switch import Rehearsal
+from travois.sessions.session import Session
 
 FILES = 18
 PROSE = "The parser was the hard part."

@@ -18,9 +18,9 @@ from travois.core.content import words
 from travois.core.facts import Assistant, Changed, Compacted, Ended, Entry, Result
 from travois.core.view import project
 from travois.engine.compaction import PROMPT
-from travois.engine.session import Session
 from travois.lab import Prompt, Reply, call, text
-from travois.store.log import Log
+from travois.sessions.log_file import Log
+from travois.sessions.session import Session
 
 ASIDE = PROMPT.read_text("utf-8")[:60]
 SMALL = ("--model", "anthropic/claude-opus-5-5[8k]")

@@ -23,11 +23,11 @@ from travois.app.opening import Place
 from travois.context.memory.memory import Consent, Memory, Put, Scope
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import identify
 from travois.store.memory import night
 from travois.store.memory.memories import open_memories
 from travois.store.memory.night import Gates
-from travois.store.project import identify
 
 VAULT = "Backups are taken with make vault from the archive branch"
 WISH = "Never push to the main branch"

@@ -15,10 +15,10 @@ from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 from tests.kernel.told import EPOCH, user
 from tests.store.sample import opened
-from travois.engine.session import Session
 from travois.ports.world import Event
-from travois.store.enduring import Enduring
-from travois.store.log import NAME, entries
+from travois.sessions.enduring import Enduring
+from travois.sessions.log_file import NAME, entries
+from travois.sessions.session import Session
 
 
 class Disk:

@@ -11,7 +11,7 @@ from tests.e2e.program import Program
 from travois import lab
 from travois.core.facts import Changed, Compacted, Epoch
 from travois.lab.dialects import DIALECTS
-from travois.store.log import Log
+from travois.sessions.log_file import Log
 
 SCRIPT = [
     {

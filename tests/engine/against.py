@@ -16,7 +16,6 @@ from travois.core.content import Text
 from travois.core.facts import AnyFact, Entry, Epoch, User
 from travois.core.models import EDITS, SUMMARIES, Model, Price
 from travois.engine.loop import turn
-from travois.engine.session import Session
 from travois.lab.exchange import Exchange
 from travois.lab.http import Request as Asked
 from travois.lab.routes import answer
@@ -24,6 +23,7 @@ from travois.lab.world import Options, World
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
+from travois.sessions.session import Session
 from travois.wire.errors import problem
 from travois.wire.pieces import Request
 from travois.wire.protocol import reader

@@ -16,7 +16,6 @@ from travois.core.models import Model as Card
 from travois.core.models import Price, Protocol
 from travois.core.view import project
 from travois.engine.loop import turn
-from travois.engine.session import Session
 from travois.files.disk import DiskFiles
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
@@ -26,6 +25,7 @@ from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
 from travois.ports.world import Answer, Env, Model, Page, Person, Question
 from travois.process.run import LocalProcesses
+from travois.sessions.session import Session
 from travois.testing import Scripted
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request

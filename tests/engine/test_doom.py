@@ -14,10 +14,10 @@ from travois.core.facts import Decided, Ended, Offloaded, Result, Sent
 from travois.core.spending import Limits, Purse
 from travois.engine.doom import BREAKS, HINTS, MARK, RECENT
 from travois.engine.loop import turn
-from travois.engine.session import Session
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
+from travois.sessions.session import Session
 from travois.testing import Scripted, call, calls, say
 from travois.wire.replies import Reply
 

@@ -22,12 +22,12 @@ from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, 
 from travois.core.spending import Limits, Purse
 from travois.engine.dream import Dreamt
 from travois.ports.agent import Agent
-from travois.store.home import Home
-from travois.store.log import NAME, Log, entries
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME, Log, entries
+from travois.sessions.project import Project
 from travois.store.memory import night
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.store.memory.night import Gates, Night
-from travois.store.project import Project
 from travois.testing import Scripted, call, calls, say
 from travois.wire.replies import Reply
 

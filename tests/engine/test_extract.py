@@ -18,9 +18,9 @@ from travois.core.facts import Noted, Result, Spawned, User
 from travois.core.spending import Limits, Purse
 from travois.engine.extract import settled, told
 from travois.ports.agent import Agent, Birth
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import Project
 from travois.store.memory.memories import FolderMemories, open_memories
-from travois.store.project import Project
 from travois.testing import Scripted, call, say
 from travois.tools.remember import REMEMBER
 from travois.wire.replies import Problem

@@ -28,11 +28,11 @@ from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Ended, Entry, Result, Sent, User
 from travois.core.view import project
 from travois.engine.loop import NEVER_RAN, turn
-from travois.engine.session import Session
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Command, Env, Question
-from travois.store import log as store
+from travois.sessions import log_file as store
+from travois.sessions.session import Session
 from travois.testing import Scripted, calls, say
 from travois.wire.replies import Problem
 

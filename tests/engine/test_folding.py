@@ -11,7 +11,7 @@ from travois.context.layers import Layers
 from travois.core.content import words
 from travois.core.facts import Compacted, Restored
 from travois.engine.relief import wanted
-from travois.engine.session import Session
+from travois.sessions.session import Session
 
 
 def test_folding_takes_the_place_of_a_compaction_and_names_its_files(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ from travois.core.spending import Amount, Limits, Purse
 from travois.core.view import project
 from travois.engine.fork import inquire
 from travois.engine.loop import STOPPED, turn
-from travois.engine.session import Session
 from travois.engine.spending import LEAST, NEAR
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
+from travois.sessions.session import Session
 from travois.testing import Scripted, call, say
 from travois.wire.encode import Encoder
 from travois.wire.pieces import Request

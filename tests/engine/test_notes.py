@@ -22,8 +22,8 @@ from travois.engine.compaction import compact
 from travois.engine.note_update import ROUNDS, template
 from travois.engine.notes import keeps_notes, notes
 from travois.engine.relief import relieve
-from travois.engine.session import Session
 from travois.ports.agent import Agent
+from travois.sessions.session import Session
 from travois.testing import Scripted, calls, say
 from travois.tools.edit import EDIT
 from travois.wire.pieces import Request

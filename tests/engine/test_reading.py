@@ -20,10 +20,10 @@ from travois.core.facts import Assistant, Compacted, Epoch, Offloaded, Result
 from travois.core.models import Usage
 from travois.core.tokens import estimate, fact_tokens
 from travois.engine.room import results_room
-from travois.engine.session import Session
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
+from travois.sessions.session import Session
 from travois.testing import calls, say
 from travois.tools.catalogue import TOOLS
 from travois.tools.read import READ

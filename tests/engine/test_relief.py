@@ -259,7 +259,7 @@ def test_a_conversation_that_cannot_shrink_says_so_with_the_numbers(tmp_path: Pa
 
 def test_a_compacted_session_is_the_same_after_a_resume(tmp_path: Path) -> None:
     from tests.engine.fakes import MemoryLog
-    from travois.engine.session import Session
+    from travois.sessions.session import Session
 
     one, _ = working(tmp_path, 60, window=40_000)
     play(one)

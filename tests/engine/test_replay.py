@@ -30,7 +30,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Price, Usage
-from travois.engine.derived import Derivation, Derived, Replay
+from travois.sessions.derived import Derivation, Derived, Replay
 
 IDS = ("a", "b", "c")
 DEAR = EPOCH.model.__class__("lab", "dear-1", "anthropic", price=Price(3.0, 15.0, 0.3, 3.75))

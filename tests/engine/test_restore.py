@@ -25,12 +25,12 @@ from travois.engine.briefing import NESTED, again
 from travois.engine.compaction import compact
 from travois.engine.heard import SILENCE, Around, Heard
 from travois.engine.occasions import AnyOccasion, InstructionsLoaded
-from travois.engine.session import Session
 from travois.policy.judge import Guard
 from travois.policy.rules import parse
 from travois.policy.secrets import Secrets
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
+from travois.sessions.session import Session
 from travois.store.instructions import Library, Places
 from travois.testing import Scripted, call, calls, say
 from travois.tools.edit import EDIT

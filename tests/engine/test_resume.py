@@ -14,8 +14,8 @@ from travois.core.facts import Assistant, Changed, Decided, Ended, Entry, Result
 from travois.core.models import Protocol, Usage
 from travois.core.view import open_calls
 from travois.engine.loop import NEVER_RAN, UNKNOWN, answer_open, turn
-from travois.engine.session import Session
 from travois.ports.agent import Agent
+from travois.sessions.session import Session
 from travois.testing import Scripted, say
 from travois.testing import calls as wanted
 from travois.wire.encode import Encoder

@@ -15,8 +15,8 @@ from travois.core.content import Text
 from travois.core.facts import Compacted, Epoch, Finished, User
 from travois.engine.compaction import compact
 from travois.engine.fork import REUSED
-from travois.engine.session import Session
 from travois.ports.agent import Agent
+from travois.sessions.session import Session
 from travois.store.summaries import MOST, FolderSummaries
 from travois.testing import Scripted, say
 

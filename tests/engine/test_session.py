@@ -23,8 +23,8 @@ from travois.core.facts import (
 )
 from travois.core.models import Usage
 from travois.core.view import project
-from travois.engine.session import Session
 from travois.ports.world import Warned
+from travois.sessions.session import Session
 
 
 def test_an_illegal_fact_is_refused_before_it_is_on_file() -> None:

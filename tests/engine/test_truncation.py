@@ -18,10 +18,10 @@ from travois.core.facts import Changed, Compacted, Epoch, User
 from travois.core.models import Usage
 from travois.engine.loop import turn
 from travois.engine.recover import CUTS, TRUNCATES, restore_window
-from travois.engine.session import Session
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env, Warned
+from travois.sessions.session import Session
 from travois.wire.pieces import Request
 from travois.wire.replies import Reply, StreamDelta
 

@@ -45,7 +45,7 @@ from travois.core.view import (
     waiting,
 )
 from travois.engine.loop import UNKNOWN, answer_open
-from travois.engine.session import Session
+from travois.sessions.session import Session
 
 
 def test_results_are_shown_in_the_order_asked_not_in_that_of_the_log() -> None:

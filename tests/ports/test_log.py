@@ -12,9 +12,9 @@ from travois.core.content import Call, Text
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, Changed, Noted, Result, User
 from travois.core.view import project
-from travois.engine.session import Session
 from travois.ports.world import Log
-from travois.store import log as store
+from travois.sessions import log_file as store
+from travois.sessions.session import Session
 
 Full = Callable[[int], bool]
 Make = Callable[[Full], Log]

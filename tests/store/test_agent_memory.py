@@ -12,8 +12,8 @@ from travois.context.kinds import Kind
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import Use
+from travois.sessions.home import Home
 from travois.store.agent_memory import EMPTY, Memory, granted, head, memory
-from travois.store.home import Home
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from travois.context.kinds import BACKGROUND, PERSONAL, Kind, usable
 from travois.core.errors import Fault
 from travois.policy.judge import MODES, Mode
+from travois.sessions.home import Home
 from travois.store.agents import kinds, narrowed, wishes
-from travois.store.home import Home
 from travois.store.trust import digest
 from travois.store.wants import STRICT
 from travois.tools.catalogue import TOOLS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from travois.core.errors import Fault
-from travois.store.blobs import Blobs, digest
+from travois.sessions.blobs import Blobs, digest
 
 
 def _files(folder: Path) -> list[Path]:

@@ -20,10 +20,10 @@ from tests.store.sample import opened
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Compacted, Entry, Noted, Restored, Rewound
 from travois.core.view import project
-from travois.engine.session import Derived, Session
-from travois.store import line
-from travois.store.checkpoint import FILE, Checkpoint, load
-from travois.store.log import NAME, Log, entries
+from travois.sessions import log_line as line
+from travois.sessions.checkpoint import FILE, Checkpoint, load
+from travois.sessions.log_file import NAME, Log, entries
+from travois.sessions.session import Derived, Session
 
 
 def derived(session: Session) -> Derived:
@@ -166,7 +166,7 @@ def test_a_checkpoint_of_another_version_is_ignored(
     known = kept_at(folder)
     found = load(folder)
     assert found is not None
-    from travois.store.checkpoint import save
+    from travois.sessions.checkpoint import save
 
     save(folder, msgspec.structs.replace(found, **change))
     assert resumed(folder) == known
@@ -213,8 +213,8 @@ def test_damage_before_a_checkpoint_is_still_told(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from travois.engine.session import Session
-from travois.store.log import Log
+from travois.sessions.session import Session
+from travois.sessions.log_file import Log
 
 at, count = int(sys.argv[2]), 0
 
@@ -256,7 +256,7 @@ def test_a_kill_at_any_step_of_writing_it_is_harmless(tmp_path: Path) -> None:
 def test_a_log_is_kept_beside_once_it_has_grown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("travois.engine.session.STRIDE", 2_000)
+    monkeypatch.setattr("travois.sessions.session.STRIDE", 2_000)
     folder = tmp_path / "s1"
     with Log.create(folder, opened()) as log:
         session = Session(log)

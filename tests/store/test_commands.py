@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from travois.sessions.home import Home
 from travois.store.commands import commands
-from travois.store.home import Home
 
 
 def put(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from travois.core.errors import Fault
-from travois.store.home import Home, locate
+from travois.sessions.home import Home, locate
 
 
 def test_the_environment_says_where_home_is() -> None:

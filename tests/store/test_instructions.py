@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from travois.store.home import Home
+from travois.sessions.home import Home
 from travois.store.instructions import Library, Places
 from travois.store.layers import load
 

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from travois.core.errors import Fault
-from travois.store import lock
+from travois.sessions import lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from travois.store.lock import acquire
+from travois.sessions.lock import acquire
 held = acquire(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

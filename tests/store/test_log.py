@@ -17,8 +17,8 @@ from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted, Result, Unknown, User
 from travois.core.view import project
-from travois.store import line
-from travois.store.log import NAME, Log, Skipped, history
+from travois.sessions import log_line as line
+from travois.sessions.log_file import NAME, Log, Skipped, history
 
 
 def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ import resource, sys
 from pathlib import Path
 from tests.store.sample import opened, turns
 from travois.core.errors import Fault
-from travois.store.log import Log
+from travois.sessions.log_file import Log
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 done = 1
 log = Log.create(Path(sys.argv[1]), opened())

@@ -13,9 +13,9 @@ from travois.core.facts import AnyFact, Compacted, Noted, Rewound, User
 from travois.core.legality import unsendable
 from travois.core.tokens import context_tokens
 from travois.core.view import project
-from travois.engine.session import Session
-from travois.store import excerpt
-from travois.store.log import Log, history
+from travois.sessions import excerpt
+from travois.sessions.log_file import Log, history
+from travois.sessions.session import Session
 from travois.wire.encode import Encoder
 
 TURNS = 400
@@ -26,8 +26,8 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a window held next to nothing, so that a short log is a long one."""
     monkeypatch.setattr("travois.core.view.LEAST_HELD", 4_000)
     monkeypatch.setattr("travois.core.view.WHOLE_WINDOWS", 0)
-    monkeypatch.setattr("travois.engine.session.CHECKED", 50)
-    monkeypatch.setattr("travois.store.scan.READ", 4_096)
+    monkeypatch.setattr("travois.sessions.session.CHECKED", 50)
+    monkeypatch.setattr("travois.sessions.scan.READ", 4_096)
 
 
 def facts() -> list[AnyFact]:
@@ -138,7 +138,7 @@ def test_an_excerpt_is_the_same_whether_the_log_was_read_or_a_checkpoint_spared_
 ) -> None:
     monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
     monkeypatch.setattr(excerpt, "TAIL", 5_000)
-    monkeypatch.setattr("travois.store.log.LARGEST_WHOLE", 10_000)
+    monkeypatch.setattr("travois.sessions.log_file.LARGEST_WHOLE", 10_000)
     folder = written(tmp_path / "s1")
     with Log.open(folder) as log:
         session = Session(log)

@@ -18,10 +18,10 @@ from tests.store.sample import opened
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import User
-from travois.engine.session import Session
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log
+from travois.sessions.session import Session
 from travois.store import mail
-from travois.store.home import Home
-from travois.store.log import Log
 from travois.store.mail import Letter, Mailbox
 
 SENDERS, LETTERS = 8, 1_000

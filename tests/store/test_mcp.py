@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from travois.sessions.home import Home
 from travois.store import trust
-from travois.store.home import Home
 from travois.store.mcp import Found, find, own, wanted
 from travois.store.mcp_words import SOCKET, share
 from travois.store.origins import Where

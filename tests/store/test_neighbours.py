@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import Use
+from travois.sessions.home import Home
 from travois.store import trust
-from travois.store.home import Home
 from travois.store.instructions import Library, Places
 from travois.store.layers import load
 from travois.store.settings import Loaded

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from travois.store import project
-from travois.store.home import Home
-from travois.store.project import Project, identify
+from travois.sessions import project
+from travois.sessions.home import Home
+from travois.sessions.project import Project, identify
 
 
 @pytest.fixture

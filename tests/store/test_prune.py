@@ -9,11 +9,11 @@ from tests.store.sample import opened, write
 from travois.core.content import Media
 from travois.core.errors import Fault
 from travois.core.facts import User
-from travois.store.blobs import Blobs
-from travois.store.home import Home
-from travois.store.log import Log
-from travois.store.prune import GRACE, Kept, Plan, discard, empty_trash, plan, size
-from travois.store.sessions import Summary, summaries, summarise
+from travois.sessions.blobs import Blobs
+from travois.sessions.catalog import Summary, summaries, summarise
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log
+from travois.sessions.prune import GRACE, Kept, Plan, discard, empty_trash, plan, size
 
 
 @pytest.fixture

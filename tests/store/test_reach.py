@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from travois.sessions.home import Home
 from travois.store import trust
-from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.reach import BYTES, FILES, reached
 from travois.store.settings import Loaded

@@ -10,10 +10,7 @@ from tests.store.sample import EPOCH, clock, facts, opened, turns, write
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Changed, Noted, User
-from travois.store.home import Home
-from travois.store.log import NAME, Log
-from travois.store.project import Project
-from travois.store.sessions import (
+from travois.sessions.catalog import (
     CACHE,
     ROSTER,
     Summary,
@@ -23,6 +20,9 @@ from travois.store.sessions import (
     summaries,
     summarise,
 )
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME, Log
+from travois.sessions.project import Project
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from travois.core.errors import Fault
 from travois.engine.amend import SANDBOXED
 from travois.policy import flaws
 from travois.policy.rules import Rule
+from travois.sessions.home import Home
 from travois.store import trust
 from travois.store.guarding import Filesystem, Permissions, Sandbox
-from travois.store.home import Home
 from travois.store.layers import Value, load
 from travois.store.settings import Loaded, Settings, Timeouts, Tui
 from travois.tools.catalogue import TOOLS

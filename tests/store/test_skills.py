@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from travois.sessions.home import Home
 from travois.store import trust
 from travois.store.agents import kinds
 from travois.store.commands import commands
-from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.plugins import plugins, wished
 from travois.store.settings import Loaded

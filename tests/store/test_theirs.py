@@ -17,11 +17,11 @@ from travois.host.terms import Terms
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import Use, parse
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log
+from travois.sessions.prune import DAY, tidy
 from travois.store.admission import Admission, admission
 from travois.store.guarding import Filesystem, Permissions
-from travois.store.home import Home
-from travois.store.log import Log
-from travois.store.prune import DAY, tidy
 from travois.store.settings import Settings, Tui
 from travois.tools.lenders import Server
 

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 
 from travois.app.options import Options
 from travois.core.errors import Fault
-from travois.engine.session import Session
 from travois.ports.agent import World
 from travois.ports.tool import AnyTool
+from travois.sessions.session import Session
 from travois.store.settings import Loaded
 
 

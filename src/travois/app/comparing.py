@@ -16,7 +16,7 @@ from travois.core.content import calls, words
 from travois.core.facts import Assistant, Decided, Ended, Entry, Epoch, Opened, Result, User
 from travois.core.models import Usage
 from travois.core.view import living
-from travois.store.sessions import Summary
+from travois.sessions.catalog import Summary
 from travois.store.snapshot.node import Change
 from travois.store.snapshot.timeline import Mark, is_pause, marks
 from travois.store.snapshots import Snapshots

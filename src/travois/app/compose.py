@@ -48,7 +48,6 @@ from travois.engine.fallback import HOME
 from travois.engine.hooked import Listener
 from travois.engine.modes import MODE, follow
 from travois.engine.practice import Practitioner
-from travois.engine.session import Session
 from travois.engine.switch import switch, switch_with_summary
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
@@ -62,10 +61,11 @@ from travois.ports.person import Answer, Inquiry, Person, Question
 from travois.ports.tool import AnyTool
 from travois.ports.world import Model, Warned
 from travois.process.run import LocalProcesses
+from travois.sessions import home as homes
+from travois.sessions import project as projects
+from travois.sessions.blobs import Blobs
+from travois.sessions.session import Session
 from travois.store import agents, trust
-from travois.store import home as homes
-from travois.store import project as projects
-from travois.store.blobs import Blobs
 from travois.store.layers import load
 from travois.store.origins import levels
 from travois.store.settings import Loaded, Plugin, Settings
@@ -337,7 +337,7 @@ def _equip(
         agent.keeper = _keeper(place, options, agent, folders=agent.guard.folders)
     stack.callback(_end_snapshots, agent)
     if days := asked.cleanup_period_days:
-        from travois.store.prune import tidy
+        from travois.sessions.prune import tidy
 
         tidy(place.home, days=days, now=time())
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])

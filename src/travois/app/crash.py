@@ -9,8 +9,8 @@ from traceback import format_exception
 from travois.core.errors import Fault
 from travois.policy.masking import mask_text
 from travois.policy.secrets import secrets
-from travois.store import disk
-from travois.store.home import locate
+from travois.sessions import disk
+from travois.sessions.home import locate
 from travois.version import __version__
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
-from travois.store import home as homes
+from travois.sessions import home as homes
 
 FLAGS = ("--bg", "--background")
 

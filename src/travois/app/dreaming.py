@@ -24,11 +24,12 @@ from travois.core.facts import Changed, Ended, Entry, Finished, Noted, Opened, S
 from travois.engine.dispatch import survived
 from travois.engine.dream import Dreamt, Manner, dream, dreamer, end, ended
 from travois.engine.report import spent
-from travois.engine.session import Session
 from travois.ports.agent import Agent
 from travois.ports.world import Event
-from travois.store import disk, lock, sessions
-from travois.store.log import NAME, Log, entries
+from travois.sessions import catalog as sessions
+from travois.sessions import disk, lock
+from travois.sessions.log_file import NAME, Log, entries
+from travois.sessions.session import Session
 from travois.store.mail import Mailbox
 from travois.store.memory import night
 from travois.store.memory.history import Transaction

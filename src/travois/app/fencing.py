@@ -15,7 +15,6 @@ from travois.core.errors import Fault
 from travois.core.facts import Result
 from travois.engine.ground import home
 from travois.engine.judged import hiding
-from travois.engine.session import Session
 from travois.host.cage.probe import Walls, bundled_bwrap, look
 from travois.host.cage.programs import (
     find_covered,
@@ -31,8 +30,9 @@ from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.rules import Rule
 from travois.policy.toolchains import Shown, ToolChainName, list_shown
+from travois.sessions.project import verified_repository
+from travois.sessions.session import Session
 from travois.store.origins import UNASKED_COMMANDS
-from travois.store.project import verified_repository
 from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.store.settings import Loaded
 from travois.store.skills import personal_folders

@@ -19,7 +19,7 @@ from travois.engine.heard import SILENCE, Heard, Hooks, Said
 from travois.engine.hooked import Hook, Listener, called, parse
 from travois.ports.agent import Agent
 from travois.ports.person import Choice, Inquiry, Option
-from travois.store.blobs import Blobs
+from travois.sessions.blobs import Blobs
 from travois.store.settings import Loaded
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import msgspec
 
 from travois.app.remembering import open_here
 from travois.core.errors import Fault
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import Project, identify
 from travois.store.importing import claude, codex, gemini, opencode, pi
 from travois.store.importing.plan import THERE, Line, Luggage, Part, carry_out
 from travois.store.importing.sessions import Candidate, aside, bring, candidates
 from travois.store.layers import load
 from travois.store.memory import foreign
-from travois.store.project import Project, identify
 from travois.store.recorded.spoken import Found
 from travois.store.trust import root
 

@@ -12,9 +12,9 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.engine.hooks import join
 from travois.engine.practice import preload
-from travois.engine.session import Session
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool
+from travois.sessions.session import Session
 from travois.store.agents import narrowed
 from travois.store.layers import FLAGS
 from travois.store.settings import Loaded

@@ -19,13 +19,13 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.core.models import Model as Card
 from travois.core.view import waiting
-from travois.engine.session import Session
 from travois.engine.switch import switch
 from travois.policy.bounds import Bounds
 from travois.policy.rules import Rule, withheld
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Warned
+from travois.sessions.session import Session
 from travois.store import mcp
 from travois.store.admission import admission
 from travois.store.origins import Where, levels

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from travois.core.models import Model as Card
 from travois.host.http import Direct, Timeouts
 from travois.ports.world import Model
-from travois.store import home as homes
+from travois.sessions import home as homes
 from travois.store.settings import Loaded
 
 if TYPE_CHECKING:

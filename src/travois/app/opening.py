@@ -36,14 +36,14 @@ from travois.engine.heads import SCHEMAS as SCHEMAS
 from travois.engine.heads import first_head
 from travois.engine.heads import specs as specs
 from travois.engine.loop import UNKNOWN, answer_open
-from travois.engine.session import Session
 from travois.ports.tool import AnyTool
-from travois.store import sessions
-from travois.store.checkpoint import FILE as CHECKPOINT
-from travois.store.enduring import Enduring
-from travois.store.home import Home
-from travois.store.log import NAME, Log, history
-from travois.store.project import Project
+from travois.sessions import catalog as sessions
+from travois.sessions.checkpoint import FILE as CHECKPOINT
+from travois.sessions.enduring import Enduring
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME, Log, history
+from travois.sessions.project import Project
+from travois.sessions.session import Session
 from travois.version import __version__
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "system.md"

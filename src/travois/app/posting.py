@@ -15,8 +15,8 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
+from travois.sessions.home import Home
 from travois.store import mail as store
-from travois.store.home import Home
 from travois.store.mail import Letter, Mailbox
 from travois.store.settings import Mail
 

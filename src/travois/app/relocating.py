@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from travois.app import fencing
 from travois.core.facts import Changed
-from travois.engine.session import Session
 from travois.ports.agent import Agent
 from travois.ports.snapshot_port import Keeper
 from travois.ports.tool import Refusal
 from travois.ports.worktrees import WORKTREE, Moved, where_moved
-from travois.store.project import repository
+from travois.sessions.project import repository
+from travois.sessions.session import Session
 
 MakeKeeper = Callable[[tuple[str, ...]], Keeper | None]
 

@@ -16,10 +16,10 @@ from travois.core.models import Model as Card
 from travois.engine.room import model
 from travois.ports.agent import Agent
 from travois.ports.world import Model
-from travois.store import disk
-from travois.store.home import Home
+from travois.sessions import disk
+from travois.sessions.home import Home
+from travois.sessions.project import Project
 from travois.store.memory.place import key
-from travois.store.project import Project
 from travois.store.settings import Loaded, Remembering
 
 if TYPE_CHECKING:

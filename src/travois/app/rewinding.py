@@ -12,7 +12,7 @@ import msgspec
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Rewound
 from travois.engine.keeping import ENDED
-from travois.engine.session import Session
+from travois.sessions.session import Session
 from travois.store.snapshot.node import Change, Root, Snapshot, within
 from travois.store.snapshot.restore import Outcome
 from travois.store.snapshot.timeline import (

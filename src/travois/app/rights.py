@@ -14,8 +14,8 @@ from travois.engine.amend import Update
 from travois.policy.judge import Guard
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
+from travois.sessions.home import Home
 from travois.store import trust
-from travois.store.home import Home
 from travois.store.layers import FLAGS
 from travois.store.settings import Loaded
 

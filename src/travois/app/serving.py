@@ -19,7 +19,6 @@ from travois.core.models import Model as Card
 from travois.engine.hooked import parse
 from travois.engine.recover import restore_window
 from travois.engine.room import model
-from travois.engine.session import Session
 from travois.host import catalog
 from travois.host.catalog import Catalog
 from travois.host.http import Timeouts
@@ -29,6 +28,7 @@ from travois.host.transport import transport
 from travois.policy.secrets import secrets
 from travois.ports.agent import Agent, Naming, Small, Summaries
 from travois.ports.world import Model
+from travois.sessions.session import Session
 from travois.store.settings import Loaded
 from travois.store.using import Manner
 from travois.wire.effort import LEVELS

@@ -13,11 +13,12 @@ from travois.app.sdk import typed
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, User
-from travois.store import line, lock
-from travois.store.home import Home
-from travois.store.log import NAME
-from travois.store.project import Project
-from travois.store.sessions import Summary, summaries
+from travois.sessions import lock
+from travois.sessions import log_line as line
+from travois.sessions.catalog import Summary, summaries
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME
+from travois.sessions.project import Project
 
 GLANCE = 1 << 18
 """How many bytes at the end of a log are looked through for its last words."""

@@ -11,8 +11,8 @@ from travois.app.options import Options
 from travois.context.styles import DEFAULT, styled, wishes
 from travois.core.toolsets import DEFAULT as DEFAULT_TOOLS
 from travois.engine.heads import shown_names
-from travois.engine.session import Session
 from travois.ports.tool import AnyTool
+from travois.sessions.session import Session
 from travois.store import trust
 from travois.store.origins import levels
 from travois.store.settings import Loaded

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from travois.core.facts import Changed
 from travois.core.tasks import TODOS, Task, Tasks, add_task, read_tasks
-from travois.engine.session import Session
 from travois.ports.tasks import Edit
+from travois.sessions.session import Session
 from travois.store.team_tasks import TeamTaskFile
 
 TEAM = "team"

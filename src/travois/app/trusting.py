@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from travois.core.display_text import visible
+from travois.sessions.home import Home
 from travois.store import trust
-from travois.store.home import Home
 from travois.store.settings import Loaded
 
 FIRST = "brings settings that run programs or give rights"

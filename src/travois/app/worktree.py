@@ -18,7 +18,7 @@ from travois.policy.paths import inside
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Files, Processes
-from travois.store.project import repository as repository_of
+from travois.sessions.project import repository as repository_of
 from travois.tools import repository
 from travois.tools.repository import Repository
 
@@ -170,9 +170,9 @@ def within(name: str, work: Callable[[], int]) -> int:
 
 
 def _shared() -> tuple[str, ...]:
-    from travois.store.home import locate
+    from travois.sessions.home import locate
+    from travois.sessions.project import identify
     from travois.store.layers import load
-    from travois.store.project import identify
 
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
     loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)

@@ -30,7 +30,6 @@ from travois.engine.modes import MODE, follow
 from travois.engine.occasions import AnyOccasion, CwdChanged
 from travois.engine.outbox import AgentOutbox
 from travois.engine.room import call_room
-from travois.engine.session import Session
 from travois.engine.skills import Practice
 from travois.engine.tasklist import AgentTasks
 from travois.engine.tmpdir import find_held_back, hidden_place, place_of, tmp_remarks
@@ -45,6 +44,7 @@ from travois.ports.person import Choice, Inquiry
 from travois.ports.tool import Here, Outcome, Refusal, refuse_nul
 from travois.ports.web_search import Search
 from travois.ports.world import Progress, Room, Running, Unanswered
+from travois.sessions.session import Session
 
 LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
 LOOKS = (

@@ -36,9 +36,9 @@ from travois.core.spending import Limits
 from travois.engine.heads import first_head
 from travois.engine.loop import turn
 from travois.engine.offspring import offspring
-from travois.engine.session import Session
 from travois.ports.agent import Agent, Birth
 from travois.ports.memory import MOVED, Applied, Memories
+from travois.sessions.session import Session
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "dream.md"
 TOOLS = ("Read", "Grep", "Glob", "Bash", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame")

@@ -12,9 +12,9 @@ import anyio
 
 from travois.core.content import Text
 from travois.core.facts import Changed, User
-from travois.engine.session import JOB, Session
 from travois.ports.agent import Agent
 from travois.ports.world import Job
+from travois.sessions.session import JOB, Session
 
 RUNNING = "running"
 LINES = 12

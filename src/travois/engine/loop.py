@@ -18,10 +18,10 @@ from travois.engine.notes import keep_notes
 from travois.engine.practice import lapse
 from travois.engine.recollect import recollect
 from travois.engine.relief import relieve
-from travois.engine.session import Session
 from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
 from travois.ports.agent import Agent
+from travois.sessions.session import Session
 
 STOPPED = "Stopped before it finished; what it had done by then is not known."
 NEVER_RAN = "Stopped before it ran: nothing was done."

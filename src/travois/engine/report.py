@@ -29,8 +29,8 @@ from travois.core.facts import (
 from travois.core.models import Usage
 from travois.core.tokens import compact_at, context_tokens, estimate, fact_tokens
 from travois.core.view import View, open_calls
-from travois.engine.session import Session
 from travois.ports.agents import HOOK, Report, State
+from travois.sessions.session import Session
 
 FINDINGS = 3
 """How many of its last words stand for those that a child did not come to."""

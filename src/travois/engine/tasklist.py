@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from travois.core.facts import Changed
 from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
-from travois.engine.session import Session
 from travois.ports.agent import Agent
 from travois.ports.tasks import Edit
 from travois.ports.tool import Refusal
+from travois.sessions.session import Session
 
 
 class SessionTasks:

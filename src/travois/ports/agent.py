@@ -20,7 +20,6 @@ from travois.core.view import View
 from travois.engine.amend import Update
 from travois.engine.heard import Hooks, Said
 from travois.engine.hooked import Hook
-from travois.engine.session import Session
 from travois.engine.skills import Practice, Skills
 from travois.policy.bounds import Bounds
 from travois.policy.judge import Guard
@@ -32,6 +31,7 @@ from travois.ports.tool import AnyTool
 from travois.ports.web_search import Found, Wanted
 from travois.ports.worktrees import Worktrees
 from travois.ports.world import Agents, Blobs, Files, Library, Model, Person, Processes, Web
+from travois.sessions.session import Session
 from travois.wire.pieces import Request
 
 

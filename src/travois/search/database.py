@@ -11,7 +11,7 @@ from threading import RLock
 from typing import TypeVar
 
 from travois.search import words
-from travois.store import disk
+from travois.sessions import disk
 
 PATIENCE = 30.0
 """How many seconds to wait for other processes that write."""

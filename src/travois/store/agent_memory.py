@@ -15,7 +15,7 @@ from travois.context.sources import plain
 from travois.policy.judge import Guard
 from travois.policy.paths import inside
 from travois.policy.rules import Rule
-from travois.store.home import Home
+from travois.sessions.home import Home
 from travois.store.instructions import exactly, plain_text
 
 INDEX = "MEMORY.md"

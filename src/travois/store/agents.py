@@ -21,9 +21,9 @@ from travois.files.front_matter import Front
 from travois.files.nested import nested
 from travois.policy.judge import MODES, Mode
 from travois.policy.paths import inside
+from travois.sessions.home import Home
 from travois.store import codex_agents, foreign, opencode_agents
 from travois.store.agent_files import BUILT_IN, SCOPES, at, described
-from travois.store.home import Home
 from travois.store.instructions import ETC, chain, exactly, markdown, plain_text
 from travois.store.settings import Plugin
 from travois.store.trust import digest

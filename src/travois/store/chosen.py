@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from travois.core.errors import Fault
-from travois.store import disk
-from travois.store.home import Home
+from travois.sessions import disk
+from travois.sessions.home import Home
 from travois.store.reading import is_tree, parsed
 from travois.store.settings import Json
 

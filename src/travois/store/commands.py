@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from travois.context.custom import Custom, Whose, parse, parse_table
 from travois.policy.paths import inside
+from travois.sessions.home import Home
 from travois.store import foreign
-from travois.store.home import Home
 from travois.store.instructions import chain, exactly, plain_text
 from travois.store.neighbours import OPENCODE, loose
 from travois.store.opencode_agents import user

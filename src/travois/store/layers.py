@@ -14,10 +14,10 @@ from travois.policy.judge import ALIASES, Mode
 from travois.policy.masking import MASKED, likely, mask_value, register
 from travois.policy.paths import inside
 from travois.policy.rules import EFFECTS, Rule
+from travois.sessions.home import Home
 from travois.store import foreign, mcp, trust
 from travois.store.admission import admission
 from travois.store.agents import wishes as kinds
-from travois.store.home import Home
 from travois.store.keys import unlike
 from travois.store.marketplaces import installed
 from travois.store.origins import PREFIX, Where, files, levels, read, run

@@ -19,8 +19,10 @@ from typing import BinaryIO
 import msgspec
 
 from travois.core.errors import Fault
-from travois.store import disk, line, sessions
-from travois.store.home import Home
+from travois.sessions import catalog as sessions
+from travois.sessions import disk
+from travois.sessions import log_line as line
+from travois.sessions.home import Home
 
 NAME = "letters.jsonl"
 SESSION = "session"

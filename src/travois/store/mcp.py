@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from travois.policy.masking import likely, register
 from travois.policy.paths import inside
+from travois.sessions.home import Home
 from travois.store import foreign, trust
 from travois.store.admission import Admission
-from travois.store.home import Home
 from travois.store.mcp_words import Entry, server
 from travois.store.neighbours import loose
 from travois.store.origins import Where

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from travois.core.errors import Fault
+from travois.sessions.home import Home
 from travois.store import foreign, neighbours, trust
-from travois.store.home import Home
 from travois.store.plugins import within
 from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parsed
 

@@ -6,8 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from travois.store.disk import size
-from travois.store.home import Home
+from travois.sessions.disk import size
+from travois.sessions.home import Home
 
 TMP = "tmp"
 """Where in a session's folder its /tmp goes with it to the trash."""

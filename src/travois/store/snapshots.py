@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio.from_thread
 import anyio.to_thread
 
-from travois.store.project import verified_repository
+from travois.sessions.project import verified_repository
 from travois.store.snapshot.node import Change, Node, Snapshot, State, changes, within
 
 if TYPE_CHECKING:

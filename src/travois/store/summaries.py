@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from travois.store import disk
+from travois.sessions import disk
 
 MOST = 200
 """How many are kept; the oldest go first."""

@@ -12,7 +12,7 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.tasks import Tasks, read_stored, store_tasks
-from travois.store import disk
+from travois.sessions import disk
 
 NAME = "tasks.json"
 LOCK = "tasks.lock"

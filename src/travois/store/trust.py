@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.engine.amend import SANDBOX_MODE, Update
-from travois.store import disk
-from travois.store.home import Home
+from travois.sessions import disk
+from travois.sessions.home import Home
 from travois.store.settings import Status
 
 Kept = Literal["allow", "ask", "deny", "folders"]

@@ -18,8 +18,8 @@ from travois.core.content import Text, words
 from travois.core.facts import Changed
 from travois.policy.rules import parse
 from travois.ports.world import Command
+from travois.sessions.home import Home
 from travois.store import trust
-from travois.store.home import Home
 from travois.testing import Scripted, say
 
 REVIEW = """\

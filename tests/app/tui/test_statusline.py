@@ -16,8 +16,8 @@ from travois.app.tui.themes import theme
 from travois.app.tui.whereabouts import repository, worktree
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
+from travois.sessions.home import Home
 from travois.store import trust
-from travois.store.home import Home
 from travois.store.layers import load
 from travois.store.settings import Loaded, StatusLine
 from travois.testing import Scripted, say

@@ -26,7 +26,7 @@ from travois.core.facts import (
 )
 from travois.core.models import Price, Usage
 from travois.core.view import View, project
-from travois.store.log import Log
+from travois.sessions.log_file import Log
 from travois.wire.encode import Encoder
 
 PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)

@@ -21,8 +21,8 @@ from travois.app.web.story import LAYERS, Story
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
 from travois.core.view import project
-from travois.store.home import Home
-from travois.store.log import Log, history
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log, history
 from travois.wire.encode import Encoder
 
 

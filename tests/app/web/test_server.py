@@ -16,7 +16,7 @@ from travois.app.web import server
 from travois.app.web.server import COOKIE, HEADERS, Keys, listen, page
 from travois.app.web.shelf import QUESTIONS, Shelf
 from travois.core.errors import Fault
-from travois.store.home import Home
+from travois.sessions.home import Home
 
 KEYS = Keys("place", "printed", "opened", "cookie")
 LET_IN = {"cookie": f"{COOKIE}=cookie"}

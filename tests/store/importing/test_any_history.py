@@ -11,10 +11,10 @@ from travois.core.content import Call, Text
 from travois.core.facts import Entry, Epoch, Opened, User
 from travois.core.legality import unsendable
 from travois.core.models import Model
-from travois.engine.session import Session
 from travois.engine.switch import Rehearsal
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_items import responses_faults
+from travois.sessions.session import Session
 from travois.store.importing.retelling import retell
 from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 from travois.wire.encode import Encoder

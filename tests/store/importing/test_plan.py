@@ -13,10 +13,10 @@ from travois.core.errors import Fault
 from travois.policy.access import Access
 from travois.policy.judge import Guard, judge
 from travois.policy.rules import Use
+from travois.sessions.home import Home
 from travois.store import mcp, trust
 from travois.store.agents import kinds
 from travois.store.commands import commands
-from travois.store.home import Home
 from travois.store.importing import claude, codex, gemini, opencode
 from travois.store.importing.plan import Luggage, carry_out
 from travois.store.instructions import Library, Places

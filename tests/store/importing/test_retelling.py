@@ -9,10 +9,10 @@ from tests.store.recorded.writing import Line, claude, put, stamp
 from travois.core.content import AnyBlock, Call, Media, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
 from travois.core.view import open_calls
-from travois.engine.session import Session
+from travois.sessions.log_file import Log
+from travois.sessions.session import Session
 from travois.store.importing.names import translated
 from travois.store.importing.retelling import BEGINS, ENDS, NO_RESULT, STRAY, retell
-from travois.store.log import Log
 from travois.store.recorded.claude import read
 from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 

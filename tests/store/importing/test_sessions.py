@@ -10,14 +10,14 @@ import pytest
 from tests.store.recorded.writing import TALK, claude, gemini, opencode_database, put
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Noted
-from travois.store import lock
-from travois.store.home import Home
+from travois.sessions import lock
+from travois.sessions.catalog import summaries
+from travois.sessions.home import Home
+from travois.sessions.log_file import entries
+from travois.sessions.project import identify
 from travois.store.importing.sessions import aside, bring, candidates, recognised
-from travois.store.log import entries
-from travois.store.project import identify
 from travois.store.recorded import opencode
 from travois.store.recorded.spoken import Found, Spoken
-from travois.store.sessions import summaries
 
 
 @pytest.fixture

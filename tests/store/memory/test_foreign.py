@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tests.store.memory.test_memories import AUTO, PORT, UV, opened
 from travois.context.memory.memory import Put
 from travois.core.errors import Fault
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import Project
 from travois.store.memory.memories import FolderMemories, share
-from travois.store.project import Project
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from travois.store import lock
+from travois.sessions import lock
 from travois.store.memory import night
 from travois.store.memory.night import Claim, Gates, Night, Seen
 

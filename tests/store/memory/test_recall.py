@@ -13,9 +13,9 @@ from travois.context.memory.memory import Memory, Put
 from travois.engine.recollect import CANDIDATES, MOST
 from travois.search.embedder_minilm import Absent, find
 from travois.search.index import Index
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import Project
 from travois.store.memory.memories import FolderMemories, open_memories
-from travois.store.project import Project
 
 Way = Literal["meaning", "index", "words"]
 

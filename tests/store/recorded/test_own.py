@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.store.sample import EPOCH, opened, write
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Result, Rewound, User
-from travois.store.home import Home
+from travois.sessions.home import Home
 from travois.store.recorded import read
 from travois.store.recorded.own import find
 from travois.store.recorded.spoken import Recorded, Spoken

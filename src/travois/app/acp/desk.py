@@ -15,7 +15,7 @@ from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command, Prompt, named, obey
 from travois.core.content import Shown
 from travois.core.errors import Fault
-from travois.store.sessions import Summary
+from travois.sessions.catalog import Summary
 
 OURS = (
     *("compact", "context", "notes", "cost", "todos", "memory", "agents", "tasks", "mcp", "skills"),

@@ -34,10 +34,10 @@ from travois.app.options import Options
 from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.host import catalog
-from travois.store import home as homes
-from travois.store import prune
-from travois.store.home import Home
-from travois.store.sessions import Summary, summaries
+from travois.sessions import home as homes
+from travois.sessions import prune
+from travois.sessions.catalog import Summary, summaries
+from travois.sessions.home import Home
 from travois.version import __version__
 
 VERSION = 1

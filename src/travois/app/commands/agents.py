@@ -17,10 +17,10 @@ from travois.core.cache_audit import Spent
 from travois.core.content import calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
-from travois.store import lock
-from travois.store.log import NAME, Skipped, entries
+from travois.sessions import lock
+from travois.sessions.catalog import find, newest
+from travois.sessions.log_file import NAME, Skipped, entries
 from travois.store.mail import Mailbox
-from travois.store.sessions import find, newest
 from travois.terminal.tables import (
     Commands,
     ago,
@@ -135,7 +135,7 @@ def show_tree(session: str, *, json: bool) -> int:
 def show_one(id: str, session: str, *, json: bool) -> int:
     """Print what an agent said and did; what a fork took over from its parent is left out."""
     from travois.app.commands.export import shown
-    from travois.app.commands.transcript import parts
+    from travois.sessions.transcript import parts
 
     skipped: list[Skipped] = []
     told = entries(agent_folder(_session(session), id) / NAME, skipped)

@@ -12,9 +12,9 @@ from travois.app.commands.sessions import here, report
 from travois.core.facts import Entry, Restored, Rewound, Sent
 from travois.core.legality import unsendable
 from travois.core.view import View, project
-from travois.store.blobs import Blobs
-from travois.store.log import Skipped, history
-from travois.store.sessions import find
+from travois.sessions.blobs import Blobs
+from travois.sessions.catalog import find
+from travois.sessions.log_file import Skipped, history
 from travois.terminal.tables import Commands, command, say
 from travois.wire.encode import Encoder
 from travois.wire.pieces import PrefixBreak, Request

@@ -11,9 +11,9 @@ from travois.app import merged
 from travois.app.opening import Place
 from travois.core.errors import Fault
 from travois.policy.masking import mask_text, mask_value
-from travois.store.home import locate
+from travois.sessions.home import locate
+from travois.sessions.project import identify
 from travois.store.layers import load
-from travois.store.project import identify
 from travois.store.reading import flatten, nearest
 from travois.store.settings import Json, Loaded
 from travois.terminal.tables import Commands, clean, command, say, table, warn

@@ -20,12 +20,12 @@ from travois.core.facts import Restored
 from travois.core.models import Model
 from travois.core.tokens import context_tokens, estimate, stop_at
 from travois.engine.room import threshold
-from travois.engine.session import Session
 from travois.engine.switch import Rehearsal
-from travois.store.home import Home
+from travois.sessions.catalog import Summary, find, newest
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log, history
+from travois.sessions.session import Session
 from travois.store.layers import load
-from travois.store.log import Log, history
-from travois.store.sessions import Summary, find, newest
 from travois.terminal.tables import Commands, ago, clean, command, say, say_json, table
 
 MORE = """\

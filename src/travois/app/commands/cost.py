@@ -14,7 +14,7 @@ from travois.core.cache_audit import Cache, Miss, Spent
 from travois.core.content import words
 from travois.core.facts import Assistant, Entry, Finished, Opened, User
 from travois.core.models import Price, Usage, cost, rates
-from travois.store.log import history
+from travois.sessions.log_file import history
 from travois.terminal.tables import Commands, ago, clean, command, say, table
 
 MORE = """\

@@ -19,9 +19,9 @@ from travois.host import catalog
 from travois.host.cage.probe import Check, Walls, look
 from travois.policy.masking import mask_text
 from travois.process.ripgrep import resolve
-from travois.store.home import Home, locate
+from travois.sessions.home import Home, locate
+from travois.sessions.project import identify
 from travois.store.layers import load
-from travois.store.project import identify
 from travois.store.settings import Loaded
 from travois.terminal.tables import Commands, clean, command, say, styled, table
 

@@ -12,11 +12,11 @@ from typing import Literal
 
 import msgspec
 
-from travois.app.commands.transcript import Part, parts
 from travois.core.content import Media
 from travois.core.facts import Entry
-from travois.store.log import Skipped
-from travois.store.sessions import Summary
+from travois.sessions.catalog import Summary
+from travois.sessions.log_file import Skipped
+from travois.sessions.transcript import Part, parts
 from travois.terminal.tables import clean, styled
 
 Format = Literal["markdown", "json", "html", "claude"]

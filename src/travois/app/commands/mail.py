@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import anyio
 
 from travois.app.posting import post
-from travois.store import sessions
-from travois.store.home import Home, locate
+from travois.sessions import catalog as sessions
+from travois.sessions.home import Home, locate
 from travois.store.mail import Mailbox, members, teams
 from travois.terminal.tables import Commands, ago, clean, command, say, table
 

@@ -18,7 +18,8 @@ from travois.app.opening import Place
 from travois.app.options import Options
 from travois.core.errors import Fault
 from travois.policy.masking import mask_text, mask_value
-from travois.store import disk, mcp, trust
+from travois.sessions import disk
+from travois.store import mcp, trust
 from travois.store.mcp_words import SOCKET, SOCKETS
 from travois.store.settings import Json, Loaded
 from travois.terminal.tables import Commands, clean, command, say, table

@@ -19,7 +19,8 @@ from travois.context.memory.text import parse
 from travois.core.errors import Fault
 from travois.policy.leaks import leak
 from travois.ports.memory import Applied
-from travois.store import disk, trust
+from travois.sessions import disk
+from travois.store import trust
 from travois.store.memory import foreign
 from travois.store.memory.memories import FolderMemories, share
 from travois.terminal.tables import clean, say, styled, table

@@ -13,7 +13,7 @@ from travois.core.facts import Changed, Entry, Noted
 from travois.core.tokens import estimate
 from travois.core.view import living
 from travois.engine.notes import decode_notes
-from travois.store.log import history
+from travois.sessions.log_file import history
 from travois.terminal.tables import Commands, ago, clean, command, say, say_json
 
 MORE = """\

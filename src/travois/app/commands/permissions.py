@@ -24,13 +24,13 @@ from travois.policy.judge import Guard
 from travois.policy.plan import Step
 from travois.policy.rules import EFFECTS, Rule
 from travois.ports.tool import Here
+from travois.sessions.catalog import folders
+from travois.sessions.home import Home, locate
+from travois.sessions.log_file import Skipped, history
+from travois.sessions.project import identify
 from travois.store import trust
-from travois.store.home import Home, locate
 from travois.store.layers import load
-from travois.store.log import Skipped, history
 from travois.store.origins import UNASKED_COMMANDS
-from travois.store.project import identify
-from travois.store.sessions import folders
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 CHECK = """\

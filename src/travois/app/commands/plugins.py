@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from travois.store.home import locate
+from travois.sessions.home import locate
+from travois.sessions.project import identify
 from travois.store.layers import load
-from travois.store.project import identify
 from travois.store.settings import Plugin
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 

@@ -15,11 +15,11 @@ from travois.app.commands.sessions import here
 from travois.app.rewinding import Way
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Opened
-from travois.engine.session import Session
-from travois.store import disk
-from travois.store.home import Home
-from travois.store.log import Log, history
-from travois.store.sessions import Summary, find, newest
+from travois.sessions import disk
+from travois.sessions.catalog import Summary, find, newest
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log, history
+from travois.sessions.session import Session
 from travois.store.snapshot.node import Change
 from travois.store.snapshot.timeline import NONE, marks, turns
 from travois.store.snapshots import Snapshots

@@ -15,12 +15,12 @@ from travois.app.commands.sessions import here
 from travois.core.errors import Fault
 from travois.search.document import Document
 from travois.search.words import words
-from travois.store.home import Home
+from travois.sessions.home import Home
+from travois.sessions.project import Project, repository
+from travois.sessions.search import Known, Match, Progress, SessionIndex
 from travois.store.layers import load
-from travois.store.project import Project, repository
 from travois.store.recorded import AGENTS
 from travois.store.recorded.own import NAME as OWN
-from travois.store.session_index import Known, Match, Progress, SessionIndex
 from travois.terminal.tables import Commands, clean, command, say, say_json, say_list, styled, warn
 
 MORE = """\

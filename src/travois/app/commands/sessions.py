@@ -12,13 +12,13 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.facts import Changed
-from travois.store import disk, lock, prune
-from travois.store.blobs import Blobs
-from travois.store.home import Home, locate
+from travois.sessions import disk, lock, prune
+from travois.sessions.blobs import Blobs
+from travois.sessions.catalog import Summary, find, summaries
+from travois.sessions.home import Home, locate
+from travois.sessions.log_file import Log, Skipped, history
+from travois.sessions.project import Project, identify
 from travois.store.layers import load
-from travois.store.log import Log, Skipped, history
-from travois.store.project import Project, identify
-from travois.store.sessions import Summary, find, summaries
 from travois.terminal.tables import (
     Commands,
     ago,
@@ -150,7 +150,7 @@ def run_list(args: Namespace) -> int:
 def run_show(args: Namespace) -> int:
     """Print a conversation."""
     from travois.app.commands.export import Document, about, shown
-    from travois.app.commands.transcript import parts
+    from travois.sessions.transcript import parts
 
     home, project = here()
     summary = find(home, args.session, project=project)

@@ -10,10 +10,10 @@ from difflib import unified_diff
 from travois.app.comparing import Comparison, FileChange, Recorded, Side, compare
 from travois.core.errors import Fault
 from travois.core.facts import Opened
-from travois.store.home import Home
-from travois.store.log import Skipped, history
-from travois.store.project import Project
-from travois.store.sessions import find
+from travois.sessions.catalog import find
+from travois.sessions.home import Home
+from travois.sessions.log_file import Skipped, history
+from travois.sessions.project import Project
 from travois.store.snapshots import Snapshots
 from travois.terminal.tables import clean, say, say_json, styled, table, warn
 

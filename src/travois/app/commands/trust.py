@@ -8,10 +8,10 @@ from argparse import Namespace
 from travois.app.trusting import told
 from travois.core.display_text import visible
 from travois.core.errors import Fault
+from travois.sessions.home import locate
+from travois.sessions.project import identify
 from travois.store import trust
-from travois.store.home import locate
 from travois.store.layers import load
-from travois.store.project import identify
 from travois.store.settings import Loaded
 from travois.terminal.tables import Commands, command, say, table
 

@@ -17,7 +17,7 @@ from travois.engine.amend import Spec, Update, amend
 from travois.engine.briefing import skills
 from travois.host import catalog
 from travois.policy.rules import Effect, Rule, parse
-from travois.store import home as homes
+from travois.sessions import home as homes
 from travois.store.chosen import keep
 from travois.wire.effort import LEVELS
 

@@ -7,8 +7,8 @@ from travois.app.speak import uuid
 from travois.core.content import Call, calls, words
 from travois.core.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
 from travois.engine.jobs import RUNNING
-from travois.engine.session import JOB
 from travois.ports.world import Event
+from travois.sessions.session import JOB
 
 STATES = {"done": "completed", "failed": "failed"}
 """How an agent ended, by the names that hosts know; else it was stopped."""

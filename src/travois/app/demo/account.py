@@ -11,7 +11,7 @@ from travois.app.commands.context import picked, told
 from travois.app.demo.tour import Pace
 from travois.app.receipts import receipts
 from travois.lab.server import Api
-from travois.store.log import history
+from travois.sessions.log_file import history
 from travois.terminal.tables import say, styled
 
 NEXT = """\

@@ -17,7 +17,7 @@ from travois.store.reading import nearest
 
 if TYPE_CHECKING:
     from travois.app.shelf import Shelf
-    from travois.store.sessions import Summary
+    from travois.sessions.catalog import Summary
 
 NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
 """A line that is to be remembered, and is no prompt; `#12` is one."""

@@ -17,7 +17,7 @@ from travois.app.slash.command import Command
 from travois.app.trusting import Reader
 from travois.core.errors import Fault
 from travois.core.facts import User
-from travois.store.sessions import Summary
+from travois.sessions.catalog import Summary
 from travois.terminal.tables import ago, clean
 
 SHOWN = 20

@@ -16,7 +16,7 @@ from travois.app.shelf import Shelf
 from travois.app.slash.command import Command, Desk
 from travois.core.errors import Fault
 from travois.core.facts import Changed
-from travois.store.sessions import Summary, find
+from travois.sessions.catalog import Summary, find
 
 Browse = Callable[[Shelf], Awaitable[Summary | None]]
 PATIENCE = 20.0

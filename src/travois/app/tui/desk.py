@@ -31,7 +31,7 @@ from travois.app.tui.transcript import Transcript
 from travois.core.content import Shown, words
 from travois.core.errors import Fault
 from travois.core.facts import User
-from travois.store.sessions import Summary
+from travois.sessions.catalog import Summary
 from travois.store.settings import Tui
 
 MODES = ("default", "accept-edits", "plan")

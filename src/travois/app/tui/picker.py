@@ -9,7 +9,7 @@ from travois.app.shelf import Shelf
 from travois.app.tui.cells import clean, cut, width
 from travois.app.tui.menu import Menu
 from travois.app.tui.themes import Theme
-from travois.store.sessions import Summary
+from travois.sessions.catalog import Summary
 from travois.terminal.tables import ago
 
 MOST, AROUND = 10, 13

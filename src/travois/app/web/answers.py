@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from travois.app.commands.audit import derived, difference
 from travois.app.commands.cost import Kind, bill
 from travois.app.commands.notes import Version, versions
-from travois.app.commands.transcript import Part, parts
 from travois.app.receipts import Receipt, receipts
 from travois.app.web.story import LAYERS, Step, Story, layer
 from travois.app.window import portions
@@ -34,6 +33,7 @@ from travois.core.facts import (
 from travois.core.legality import unsendable
 from travois.core.models import Usage
 from travois.core.view import Item, living
+from travois.sessions.transcript import Part, parts
 from travois.wire.encode import Encoder
 from travois.wire.ration import LONGEST
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from travois.app.web.story import Story
 from travois.core.facts import Entry, Opened
-from travois.store import disk, line
-from travois.store.log import NAME, Skipped, history, opened
+from travois.sessions import disk
+from travois.sessions import log_line as line
+from travois.sessions.log_file import NAME, Skipped, history, opened
 
 
 class Reading:

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from travois.app.web.shelf import Shelf
 from travois.core.errors import Fault
-from travois.store.home import Home
+from travois.sessions.home import Home
 
 PAGES = Path(__file__).parent / "pages"
 FILES = {

@@ -14,11 +14,11 @@ from travois.app.web import answers
 from travois.app.web.reading import Reading
 from travois.core.errors import Fault
 from travois.core.view import Item
-from travois.store import lock
-from travois.store.blobs import Blobs
-from travois.store.home import Home
-from travois.store.log import NAME
-from travois.store.sessions import Summary, summaries, summarise
+from travois.sessions import lock
+from travois.sessions.blobs import Blobs
+from travois.sessions.catalog import Summary, summaries, summarise
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME
 
 KEPT = 4
 """How many stories stay in memory."""

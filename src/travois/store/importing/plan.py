@@ -16,8 +16,9 @@ import msgspec
 from travois.core.errors import Fault
 from travois.policy import secrets
 from travois.policy.leaks import leak
-from travois.store import disk, mcp
-from travois.store.home import Home
+from travois.sessions import disk
+from travois.sessions.home import Home
+from travois.store import mcp
 from travois.store.reading import UNITED, flat, is_list, is_tree, nested
 from travois.store.settings import Json
 

@@ -14,7 +14,7 @@ import msgspec
 
 from travois.core.content import AnyBlock, Call, Media, Shown, Text
 from travois.core.facts import IMPORTED, AnyFact, Assistant, Compacted, Ended, Noted, Result, User
-from travois.engine.session import Session
+from travois.sessions.session import Session
 from travois.store.importing.names import translated
 from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 

@@ -17,19 +17,20 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Opened
-from travois.engine.session import Session
 from travois.policy.secrets import secrets
-from travois.store import disk, lock, recorded
-from travois.store.blobs import Blobs
-from travois.store.home import Home
+from travois.sessions import disk, lock
+from travois.sessions.blobs import Blobs
+from travois.sessions.catalog import folders
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log
+from travois.sessions.project import identify
+from travois.sessions.session import Session
+from travois.store import recorded
 from travois.store.importing.retelling import origin, retell
-from travois.store.log import Log
-from travois.store.project import identify
 from travois.store.recorded import claude, codex, gemini, pi, traj
 from travois.store.recorded.loose import Json, decode, lines
 from travois.store.recorded.spoken import WHOLE, Found, Recorded
 from travois.store.recorded.telling import headline, stamped
-from travois.store.sessions import folders
 from travois.version import __version__
 
 GLANCE = 300

@@ -20,8 +20,9 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
-from travois.store import disk, line
-from travois.store.blobs import Blobs, digest
+from travois.sessions import disk
+from travois.sessions import log_line as line
+from travois.sessions.blobs import Blobs, digest
 from travois.store.memory.folder import Folder
 
 PATIENCE, PAUSE = 30.0, 0.01

@@ -27,8 +27,10 @@ from travois.context.memory.text import slug, tidy
 from travois.context.memory.wording import names
 from travois.core.errors import Fault
 from travois.ports.memory import Applied
-from travois.store import disk, trust
-from travois.store.home import Home
+from travois.sessions import disk
+from travois.sessions.home import Home
+from travois.sessions.project import Project
+from travois.store import trust
 from travois.store.instructions import plain_bytes
 from travois.store.memory import foreign, place, usage
 from travois.store.memory.archive import Archive
@@ -37,7 +39,6 @@ from travois.store.memory.folder import Flaw, Folder
 from travois.store.memory.history import History, Transaction
 from travois.store.memory.inbox import Inbox
 from travois.store.memory.usage import Stats
-from travois.store.project import Project
 
 if TYPE_CHECKING:
     from travois.search.index import Index

@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.store import disk, lock
-from travois.store.lock import UNSUPPORTED, Holder
+from travois.sessions import disk, lock
+from travois.sessions.lock import UNSUPPORTED, Holder
 
 NAME, SCANNED = ".night", ".scanned"
 STALE = 3600.0

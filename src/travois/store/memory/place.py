@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from travois.store.home import Home
-from travois.store.project import Project
+from travois.sessions.home import Home
+from travois.sessions.project import Project
 
 
 def key(home: Home, project: Project) -> str:

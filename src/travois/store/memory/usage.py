@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from travois.context.memory.memory import Memory
-from travois.store import disk
+from travois.sessions import disk
 
 Used = tuple[int, float]
 """How often, and when last."""

@@ -18,12 +18,12 @@ from travois.core.facts import (
     User,
 )
 from travois.core.view import living
-from travois.store.home import locate
-from travois.store.log import NAME as LOG
-from travois.store.log import entries
+from travois.sessions.catalog import folders
+from travois.sessions.home import locate
+from travois.sessions.log_file import NAME as LOG
+from travois.sessions.log_file import entries
 from travois.store.recorded.spoken import WHOLE, Found, Recorded, Spoken
 from travois.store.recorded.telling import cut, stamped, told
-from travois.store.sessions import folders
 
 NAME, RESUME = "travois", "travois --resume {id}"
 BARE = Noted("said", "")

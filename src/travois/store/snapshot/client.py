@@ -12,7 +12,7 @@ from threading import Lock
 import msgspec
 from msgspec.structs import replace
 
-from travois.store import disk
+from travois.sessions import disk
 from travois.store.snapshot.tree import Limits, Taken, Wanted
 from travois.store.snapshot.worker import Reply, Started
 

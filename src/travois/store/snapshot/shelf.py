@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.store import disk
+from travois.sessions import disk
 from travois.store.snapshot.node import Node, Root, Snapshot, is_blob
 from travois.store.snapshot.objects import Objects
 

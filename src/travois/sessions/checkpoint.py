@@ -13,8 +13,8 @@ from zlib import crc32
 
 import msgspec
 
-from travois.store import disk
-from travois.store.scan import NAME, READ, Mark, Skipped, lineage
+from travois.sessions import disk
+from travois.sessions.scan import NAME, READ, Mark, Skipped, lineage
 from travois.version import __version__
 
 FILE = "checkpoint"

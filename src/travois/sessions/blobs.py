@@ -6,7 +6,7 @@ import os
 from hashlib import blake2b
 from pathlib import Path
 
-from travois.store import disk
+from travois.sessions import disk
 
 HEX = frozenset("0123456789abcdef")
 

@@ -15,11 +15,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from travois.core.facts import AnyFact, Entry, Restored, Rewound
 from travois.core.legality import illegal
 from travois.core.view import OmittedSpan, TakenOut, living, taken_out
-from travois.engine.derived import FORK as FORK
-from travois.engine.derived import JOB as JOB
-from travois.engine.derived import Derivation, Derived, Edited, Replay
 from travois.policy.secrets import Secrets
 from travois.ports.world import Delta, Event, Log, Resumable, Warned
+from travois.sessions.derived import FORK as FORK
+from travois.sessions.derived import JOB as JOB
+from travois.sessions.derived import Derivation, Derived, Edited, Replay
 
 NO_SECRETS = Secrets()
 STRIDE = 4 << 20

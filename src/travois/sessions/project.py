@@ -13,8 +13,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from travois.store import disk
-from travois.store.home import Home
+from travois.sessions import disk
+from travois.sessions.home import Home
 
 HARMLESS = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 PATIENCE = 5.0

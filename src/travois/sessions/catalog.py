@@ -13,10 +13,11 @@ import msgspec
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Opened, User
-from travois.store import disk, line
-from travois.store.home import Home
-from travois.store.log import NAME
-from travois.store.project import Project
+from travois.sessions import disk
+from travois.sessions import log_line as line
+from travois.sessions.home import Home
+from travois.sessions.log_file import NAME
+from travois.sessions.project import Project
 
 CACHE, ROSTER = "summary.json", "roster.json"
 WORTH_CACHING = 1 << 14

@@ -7,8 +7,8 @@ from itertools import chain
 
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Entry
-from travois.store import line
-from travois.store.log import Log
+from travois.sessions import log_line as line
+from travois.sessions.log_file import Log
 
 
 class Enduring(Log):

@@ -13,17 +13,18 @@ from zlib import crc32
 
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Entry, Opened
-from travois.store import checkpoint, disk, line, lock
-from travois.store.checkpoint import Checkpoint
-from travois.store.scan import LARGEST_WHOLE, Lineage, Mark
-from travois.store.scan import NAME as NAME
-from travois.store.scan import Skipped as Skipped
-from travois.store.scan import entries as entries
-from travois.store.scan import history as history
-from travois.store.scan import opened as opened
+from travois.sessions import checkpoint, disk, lock
+from travois.sessions import log_line as line
+from travois.sessions.checkpoint import Checkpoint
+from travois.sessions.scan import LARGEST_WHOLE, Lineage, Mark
+from travois.sessions.scan import NAME as NAME
+from travois.sessions.scan import Skipped as Skipped
+from travois.sessions.scan import entries as entries
+from travois.sessions.scan import history as history
+from travois.sessions.scan import opened as opened
 
 if TYPE_CHECKING:
-    from travois.store.excerpt import Turns
+    from travois.sessions.excerpt import Turns
 
 BLOCK = 1 << 16
 Clock = Callable[[], float]
@@ -187,7 +188,7 @@ class Log:
 
         None if the log is not that long: all of it can be read.
         """
-        from travois.store import excerpt  # for very long logs alone
+        from travois.sessions import excerpt  # for very long logs alone
 
         return (
             excerpt.excerpt(self.folder, self._find_turns) if excerpt.is_long(self.folder) else None
@@ -195,7 +196,7 @@ class Log:
 
     def _find_turns(self) -> Turns:
         """The turns of events so far, looked for unless the log was read from its start."""
-        from travois.store import excerpt
+        from travois.sessions import excerpt
 
         if self._turns is None:
             self._turns = excerpt.find_turns(self.folder)
@@ -216,7 +217,7 @@ class Log:
         """Gather the turns of events while a very long log is read: it saves another pass."""
         if self._tail[1] <= LARGEST_WHOLE:
             return None
-        from travois.store.excerpt import Turns
+        from travois.sessions.excerpt import Turns
 
         return Turns()
 

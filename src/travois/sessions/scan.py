@@ -13,7 +13,8 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Opened
-from travois.store import disk, line
+from travois.sessions import disk
+from travois.sessions import log_line as line
 
 NAME = "log.jsonl"
 READ = 1 << 18

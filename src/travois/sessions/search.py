@@ -20,10 +20,10 @@ from travois.search import rank
 from travois.search.document import Candidate, Document, Query
 from travois.search.gather import WIDE
 from travois.search.index import Index
-from travois.store import disk
-from travois.store.home import Home
+from travois.sessions import disk
+from travois.sessions.home import Home
+from travois.sessions.passages import masked, passages
 from travois.store.recorded import AGENTS, read
-from travois.store.recorded.passages import masked, passages
 from travois.store.recorded.spoken import Found
 
 COLLECTION = "sessions"

@@ -11,7 +11,7 @@ from stat import S_ISVTX
 import msgspec
 
 from travois.core.errors import Fault
-from travois.store import disk
+from travois.sessions import disk
 
 
 class Home(msgspec.Struct, frozen=True):

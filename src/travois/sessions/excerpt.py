@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from travois.core.facts import Compacted, Entry, Epoch, Opened, Restored, Rewound, User
-from travois.store import line
-from travois.store.scan import LARGEST_WHOLE, NAME, READ, Mark, Reading, lineage
+from travois.sessions import log_line as line
+from travois.sessions.scan import LARGEST_WHOLE, NAME, READ, Mark, Reading, lineage
 
 TAIL = 8 << 20
 """How many bytes at the end of a log are read whole, if all of it is too long for that."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from travois.core.errors import Fault
-from travois.store import disk
+from travois.sessions import disk
 
 UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 
