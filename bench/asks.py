@@ -50,13 +50,13 @@ from travois.ports.agent import Agent, World
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.snapshot_port import Kept
 from travois.process.run import LocalProcesses
+from travois.providers.encoder import Encoder
 from travois.sessions.blobs import Blobs
 from travois.sessions.home import Home
 from travois.sessions.session import Session
 from travois.store.skills import personal_folders
 from travois.testing import Scripted
 from travois.tools.catalogue import TOOLS
-from travois.wire.encode import Encoder
 
 MODES: dict[str, Mode] = {"default": "default", "sandboxed": "default", "auto": "auto"}
 SHELLS = ("Bash", "bash", "exec_command", "shell")

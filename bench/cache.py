@@ -27,7 +27,6 @@ from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import Model
 from travois.engine.loop import turn
 from travois.files.disk import DiskFiles
-from travois.host.catalog import resolve
 from travois.lab import Prompt, call, text
 from travois.lab.http import Request as Asked
 from travois.lab.objects import Json
@@ -39,14 +38,15 @@ from travois.ports.agent import Agent, World
 from travois.ports.tool import Here, Outcome, Tool, said
 from travois.ports.world import Env
 from travois.process.run import LocalProcesses
+from travois.providers.catalog import resolve
+from travois.providers.encoder import Encoder
+from travois.providers.errors import problem
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import Request
+from travois.providers.stream_reader import reader
 from travois.sessions.blobs import Blobs
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
-from travois.wire.encode import Encoder
-from travois.wire.errors import problem
-from travois.wire.pieces import Request
-from travois.wire.protocol import reader
-from travois.wire.replies import Reply, StreamDelta
 
 SESSIONS = 8
 PROMPTS, STEPS, ADDED = 30, 8, 860

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.host import catalog
+from travois.providers import catalog
 
 HOST = Path(catalog.__file__).parent
 

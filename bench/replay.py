@@ -42,12 +42,12 @@ from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
 from travois.ports.world import Answer, Env, Page, Question
 from travois.process.run import LocalProcesses
+from travois.providers.encoder import Encoder
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import Request
 from travois.sessions.blobs import Blobs
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
-from travois.wire.encode import Encoder
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply, StreamDelta
 
 PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)
 ENDS = "(The recorded session ends here.)"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from travois.engine.heads import SCHEMAS, named
+from travois.providers.schema import schema
 from travois.tools.catalogue import TOOLS
 from travois.tools.tool_search import CallArgs, SearchArgs
-from travois.wire.schema import schema
 
 
 def made() -> bytes:

@@ -17,11 +17,11 @@ import anyio
 
 from bench.loopback import sse
 from travois.core.models import Model
-from travois.host.catalog import Endpoint
-from travois.host.http import Direct, Transport
-from travois.host.providers import HttpModel
-from travois.wire.pieces import Request
-from travois.wire.protocol import reader
+from travois.providers.catalog import Endpoint
+from travois.providers.client import HttpModel
+from travois.providers.http.client import Direct, Transport
+from travois.providers.request import Request
+from travois.providers.stream_reader import reader
 
 ROUNDS = 7
 REQUESTS = 100
@@ -137,7 +137,7 @@ def parsing() -> float:
 
 
 def beside(measure: Callable[[type[Transport]], float], name: str, unit: str, scale: float) -> None:
-    from travois.host.proxied import Proxied
+    from travois.providers.http.proxy import Proxied
 
     ours, theirs = [], []
     for _ in range(ROUNDS):
@@ -148,7 +148,10 @@ def beside(measure: Callable[[type[Transport]], float], name: str, unit: str, sc
 
 
 def imports() -> None:
-    found: dict[str, list[float]] = {"travois.host.http": [], "travois.host.proxied": []}
+    found: dict[str, list[float]] = {
+        "travois.providers.http.client": [],
+        "travois.providers.http.proxy": [],
+    }
     for _ in range(ROUNDS):
         for name, times in found.items():
             done = subprocess.run(
@@ -160,7 +163,7 @@ def imports() -> None:
 
 
 def trust() -> None:
-    from travois.host.trust import contexts, whole
+    from travois.providers.http.trust import contexts, whole
 
     def took(make: Callable[[], object]) -> float:
         begun = perf_counter()

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 import travois
 from travois import Options, Session
 from travois.core.models import Usage
+from travois.providers.replies import Reply
+from travois.providers.request import Request
 from travois.testing import Scripted, call, say
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply
 
 ROOT = os.path.dirname(travois.__file__) + os.sep
 TURNS = 30

@@ -64,8 +64,8 @@ def alone() -> bool:
     """Whether there is neither a key nor a server of models, and a person who would notice."""
     import anyio
 
-    from travois.host import catalog
-    from travois.host.local_servers import found
+    from travois.providers import catalog
+    from travois.providers.discovery import found
 
     unread = os.environ.get("CI", "").strip() and not sys.stdin.isatty()
     if unread or catalog.configured(os.environ):

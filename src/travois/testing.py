@@ -15,8 +15,7 @@ import msgspec
 
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.models import Usage
-from travois.wire.pieces import Request
-from travois.wire.replies import (
+from travois.providers.replies import (
     Began,
     BlockBegan,
     BlockEnded,
@@ -26,6 +25,7 @@ from travois.wire.replies import (
     Reply,
     StreamDelta,
 )
+from travois.providers.request import Request
 
 Line = Reply | Problem | Callable[[Request], "Reply | Problem"]
 

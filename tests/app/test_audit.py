@@ -11,9 +11,9 @@ from travois.app.commands import audit
 from travois.app.commands.audit import Checked, check, check_cold
 from travois.core.facts import Assistant, Rewound, Sent
 from travois.core.view import project
+from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import NAME, Log
-from travois.wire.encode import Encoder
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from travois.core.facts import Assistant, Decided, Ended, Entry, Result
 from travois.core.view import open_calls
 from travois.lab.validate import anthropic_faults
 from travois.ports.world import Answer, Question
+from travois.providers.replies import Grew, Problem
 from travois.testing import Scripted, call, calls, say
-from travois.wire.replies import Grew, Problem
 
 
 @pytest.fixture

@@ -13,8 +13,12 @@ HEAVY += ("opentelemetry",)
 LATER = (
     *("json", "shlex", "shutil", "tempfile", "tomllib"),
     *("travois.engine.dispatch", "travois.engine.compaction", "travois.policy.words"),
-    *("travois.wire.protocol", "travois.wire.errors", "travois.wire.openai_chat"),
-    *("travois.wire.openai_responses", "travois.wire.gemini", "travois.wire.ollama"),
+    *(
+        "travois.providers.stream_reader",
+        "travois.providers.errors",
+        "travois.providers.openai_chat",
+    ),
+    *("travois.providers.openai_responses", "travois.providers.gemini", "travois.providers.ollama"),
     *("travois.tools.mcp", "travois.tools.lenders", "travois.tools.output", "travois.tools.html"),
     *("travois.process.talk", "travois.process.child", "travois.host.doorbell", "travois.host.mcp"),
 )

@@ -17,11 +17,11 @@ from travois.core.view import View
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
 from travois.lab.validate_items import gemini_faults, responses_faults
+from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import NAME, entries
 from travois.store.importing.sessions import aside, bring, recognised
 from travois.tools.catalogue import TOOLS
-from travois.wire.encode import Encoder
 
 pytestmark = needed
 JUDGES: dict[Protocol, Callable[[bytes], list[str]]] = {

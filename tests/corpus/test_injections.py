@@ -32,10 +32,10 @@ from travois.core.facts import Asked, Compacted, Decided, Entry, Noted, Result
 from travois.core.models import Model as Card
 from travois.policy.judge import Guard
 from travois.ports.world import Answer, Page, Question
+from travois.providers.replies import Problem, Reply
+from travois.providers.stream_reader import reader
 from travois.sessions.log_file import NAME, Log
 from travois.testing import Scripted, call, say
-from travois.wire.protocol import reader
-from travois.wire.replies import Problem, Reply
 
 pytestmark = pytest.mark.skipif(
     not CORPORA.is_dir(), reason="the security corpora are not beside this repository"

@@ -13,9 +13,9 @@ from travois.core.models import Protocol
 from travois.core.view import View
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
+from travois.providers.encoder import Encoder
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
-from travois.wire.encode import Encoder
 
 pytestmark = needed
 

@@ -14,10 +14,10 @@ from travois.host.local.arguments import READERS, reader
 from travois.host.local.examples import Nearest, keep, kept, known
 from travois.host.local.reading import spans
 from travois.host.local.router import route
+from travois.providers.json_schema import flaws
+from travois.providers.schema import schema
 from travois.search.static import Static
 from travois.tools.catalogue import TOOLS
-from travois.wire.schema import schema
-from travois.wire.valid import flaws
 
 NAMES = frozenset(tool.name for tool in TOOLS)
 SCHEMAS = {tool.name: json.loads(tool.schema or schema(tool.args)) for tool in TOOLS}

@@ -24,7 +24,7 @@ from travois.lab.faults import parse_rules
 from travois.lab.objects import Json
 from travois.ports.agent import Agent
 from travois.ports.world import Event, Warned
-from travois.wire.encode import Encoder
+from travois.providers.encoder import Encoder
 
 PAUSE = 3_700.0
 BETA = "context-management-2025-06-27"

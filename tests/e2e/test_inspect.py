@@ -23,9 +23,9 @@ from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Changed, Decided, Hooked, Opened, Result, Spawned
 from travois.core.models import Usage
 from travois.core.view import View, project
+from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history
-from travois.wire.encode import Encoder
 
 CORPUS = Path(__file__).parents[3] / "shared" / "lab" / "security" / "injections.jsonl"
 EVIL = (

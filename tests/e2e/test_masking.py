@@ -12,8 +12,8 @@ import pytest
 
 from tests.e2e.program import Program
 from travois.app.crash import report
-from travois.host.keyed import PrintedKey
 from travois.policy.masking import mask_text, mask_value
+from travois.providers.keyed import PrintedKey
 
 SECRETS = {
     "named variable": "nv-plum-77-orchid",

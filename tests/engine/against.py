@@ -23,11 +23,11 @@ from travois.lab.world import Options, World
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
+from travois.providers.errors import problem
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import Request
+from travois.providers.stream_reader import reader
 from travois.sessions.session import Session
-from travois.wire.errors import problem
-from travois.wire.pieces import Request
-from travois.wire.protocol import reader
-from travois.wire.replies import Reply, StreamDelta
 
 PRICE = Price(input=4.0, output=20.0, read=0.2, write=5.0, write_1h=8.0)
 OPUS = Model(

@@ -25,11 +25,11 @@ from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
 from travois.ports.world import Answer, Env, Model, Page, Person, Question
 from travois.process.run import LocalProcesses
+from travois.providers.encoder import Encoder
+from travois.providers.replies import Problem, Reply
+from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import Scripted
-from travois.wire.encode import Encoder
-from travois.wire.pieces import Request
-from travois.wire.replies import Problem, Reply
 
 PRICE = Price(input=3.0, output=15.0, read=0.3, write=3.75, write_1h=6.0)
 OPENED = Opened("s1", "/w", "dir-1", "0.1")

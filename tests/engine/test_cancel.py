@@ -29,8 +29,8 @@ from travois.engine.loop import NEVER_RAN, STOPPED, turn
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Command, Env, digest
+from travois.providers.replies import Problem, Reply
 from travois.testing import Scripted, calls, say
-from travois.wire.replies import Problem, Reply
 
 ran: list[str] = []
 

@@ -23,9 +23,9 @@ from travois.core.facts import Compacted, Entry, Noted, Spawned, User
 from travois.core.models import Usage
 from travois.engine.offspring import branch
 from travois.lab.validate import anthropic_faults
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import Request
 from travois.testing import Scripted, call, calls, say
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply, StreamDelta
 
 __all__ = ["options"]
 BYTES = 3

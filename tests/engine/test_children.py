@@ -22,12 +22,12 @@ from travois.engine.offspring import PLACEHOLDER
 from travois.lab.validate import anthropic_faults
 from travois.ports.agents import Report
 from travois.ports.world import Answer, Question
+from travois.providers.replies import Problem, Reply
+from travois.providers.request import Request
 from travois.sessions.catalog import summaries
 from travois.sessions.home import Home
 from travois.sessions.log_file import entries, history
 from travois.testing import Scripted, call, calls, say
-from travois.wire.pieces import Request
-from travois.wire.replies import Problem, Reply
 
 Line = Reply | Problem | Exception
 

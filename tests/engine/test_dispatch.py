@@ -36,8 +36,8 @@ from travois.policy.rules import parse
 from travois.ports.agent import Agent
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Progress, Running
+from travois.providers.replies import Reply
 from travois.testing import call, calls, say
-from travois.wire.replies import Reply
 
 
 class Gate:

@@ -17,9 +17,9 @@ from travois.engine.loop import turn
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
+from travois.providers.replies import Reply
 from travois.sessions.session import Session
 from travois.testing import Scripted, call, calls, say
-from travois.wire.replies import Reply
 
 SAME = small("Look")
 

@@ -22,6 +22,7 @@ from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, 
 from travois.core.spending import Limits, Purse
 from travois.engine.dream import Dreamt
 from travois.ports.agent import Agent
+from travois.providers.replies import Reply
 from travois.sessions.home import Home
 from travois.sessions.log_file import NAME, Log, entries
 from travois.sessions.project import Project
@@ -29,7 +30,6 @@ from travois.store.memory import night
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.store.memory.night import Gates, Night
 from travois.testing import Scripted, call, calls, say
-from travois.wire.replies import Reply
 
 DAY = 1_790_000_000.0
 

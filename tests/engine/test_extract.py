@@ -18,12 +18,12 @@ from travois.core.facts import Noted, Result, Spawned, User
 from travois.core.spending import Limits, Purse
 from travois.engine.extract import settled, told
 from travois.ports.agent import Agent, Birth
+from travois.providers.replies import Problem
 from travois.sessions.home import Home
 from travois.sessions.project import Project
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.testing import Scripted, call, say
 from travois.tools.remember import REMEMBER
-from travois.wire.replies import Problem
 
 PROMPT = "Remember: always run the linter before you commit."
 DRAFT = {

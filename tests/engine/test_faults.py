@@ -31,10 +31,10 @@ from travois.engine.loop import NEVER_RAN, turn
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Command, Env, Question
+from travois.providers.replies import Problem
 from travois.sessions import log_file as store
 from travois.sessions.session import Session
 from travois.testing import Scripted, calls, say
-from travois.wire.replies import Problem
 
 TOOLS = [small("Look"), small("Edit", kind="write")]
 LINES = (
@@ -266,7 +266,7 @@ class Broken:
             self._broken()
 
         async def events() -> AsyncIterator[Any]:
-            from travois.wire.replies import Began
+            from travois.providers.replies import Began
 
             yield Began("m", "m")
             self._broken()

@@ -17,8 +17,8 @@ from travois.context.layers import Layers
 from travois.context.memory.memory import Memory
 from travois.core.facts import Compacted, Noted, Spawned
 from travois.engine.compaction import compact
-from travois.host.catalog import catalog, resolve
 from travois.ports.agent import Agent
+from travois.providers.catalog import catalog, resolve
 from travois.testing import Scripted, say
 
 CARD = resolve("local/smollm2", {})

@@ -780,7 +780,7 @@ def test_a_hook_that_is_never_content_is_overruled(shop: Workshop) -> None:
 
 
 def test_a_turn_that_fails_has_an_event_of_its_own(shop: Workshop) -> None:
-    from travois.wire.replies import Problem
+    from travois.providers.replies import Problem
 
     tree = on("StopFailure", shop.recorder(), matcher="rate_limit") | on("Stop", shop.recorder())
     one = reader(shop, tree, Problem("rate", "slow down", status=429, retry=False))

@@ -26,12 +26,12 @@ from travois.engine.spending import LEAST, NEAR
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
+from travois.providers.encoder import Encoder
+from travois.providers.ration import rationed
+from travois.providers.replies import Problem, Reply, StreamDelta
+from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import Scripted, call, say
-from travois.wire.encode import Encoder
-from travois.wire.pieces import Request
-from travois.wire.ration import rationed
-from travois.wire.replies import Problem, Reply, StreamDelta
 
 LOOK = small("Look")
 PRICE = Price(input=10.0, output=50.0)

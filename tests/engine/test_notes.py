@@ -23,11 +23,11 @@ from travois.engine.note_update import ROUNDS, template
 from travois.engine.notes import keeps_notes, notes
 from travois.engine.relief import relieve
 from travois.ports.agent import Agent
+from travois.providers.replies import Problem
+from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import Scripted, calls, say
 from travois.tools.edit import EDIT
-from travois.wire.pieces import Request
-from travois.wire.replies import Problem
 
 Job = Callable[[], Awaitable[None]]
 FILLER = "result # " + "filler words that mean nothing " * 100

@@ -23,13 +23,13 @@ from travois.engine.room import results_room
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
+from travois.providers.replies import Problem, Reply
+from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import calls, say
 from travois.tools.catalogue import TOOLS
 from travois.tools.read import READ
 from travois.tools.shell import BASH
-from travois.wire.pieces import Request
-from travois.wire.replies import Problem, Reply
 
 Line = Callable[[Request], Reply | Problem] | Reply | Problem
 CODE = "    result_{0} = compute(argument_{0}, other={0})  # step {0}\n"

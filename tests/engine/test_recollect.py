@@ -23,9 +23,9 @@ from travois.core.tokens import estimate
 from travois.core.view import Item
 from travois.engine.briefing import again
 from travois.ports.agent import Agent, Small
+from travois.providers.replies import Problem
 from travois.store.memory.memories import FolderMemories
 from travois.testing import Scripted, call, say
-from travois.wire.replies import Problem
 
 DEPLOY = Memory("deploys", "Deploys happen on Tuesdays.", "project", "Deploys happen on Tuesdays.")
 

@@ -33,9 +33,9 @@ from travois.engine.compaction import compact
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
+from travois.providers.replies import Problem, Reply
+from travois.providers.request import Request
 from travois.testing import Scripted, calls, say
-from travois.wire.pieces import Request
-from travois.wire.replies import Problem, Reply
 
 
 def saying(text: str) -> AnyTool:

@@ -30,6 +30,8 @@ from travois.policy.rules import parse
 from travois.policy.secrets import Secrets
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
+from travois.providers.replies import Reply
+from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.store.instructions import Library, Places
 from travois.testing import Scripted, call, calls, say
@@ -37,8 +39,6 @@ from travois.tools.edit import EDIT
 from travois.tools.read import READ
 from travois.tools.shell import BASH
 from travois.tools.write import WRITE
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply
 
 TOOLS = (READ, EDIT, WRITE, BASH)
 

@@ -15,11 +15,11 @@ from travois.core.models import Protocol, Usage
 from travois.core.view import open_calls
 from travois.engine.loop import NEVER_RAN, UNKNOWN, answer_open, turn
 from travois.ports.agent import Agent
+from travois.providers.encoder import Encoder
+from travois.providers.replies import Problem, Reply
 from travois.sessions.session import Session
 from travois.testing import Scripted, say
 from travois.testing import calls as wanted
-from travois.wire.encode import Encoder
-from travois.wire.replies import Problem, Reply
 
 TOOLS = [small("Look"), small("Edit", kind="write")]
 TURNS = 30

@@ -17,8 +17,8 @@ from travois.engine.retry import pause
 from travois.engine.stream import MENDED
 from travois.ports.agent import Agent, Patience
 from travois.ports.world import Retrying, Warned
+from travois.providers.replies import TRANSIENT, Problem, ProblemKind, Reply
 from travois.testing import call, say
-from travois.wire.replies import TRANSIENT, Problem, ProblemKind, Reply
 
 KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 PATIENCE = Patience(attempts=3, first=0.5, longest=60.0)

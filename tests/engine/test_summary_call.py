@@ -20,9 +20,9 @@ from travois.engine import summary_call
 from travois.engine.compaction import compact, prepare, receipt
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event
+from travois.providers.replies import Problem
+from travois.providers.request import Request
 from travois.testing import Line, Scripted, calls, say
-from travois.wire.pieces import Request
-from travois.wire.replies import Problem
 
 NINE = """<draft>I think about the lexer first.</draft>
 ## 1. Request and intent

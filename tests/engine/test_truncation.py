@@ -21,9 +21,9 @@ from travois.engine.recover import CUTS, TRUNCATES, restore_window
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env, Warned
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import Request
 from travois.sessions.session import Session
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply, StreamDelta
 
 BYTES = 4
 ASKED = "This is the harness"

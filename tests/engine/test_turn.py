@@ -22,8 +22,8 @@ from travois.core.models import Price, Usage
 from travois.core.spending import Limits, Purse
 from travois.engine.loop import CUT, CUT_CALL, EMPTY, NEVER_RAN, NUDGES, UNKNOWN, answer_open
 from travois.ports.world import Answer
+from travois.providers.replies import Reply
 from travois.testing import call, calls, say
-from travois.wire.replies import Reply
 
 READ, EDIT = small("Look"), small("Edit", kind="write")
 THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","signature":"s"}')

@@ -27,8 +27,8 @@ from travois.engine.room import model
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply, StreamDelta
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import Request
 
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 1_000_000)
 BYTES = 3

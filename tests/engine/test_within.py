@@ -16,8 +16,8 @@ from tests.engine.test_children import Parts
 from travois import Options, Session
 from travois.core.content import words
 from travois.core.facts import Ended, Finished, Hooked, Result, Spawned, User
+from travois.providers.request import Request
 from travois.testing import Scripted, call, say
-from travois.wire.pieces import Request
 
 LENDER = str(Path(__file__).parents[1] / "ports" / "lender.py")
 NO = '{"ok": false, "reason": "run the tests"}'

@@ -8,17 +8,9 @@ from bench.catalog import HOST, made
 
 from travois.core.errors import Fault
 from travois.core.models import Model, Price, Usage, cost
-from travois.host.catalog import (
-    Endpoint,
-    catalog,
-    endpoint,
-    is_local,
-    merged,
-    resolve,
-    small,
-)
-from travois.host.local_servers import runs_here
-from travois.host.sigv4 import Credentials
+from travois.providers.catalog import Endpoint, catalog, endpoint, is_local, merged, resolve, small
+from travois.providers.discovery import runs_here
+from travois.providers.sigv4 import Credentials
 
 KEY = {"ANTHROPIC_API_KEY": "sk-ant"}
 OPENAI = {"OPENAI_API_KEY": "sk-oai"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from travois.core.models import cost
-from travois.host.catalog import resolve
-from travois.wire.protocol import reader
+from travois.providers.catalog import resolve
+from travois.providers.stream_reader import reader
 
 
 def anthropic(**usage: Any) -> dict[str, Any]:

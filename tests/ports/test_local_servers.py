@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from travois.core.models import Model
-from travois.host.catalog import resolve
-from travois.host.local_servers import fitted, found
+from travois.providers.catalog import resolve
+from travois.providers.discovery import fitted, found
 
 NAMES = ("OLLAMA", "LLAMACPP", "LMSTUDIO", "VLLM")
 NOWHERE = {f"{name}_BASE_URL": "http://127.0.0.1:9" for name in NAMES}
@@ -93,7 +93,7 @@ FOUND = [
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no reason to find nothing."""
-    monkeypatch.setattr("travois.host.local_servers.QUICK", 10.0)
+    monkeypatch.setattr("travois.providers.discovery.QUICK", 10.0)
 
 
 @pytest.mark.parametrize(("name", "pages", "model", "window", "protocol"), FOUND)
@@ -129,7 +129,7 @@ def test_a_server_that_says_nothing_does_not_hold_up_the_start(
 ) -> None:
     import socket
 
-    monkeypatch.setattr("travois.host.local_servers.QUICK", 0.15)
+    monkeypatch.setattr("travois.providers.discovery.QUICK", 0.15)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert look({f"{name}_BASE_URL": url for name in NAMES}) is None

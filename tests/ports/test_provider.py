@@ -15,12 +15,12 @@ from tests.ports.raw import Peer, Server, answer, chunks, serve
 from travois import __version__
 from travois.core.content import Text
 from travois.core.models import Model, Protocol, Usage
-from travois.host.catalog import Endpoint
-from travois.host.http import Direct, Timeouts, Transport
-from travois.host.providers import ERROR_BODY, HttpModel
-from travois.host.proxied import Proxied
-from travois.wire.pieces import Request
-from travois.wire.replies import Began, Problem, Reply, StreamDelta
+from travois.providers.catalog import Endpoint
+from travois.providers.client import ERROR_BODY, HttpModel
+from travois.providers.http.client import Direct, Timeouts, Transport
+from travois.providers.http.proxy import Proxied
+from travois.providers.replies import Began, Problem, Reply, StreamDelta
+from travois.providers.request import Request
 
 Make = Callable[[Timeouts], Transport]
 Talk = Callable[[Peer], None]

@@ -11,9 +11,9 @@ import pytest
 
 from tests.ports.raw import Peer, Server, answer, serve
 from travois.core.errors import Fault
-from travois.host.searching import EndpointSearch, endpoint
 from travois.ports.web_search import Wanted
-from travois.wire.hits import Hit
+from travois.providers.search_endpoint import EndpointSearch, endpoint
+from travois.providers.web_search import Hit
 
 PAGE = {"title": "T", "url": "https://a.org/x", "content": "words", "date": "2026"}
 OTHER = {**PAGE, "url": "https://evil-a.org/x"}

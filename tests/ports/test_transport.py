@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from tests.ports.raw import CERTIFICATE, Peer, answer, certified, chunked, chunks, proxy, serve
 from travois.core.errors import Fault
-from travois.host.http import Direct, Timeouts, Transport
-from travois.host.proxied import Proxied
-from travois.host.transport import patience, transport
-from travois.host.transport import proxy as chosen
-from travois.wire.replies import Problem
+from travois.providers.http.client import Direct, Timeouts, Transport
+from travois.providers.http.proxy import Proxied
+from travois.providers.http.transport import patience, transport
+from travois.providers.http.transport import proxy as chosen
+from travois.providers.replies import Problem
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 CALM = Timeouts(connect=10.0, first_byte=10.0, idle=10.0)

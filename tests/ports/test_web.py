@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from tests.ports.raw import CERTIFICATE, Peer, Talk, answer, certified, chunks, serve
-from travois.host.web import HttpxWeb, public
 from travois.ports.world import Page
+from travois.providers.http.fetch import HttpxWeb, public
 
 OPEN = HttpxWeb(allow_private="yes", env={})
 TEXT = "content-type: text/plain; charset=utf-8"

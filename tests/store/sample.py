@@ -22,8 +22,8 @@ from travois.core.facts import (
 )
 from travois.core.models import Model
 from travois.core.view import project
+from travois.providers.encoder import Encoder
 from travois.sessions.log_file import Log
-from travois.wire.encode import Encoder
 
 EPOCH = Epoch(Model("lab", "echo-1", "chat"), system="Be brief.")
 

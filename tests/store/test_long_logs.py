@@ -13,10 +13,10 @@ from travois.core.facts import AnyFact, Compacted, Noted, Rewound, User
 from travois.core.legality import unsendable
 from travois.core.tokens import context_tokens
 from travois.core.view import project
+from travois.providers.encoder import Encoder
 from travois.sessions import excerpt
 from travois.sessions.log_file import Log, history
 from travois.sessions.session import Session
-from travois.wire.encode import Encoder
 
 TURNS = 400
 

@@ -20,6 +20,8 @@ from travois.core.facts import Entry, Result, User
 from travois.policy.judge import Guard
 from travois.ports.agent import Agent
 from travois.ports.world import Answer, Warned
+from travois.providers.replies import Reply
+from travois.providers.request import Request
 from travois.store.snapshot import scan
 from travois.store.snapshot.node import OBJECT, Root, Snapshot
 from travois.store.snapshot.tree import Limits
@@ -27,8 +29,6 @@ from travois.store.snapshots import Snapshots
 from travois.testing import Line, call, say
 from travois.tools.edit import EDIT
 from travois.tools.shell import BASH
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply
 
 PEOPLE = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
 ENVIRONMENT = {

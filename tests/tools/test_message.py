@@ -21,9 +21,9 @@ from travois.policy.rules import parse
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order, Report
 from travois.ports.tool import Outcome, Refusal
+from travois.providers.schema import schema
 from travois.testing import call, say
 from travois.tools.message import SEND_MESSAGE
-from travois.wire.schema import schema
 
 
 class Crew:

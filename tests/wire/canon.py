@@ -15,8 +15,8 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Model
-from travois.wire.encode import Encoder
-from travois.wire.pieces import Request
+from travois.providers.encoder import Encoder
+from travois.providers.request import Request
 
 HELLO = User((Text("hello"),))
 ASKED = Assistant((Text("I look."), Call("toolu_1", "Read", '{"path": "a.py"}')), stop="calls")

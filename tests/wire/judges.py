@@ -10,8 +10,8 @@ from travois.core.models import Model
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import Dialect, chat_faults
 from travois.lab.validate_items import gemini_faults, ollama_faults, responses_faults
-from travois.wire.encode import Encoder
-from travois.wire.pieces import Request
+from travois.providers.encoder import Encoder
+from travois.providers.request import Request
 
 OTHERS = {"responses": responses_faults, "gemini": gemini_faults, "ollama": ollama_faults}
 DIALECTS: dict[str, Dialect] = {"mistral": "mistral", "deepseek": "deepseek"}

@@ -25,7 +25,7 @@ from travois.core.facts import (
 from travois.core.legality import illegal, unsendable
 from travois.core.models import Model
 from travois.core.view import View, open_calls, project
-from travois.wire.pieces import Request
+from travois.providers.request import Request
 
 BLOBS = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-1.7", "empty": b""}
 TOOLS = (

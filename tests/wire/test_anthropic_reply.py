@@ -8,8 +8,16 @@ from inline_snapshot import snapshot
 
 from travois.core.content import Call, Opaque, Text
 from travois.core.models import Model, Usage
-from travois.wire.protocol import reader
-from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply, StreamDelta
+from travois.providers.replies import (
+    Began,
+    BlockBegan,
+    BlockEnded,
+    Grew,
+    Problem,
+    Reply,
+    StreamDelta,
+)
+from travois.providers.stream_reader import reader
 
 OPUS = Model("anthropic", "claude-opus-5-5", "anthropic")
 START = {

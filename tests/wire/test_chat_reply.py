@@ -7,9 +7,9 @@ import pytest
 
 from travois.core.content import Call, Opaque, Text
 from travois.core.models import Model, Quirk, Usage
-from travois.wire.chat_calls import made_id
-from travois.wire.protocol import reader
-from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply
+from travois.providers.chat_calls import made_id
+from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply
+from travois.providers.stream_reader import reader
 
 DONE = b"data: [DONE]\n\n"
 

@@ -11,10 +11,10 @@ from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Compacted, Entry, Epoch, Result, User
 from travois.core.models import EDITS, SUMMARIES, Model, Price, Usage, cost
 from travois.core.view import View, project
-from travois.wire.anthropic_reply import AnthropicReply
-from travois.wire.edits import beta_of, left_out, summing, warming
-from travois.wire.encode import Encoder
-from travois.wire.pieces import Request
+from travois.providers.anthropic_extras import beta_of, left_out, summing, warming
+from travois.providers.anthropic_reply import AnthropicReply
+from travois.providers.encoder import Encoder
+from travois.providers.request import Request
 
 OPUS = Model("a", "m", "anthropic", output=9_000, betas=("x-1", EDITS, SUMMARIES))
 

@@ -11,9 +11,9 @@ from travois.core.content import Text
 from travois.core.facts import Entry, Epoch, User
 from travois.core.models import Effort, Model, Protocol
 from travois.core.view import project
-from travois.wire.effort import LEVELS, refused, worth
-from travois.wire.encode import Encoder
-from travois.wire.errors import problem
+from travois.providers.encoder import Encoder
+from travois.providers.errors import problem
+from travois.providers.options import LEVELS, refused, worth
 
 TOLD: dict[Protocol, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "anthropic": (("output_config", "effort"), ("low", "medium", "high", "xhigh", "max")),

@@ -17,8 +17,8 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Model
-from travois.wire.encode import Encoder
-from travois.wire.pieces import PrefixBreak, Request
+from travois.providers.encoder import Encoder
+from travois.providers.request import PrefixBreak, Request
 
 MODELS = (
     Model("a", "claude", "anthropic"),

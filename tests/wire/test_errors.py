@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from travois.core.models import Protocol
-from travois.wire.errors import problem, streamed
-from travois.wire.replies import Problem
+from travois.providers.errors import problem, streamed
+from travois.providers.replies import Problem
 
 NOW = 1_794_787_200.0  # 2026-11-16 00:00:00 UTC
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.wire.frames import Event, Frames
+from travois.providers.http.sse import Event, Frames
 
 STREAM = (
     '\ufeffevent: message_start\ndata: {"a":"ünï 𝄞"}\n\n'

@@ -9,9 +9,9 @@ from travois.core.facts import Assistant, Entry, Epoch, Result, ToolSpec, User
 from travois.core.models import Model
 from travois.core.view import project
 from travois.lab.validate_items import responses_faults
-from travois.wire.encode import Encoder
-from travois.wire.frames import Event
-from travois.wire.responses_reply import ResponsesReply
+from travois.providers.encoder import Encoder
+from travois.providers.http.sse import Event
+from travois.providers.responses_reply import ResponsesReply
 
 PATCH = '*** Begin Patch\n*** Add File: ä "b"\n+\\n\n*** End Patch'
 MODEL = Model("openai", "gpt-5.2", "responses")

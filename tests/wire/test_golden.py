@@ -21,8 +21,8 @@ from tests.wire.golden import readable
 from tests.wire.stories import MODELS, Story, fetch
 from travois.core.facts import Epoch, Failed
 from travois.core.models import Model
-from travois.wire.encode import Encoder
-from travois.wire.pieces import Request
+from travois.providers.encoder import Encoder
+from travois.providers.request import Request
 
 FILES = Path(__file__).parent / "bodies"
 MESSAGES = re.compile(r'"(?:messages|input|contents)":\[')

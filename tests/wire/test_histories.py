@@ -12,7 +12,7 @@ from tests.wire.stories import Author, Story, fetch, sendable
 from travois.core.content import Text
 from travois.core.facts import Result, Rewound, User
 from travois.core.view import open_calls, project, waiting
-from travois.wire.encode import Encoder
+from travois.providers.encoder import Encoder
 
 HISTORIES = 10_000
 STEPS = 18

@@ -11,10 +11,10 @@ from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry, Epoch, User
 from travois.core.models import Model, Protocol, Usage, cost
 from travois.core.view import project
-from travois.wire.encode import Encoder
-from travois.wire.hits import Hit, asking, merged
-from travois.wire.protocol import reader
-from travois.wire.replies import Reply
+from travois.providers.encoder import Encoder
+from travois.providers.replies import Reply
+from travois.providers.stream_reader import reader
+from travois.providers.web_search import Hit, asking, merged
 
 URL = "https://docs.example.org/a"
 SEARCH = (

@@ -13,7 +13,7 @@ from tests.wire.stories import Author, Story, fetch, sendable
 from travois.core.content import Text
 from travois.core.facts import Cleared, Failed, Offloaded, Result, User
 from travois.core.view import View, project
-from travois.wire.encode import Encoder
+from travois.providers.encoder import Encoder
 
 CHANCE = st.randoms(use_true_random=False)
 

@@ -15,7 +15,7 @@ from tests.wire.test_chat_reply import REPLY as CHAT_REPLY
 from tests.wire.test_chat_reply import WHOLE as CHAT_STREAM
 from travois.core.content import Call, Text
 from travois.core.facts import Epoch
-from travois.wire.encode import Encoder
+from travois.providers.encoder import Encoder
 
 pydantic = pytest.importorskip("pydantic")
 

@@ -9,9 +9,8 @@ import pytest
 
 from travois.core.content import Call, Opaque, Text
 from travois.core.models import Model, Protocol, Usage
-from travois.wire.chat_calls import made_id
-from travois.wire.protocol import reader
-from travois.wire.replies import (
+from travois.providers.chat_calls import made_id
+from travois.providers.replies import (
     Began,
     BlockBegan,
     BlockEnded,
@@ -20,6 +19,7 @@ from travois.wire.replies import (
     Reply,
     StreamDelta,
 )
+from travois.providers.stream_reader import reader
 
 REASONING = (
     '{"id": "rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"hm"}],'

@@ -6,7 +6,7 @@ import msgspec
 from inline_snapshot import snapshot
 
 from tests.wire.golden import readable
-from travois.wire.schema import schema
+from travois.providers.schema import schema
 
 
 class Edit(msgspec.Struct):

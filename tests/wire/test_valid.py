@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.wire.valid import flaws
+from travois.providers.json_schema import flaws
 
 PERSON = {
     "type": "object",

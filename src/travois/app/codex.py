@@ -32,7 +32,7 @@ from travois.ports.world import (
     Signalled,
     Warned,
 )
-from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 
 OURS = "travois"
 """The server that our own tools are said to come from, where Codex has no item for them."""

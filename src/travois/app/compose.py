@@ -52,7 +52,6 @@ from travois.engine.switch import switch, switch_with_summary
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.host.cage.probe import Walls
-from travois.host.web import HttpxWeb
 from travois.policy.judge import Guard
 from travois.policy.rules import withheld
 from travois.policy.secrets import Secrets, secrets
@@ -61,6 +60,8 @@ from travois.ports.person import Answer, Inquiry, Person, Question
 from travois.ports.tool import AnyTool
 from travois.ports.world import Model, Warned
 from travois.process.run import LocalProcesses
+from travois.providers.encoder import Encoder
+from travois.providers.http.fetch import HttpxWeb
 from travois.sessions import home as homes
 from travois.sessions import project as projects
 from travois.sessions.blobs import Blobs
@@ -72,7 +73,6 @@ from travois.store.settings import Loaded, Plugin, Settings
 from travois.store.snapshots import Snapshots
 from travois.tools import plan
 from travois.tools.catalogue import TOOLS
-from travois.wire.encode import Encoder
 
 if TYPE_CHECKING:
     from travois.app.dreaming import Nights

@@ -29,17 +29,17 @@ from travois.engine.hooks import join
 from travois.engine.offspring import branch, offspring, point
 from travois.engine.practice import preload
 from travois.engine.report import RESUMED, STAYS, lost
-from travois.host import catalog
 from travois.policy.paths import inside
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Model, Warned
+from travois.providers import catalog
+from travois.providers.options import LEVELS
 from travois.sessions.log_file import NAME, Log, history
 from travois.sessions.session import JOB, Session
 from travois.store.agents import narrowed
 from travois.version import __version__
-from travois.wire.effort import LEVELS
 
 if TYPE_CHECKING:
     from travois.app import worktree

@@ -18,8 +18,8 @@ from travois.app.options import PICK, Options
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
 from travois.policy.rules import split
+from travois.providers.options import LEVELS, worth
 from travois.version import __version__
-from travois.wire.effort import LEVELS, worth
 
 COMMANDS = {
     "sessions": "list, show, compare, export, rename, measure and prune sessions",

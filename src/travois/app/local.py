@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from travois.core.models import Model as Card
-from travois.host.http import Direct, Timeouts
 from travois.ports.world import Model
+from travois.providers.http.client import Direct, Timeouts
 from travois.sessions import home as homes
 from travois.store.settings import Loaded
 

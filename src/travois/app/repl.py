@@ -35,8 +35,8 @@ from travois.engine.hooks import notify
 from travois.engine.warmth import keep_warm
 from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.ports.world import Event, Retrying, Running, Warned
+from travois.providers.replies import Grew
 from travois.terminal.hangup import hold_hangups, ignore_hangups
-from travois.wire.replies import Grew
 
 HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."
 PERMISSION = "Travois needs your permission to go on"

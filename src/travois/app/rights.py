@@ -68,8 +68,8 @@ def usable(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
 
     Its keys are not for the programs that we start, and its model may be one that we cannot reach.
     """
-    from travois.host import catalog
     from travois.process.environment import secret
+    from travois.providers import catalog
 
     def kept(name: str) -> bool:
         return not secret(name) or f"env.{name}" not in loaded.borrowed

@@ -38,7 +38,7 @@ from travois.engine.modes import enter
 from travois.policy.judge import ALIASES, MODES, Mode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, Model, Person
-from travois.wire.effort import LEVELS
+from travois.providers.options import LEVELS
 
 if TYPE_CHECKING:
     from travois.context.compact import Cut

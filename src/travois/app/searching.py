@@ -11,10 +11,10 @@ from travois.app import serving
 from travois.core.models import Model as Card
 from travois.engine.room import model
 from travois.engine.searching import Searcher, searched
-from travois.host.catalog import Catalog
 from travois.ports.agent import Agent, Small
 from travois.ports.web_search import Found, Wanted
 from travois.ports.world import Model
+from travois.providers.catalog import Catalog
 from travois.store.settings import Loaded
 
 
@@ -29,7 +29,7 @@ def equip(agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model]) -> tu
     """Let an agent search, or say why it cannot; raises `Fault` if settings make no sense."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
-        from travois.host.searching import EndpointSearch, endpoint
+        from travois.providers.search_endpoint import EndpointSearch, endpoint
 
         desk = EndpointSearch(endpoint(asked.kind, msgspec.structs.asdict(asked)), os.environ)
         agent.search = lambda agent, wanted: desk.search(wanted)

@@ -19,19 +19,19 @@ from travois.core.models import Model as Card
 from travois.engine.hooked import parse
 from travois.engine.recover import restore_window
 from travois.engine.room import model
-from travois.host import catalog
-from travois.host.catalog import Catalog
-from travois.host.http import Timeouts
-from travois.host.providers import HttpModel
-from travois.host.terms import Terms
-from travois.host.transport import transport
 from travois.policy.secrets import secrets
 from travois.ports.agent import Agent, Naming, Small, Summaries
 from travois.ports.world import Model
+from travois.providers import catalog
+from travois.providers.catalog import Catalog
+from travois.providers.client import HttpModel
+from travois.providers.http.client import Timeouts
+from travois.providers.http.transport import transport
+from travois.providers.options import LEVELS
+from travois.providers.terms import Terms
 from travois.sessions.session import Session
 from travois.store.settings import Loaded
 from travois.store.using import Manner
-from travois.wire.effort import LEVELS
 
 SCRIPTED = Card("scripted", "scripted", "anthropic")
 
@@ -133,7 +133,7 @@ async def found(chosen: str, loaded: Loaded) -> tuple[Card, str]:
     """
     among = known(loaded)
     if not chosen.strip() and not catalog.configured(os.environ, among=among):
-        from travois.host import local_servers
+        from travois.providers import discovery as local_servers
 
         if (model := await local_servers.found(os.environ, among=among)) is not None:
             where = catalog.endpoint(model, os.environ, among=among).url
@@ -143,7 +143,7 @@ async def found(chosen: str, loaded: Loaded) -> tuple[Card, str]:
             return catalog.resolve(f"{PROVIDER}/{EMBEDDED}", {}, among=among), notice()
     model = resolved(chosen, among)
     if model.name not in among.models and "[" not in chosen:
-        from travois.host.local_servers import fitted
+        from travois.providers.discovery import fitted
 
         model = await fitted(model, os.environ, among=among)
     return model, ""
@@ -243,7 +243,7 @@ def equip(
         return reached[name]
 
     def is_local(card: Card) -> bool:
-        from travois.host.local_servers import runs_here
+        from travois.providers.discovery import runs_here
 
         return runs_here(card, os.environ, among=among)
 

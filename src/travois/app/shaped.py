@@ -12,7 +12,7 @@ from travois.core.loose import table
 from travois.engine.hooked import Listener
 from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
-from travois.wire.valid import flaws
+from travois.providers.json_schema import flaws
 
 NAME = "StructuredOutput"
 TRIES = 5

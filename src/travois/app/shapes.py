@@ -9,7 +9,7 @@ import msgspec
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text
 from travois.core.facts import Stop
 from travois.core.models import Usage
-from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Object: TypeAlias = dict[str, Json]

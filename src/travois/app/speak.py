@@ -40,7 +40,7 @@ from travois.ports.world import (
     Signalled,
     Warned,
 )
-from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 
 OFTEN = 1.0
 """How many seconds pass at least between two lines that a call goes on."""

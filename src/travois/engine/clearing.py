@@ -12,8 +12,8 @@ from travois.engine.recover import drop_media
 from travois.engine.room import cold, fitted, idled, limit, model, paused
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
-from travois.wire.edits import left_out
-from travois.wire.replies import Reply
+from travois.providers.anthropic_extras import left_out
+from travois.providers.replies import Reply
 
 if TYPE_CHECKING:
     from travois.context.clear import Clearing

@@ -12,7 +12,7 @@ from travois.core.models import Model
 from travois.engine.switch import switch
 from travois.ports.agent import Agent, Patience, Small
 from travois.ports.world import Warned
-from travois.wire.replies import Problem, ProblemKind
+from travois.providers.replies import Problem, ProblemKind
 
 HOME = "fallback.home"
 """State of the session: the model that was chosen, while another one answers for it."""

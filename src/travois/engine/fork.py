@@ -12,9 +12,9 @@ from travois.core.view import View
 from travois.engine.room import model
 from travois.engine.spending import Exhausted, paid
 from travois.ports.agent import Agent
-from travois.wire.pieces import PrefixBreak, Request
-from travois.wire.ration import rationed
-from travois.wire.replies import Problem, Reply
+from travois.providers.ration import rationed
+from travois.providers.replies import Problem, Reply
+from travois.providers.request import PrefixBreak, Request
 
 Change = Callable[[Request], Request]
 REUSED = "reused"

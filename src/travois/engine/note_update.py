@@ -22,7 +22,7 @@ from travois.engine.tmpdir import place_of
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Stale, Stat, digest
-from travois.wire.replies import as_fact
+from travois.providers.replies import as_fact
 
 PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
 FOREIGN = ".claude/session-memory/config"

@@ -20,9 +20,9 @@ from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.world import Model
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import Request
 from travois.sessions.session import Session
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply, StreamDelta
 
 FORK = Path(__file__).parent.parent / "context" / "prompts" / "fork.md"
 FORKED = "fork"

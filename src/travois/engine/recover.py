@@ -16,7 +16,7 @@ from travois.core.view import Item, View
 from travois.engine.room import fitted, model
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
-from travois.wire.replies import Problem
+from travois.providers.replies import Problem
 
 KEPT = (20, 5, 0)
 """How many messages with pictures stay, try by try, until a request can hold them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from travois.ports.agent import Patience
-from travois.wire.replies import Problem
+from travois.providers.replies import Problem
 
 
 def pause(problem: Problem, attempt: int, *, patience: Patience, chance: float) -> float | None:

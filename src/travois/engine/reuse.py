@@ -19,7 +19,7 @@ from travois.core.tokens import fact_tokens
 from travois.core.view import Item, View
 from travois.engine.room import fitted
 from travois.ports.agent import Agent
-from travois.wire.replies import Reply
+from travois.providers.replies import Reply
 
 SHARED = frozenset(("summary", "draft"))
 """What may be asked on a conversation whose answer another session can use."""

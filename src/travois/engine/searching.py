@@ -17,8 +17,8 @@ from travois.core.view import project
 from travois.engine.spending import Exhausted
 from travois.ports.agent import Agent, Small
 from travois.ports.web_search import Found, Wanted
-from travois.wire.hits import Hit, asking, merged
-from travois.wire.replies import Problem, Reply
+from travois.providers.replies import Problem, Reply
+from travois.providers.web_search import Hit, asking, merged
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "search.md"
 PAUSES = 5

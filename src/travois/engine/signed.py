@@ -13,7 +13,7 @@ from travois.core.view import View, thinks, waiting
 from travois.engine.fork import aside
 from travois.engine.room import model
 from travois.ports.agent import Agent
-from travois.wire.edits import summing
+from travois.providers.anthropic_extras import summing
 
 WARM = ("auto", "manual")
 """When the span can be read from the cache: else its summary costs more than it is worth."""

@@ -16,11 +16,11 @@ from travois.engine.room import way_out
 from travois.engine.spending import paid
 from travois.ports.agent import Agent
 from travois.ports.world import Retrying, Warned
-from travois.wire.edits import beta_of
-from travois.wire.effort import refused
-from travois.wire.pieces import PrefixBreak, Request
-from travois.wire.ration import rationed
-from travois.wire.replies import Problem, Reply, as_fact
+from travois.providers.anthropic_extras import beta_of
+from travois.providers.options import refused
+from travois.providers.ration import rationed
+from travois.providers.replies import Problem, Reply, as_fact
+from travois.providers.request import PrefixBreak, Request
 
 MENDED = ("overflow", "large", "media", "pairing", "bound", "thinking")
 """What a request was refused for that one which tells less may not be."""

@@ -27,8 +27,8 @@ from travois.engine.room import fitted, model
 from travois.engine.spending import Exhausted
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting
-from travois.wire.pieces import PrefixBreak
-from travois.wire.replies import Problem, ProblemKind, Reply
+from travois.providers.replies import Problem, ProblemKind, Reply
+from travois.providers.request import PrefixBreak
 
 PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
 SIGN_OF_LIFE = 30.0

@@ -11,7 +11,7 @@ from travois.engine.fork import aside
 from travois.engine.room import limit, model
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
-from travois.wire.edits import warming
+from travois.providers.anthropic_extras import warming
 
 MARGIN = 30.0
 """How long before its end, in seconds, the cache's life is renewed."""

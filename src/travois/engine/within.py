@@ -23,7 +23,7 @@ from travois.engine.spending import Exhausted
 from travois.ports.agent import Agent, Small
 from travois.ports.agents import HOOK, Order
 from travois.ports.tool import Refusal
-from travois.wire.replies import Problem
+from travois.providers.replies import Problem
 
 VERDICT = Path(__file__).parent.parent / "context" / "prompts" / "verdict.md"
 EVENT = "$ARGUMENTS"

@@ -16,8 +16,8 @@ import anyio.to_thread
 
 from travois.core.errors import Fault
 from travois.host.gate import Gate, SessionSocket
-from travois.host.web import Lookup, lookup
 from travois.host.window import GONE, Window, first_line
+from travois.providers.http.fetch import Lookup, lookup
 from travois.tools.browser import BrowserArgs, Seen
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import anyio.to_thread
 
 from travois.host.cage.asking import Asked, plain
 from travois.host.cage.network import PATIENCE, attend, dialled, reachable
-from travois.host.tcp import Tcp
-from travois.host.web import Lookup, lookup
+from travois.providers.http.fetch import Lookup, lookup
+from travois.providers.http.tcp import Tcp
 
 LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
 """How this machine is called by those who mean it."""

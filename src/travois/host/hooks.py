@@ -23,7 +23,7 @@ from travois.ports.world import Captured, Command, Job, Processes
 from travois.process.environment import clean
 
 if TYPE_CHECKING:
-    from travois.host.http import Transport
+    from travois.providers.http.client import Transport
 
 KEEP = 1 << 20
 """How many bytes of the head and of the tail of a hook's output are kept (each)."""
@@ -299,8 +299,8 @@ class LocalHooks:
     async def _post(self, hook: Hook, body: bytes) -> Said:
         if self._reach.urls and not any(_like(url, hook.url) for url in self._reach.urls):
             return Said(failure="was not sent: allowedHttpHookUrls does not name its URL")
-        from travois.host.transport import transport
-        from travois.wire.replies import Problem
+        from travois.providers.http.transport import transport
+        from travois.providers.replies import Problem
 
         travel = transport(hook.url, os.environ)
         try:

@@ -62,7 +62,7 @@ def _table(path: str) -> Json:
 def _rows() -> dict[str, Json]:
     """The catalogue's rows of the providers that the lab plays, and what the lab adds to them."""
     rows: dict[str, Json] = {}
-    for name, row in _table("host/catalog.toml")["models"].items():
+    for name, row in _table("providers/catalog.toml")["models"].items():
         family, _, id = name.partition("/")
         if family in ("anthropic", "openai"):
             rows[id] = {**row, "family": family}

@@ -31,8 +31,8 @@ from travois.ports.tool import AnyTool
 from travois.ports.web_search import Found, Wanted
 from travois.ports.worktrees import Worktrees
 from travois.ports.world import Agents, Blobs, Files, Library, Model, Person, Processes, Web
+from travois.providers.request import Request
 from travois.sessions.session import Session
-from travois.wire.pieces import Request
 
 
 class World(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from travois.wire.hits import Hit
+from travois.providers.web_search import Hit
 
 
 class Wanted(msgspec.Struct, frozen=True):

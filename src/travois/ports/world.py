@@ -40,8 +40,8 @@ from travois.ports.person import Question as Question
 from travois.ports.tasks import SharedTasks
 from travois.ports.web_search import Search
 from travois.ports.worktrees import Worktrees
-from travois.wire.pieces import Request
-from travois.wire.replies import Reply, StreamDelta
+from travois.providers.replies import Reply, StreamDelta
+from travois.providers.request import Request
 
 if TYPE_CHECKING:
     from socket import socket

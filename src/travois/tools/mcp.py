@@ -20,6 +20,7 @@ from travois.policy.access import Access
 from travois.ports.person import Choice, Option
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Unanswered
+from travois.providers.json_schema import flaws
 from travois.tools.foreign import TOLD, described, outcome
 from travois.tools.lenders import PINS, Lender, lent, told
 from travois.tools.tool_search import (
@@ -33,7 +34,6 @@ from travois.tools.tool_search import (
     search_tool,
     shown_tool,
 )
-from travois.wire.valid import flaws
 
 WAIT = 20.0
 """How many seconds a search waits for servers that are starting."""

@@ -26,8 +26,8 @@ from travois.core.facts import (
 )
 from travois.core.models import Price, Usage
 from travois.core.view import View, project
+from travois.providers.encoder import Encoder
 from travois.sessions.log_file import Log
-from travois.wire.encode import Encoder
 
 PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)
 HEAD = replace(EPOCH, model=replace(EPOCH.model, price=PRICE))

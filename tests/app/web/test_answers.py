@@ -21,9 +21,9 @@ from travois.app.web.story import LAYERS, Story
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
 from travois.core.view import project
+from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history
-from travois.wire.encode import Encoder
 
 
 @pytest.fixture

@@ -25,15 +25,15 @@ from tests.host.local.small import HERE, needs_engine, torn, without_layers
 from tests.host.local.test_grammar import SCHEMAS, TEXT
 from tests.host.local.test_guided import EXAMPLES, UNSURE
 from travois.core.content import Call, Text
-from travois.host.catalog import Endpoint
-from travois.host.http import Direct
 from travois.host.local.engine import Engine
 from travois.host.local.examples import Nearest
 from travois.host.local.grammar import rules
 from travois.host.local.guided import Asked, Guided
 from travois.host.local.mind import Mind
+from travois.providers.catalog import Endpoint
+from travois.providers.http.client import Direct
+from travois.providers.replies import Problem
 from travois.search.static import Static
-from travois.wire.replies import Problem
 
 pytestmark = needs_engine
 

@@ -13,16 +13,16 @@ from travois.app.opening import specs
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, Result, User
 from travois.core.view import project
-from travois.host.catalog import resolve
 from travois.host.local.examples import Example, Nearest
 from travois.host.local.grammar import Rules
 from travois.host.local.guided import HELP, LINES, UNCHECKED, Guided, asked, quoted
 from travois.host.local.mind import Mind
+from travois.providers.catalog import resolve
+from travois.providers.encoder import Encoder
+from travois.providers.replies import Grew, Problem, Reply
+from travois.providers.request import Request
 from travois.search.static import Static
 from travois.tools.catalogue import TOOLS
-from travois.wire.encode import Encoder
-from travois.wire.pieces import Request
-from travois.wire.replies import Grew, Problem, Reply
 
 CARD = resolve("local/smollm2", {})
 HEAD = Epoch(CARD, "You are a coding agent.", specs(TOOLS))

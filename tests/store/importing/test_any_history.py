@@ -14,10 +14,10 @@ from travois.core.models import Model
 from travois.engine.switch import Rehearsal
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_items import responses_faults
+from travois.providers.encoder import Encoder
 from travois.sessions.session import Session
 from travois.store.importing.retelling import retell
 from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
-from travois.wire.encode import Encoder
 
 TEXTS = st.sampled_from(("", " ", "word", "\ud800", "\0 x"))
 IDS = st.sampled_from(("", "a", "b", "a b/c", "a_1"))

@@ -12,8 +12,8 @@ from travois.app.serving import known
 from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.models import Model
-from travois.host import catalog
 from travois.policy.judge import MODES, Mode
+from travois.providers import catalog
 
 ABOUT: dict[Mode, tuple[str, str]] = {
     "default": ("Default", "Asks before anything is changed or run that the rules leave open"),

@@ -33,7 +33,7 @@ from travois.app.acp.talk import Talk
 from travois.app.options import Options
 from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
-from travois.host import catalog
+from travois.providers import catalog
 from travois.sessions import home as homes
 from travois.sessions import prune
 from travois.sessions.catalog import Summary, summaries

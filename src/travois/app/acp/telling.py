@@ -42,7 +42,7 @@ from travois.ports.world import (
     Signalled,
     Warned,
 )
-from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 
 TITLE = 80
 LISTING = ("TodoWrite", "TaskCreate", "TaskUpdate")

@@ -12,13 +12,13 @@ from travois.app.commands.sessions import here, report
 from travois.core.facts import Entry, Restored, Rewound, Sent
 from travois.core.legality import unsendable
 from travois.core.view import View, project
+from travois.providers.encoder import Encoder
+from travois.providers.ration import rationed
+from travois.providers.request import PrefixBreak, Request
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import find
 from travois.sessions.log_file import Skipped, history
 from travois.terminal.tables import Commands, command, say
-from travois.wire.encode import Encoder
-from travois.wire.pieces import PrefixBreak, Request
-from travois.wire.ration import rationed
 
 Fetch = Callable[[str], bytes]
 MORE = """\

@@ -15,10 +15,10 @@ from travois.app.merged import parts
 from travois.app.opening import Place
 from travois.app.rights import inherit
 from travois.core.errors import Fault
-from travois.host import catalog
 from travois.host.cage.probe import Check, Walls, look
 from travois.policy.masking import mask_text
 from travois.process.ripgrep import resolve
+from travois.providers import catalog
 from travois.sessions.home import Home, locate
 from travois.sessions.project import identify
 from travois.store.layers import load

@@ -10,8 +10,8 @@ from pathlib import Path
 from travois.app.flags import understood
 from travois.core.errors import Fault
 from travois.policy.paths import inside
+from travois.providers.options import LEVELS
 from travois.terminal.tables import Commands, command, warn
-from travois.wire.effort import LEVELS
 
 MORE = """\
   travois exec --json "fix the failing test"     the lines of --output-format codex-json

@@ -20,14 +20,14 @@ from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, ToolSpec, User
 from travois.core.models import Model, Price, cost
 from travois.core.view import project
-from travois.host import catalog
-from travois.host.catalog import Catalog
 from travois.ports.world import Model as Answers
+from travois.providers import catalog
+from travois.providers.catalog import Catalog
+from travois.providers.encoder import Encoder
+from travois.providers.replies import Grew, Problem, Reply
 from travois.store.layers import load
 from travois.store.settings import Loaded
 from travois.terminal.tables import Commands, clean, command, say, say_json, table, warn
-from travois.wire.encode import Encoder
-from travois.wire.replies import Grew, Problem, Reply
 
 MORE = """\
   travois models                   all that are known; prices are dollars for a million tokens
@@ -204,7 +204,7 @@ def _price(price: Price) -> str:
 
 
 async def _test(model: Model, loaded: Loaded, json: bool) -> int:
-    from travois.host.local_servers import fitted
+    from travois.providers.discovery import fitted
 
     model = await fitted(model, os.environ, among=known(loaded))
     try:
@@ -242,8 +242,8 @@ async def _tried(model: Model, loaded: Loaded) -> Trial:
 
 
 def _answers(model: Model, loaded: Loaded, stack: AsyncExitStack) -> Answers:
-    from travois.host.providers import HttpModel
-    from travois.host.transport import transport
+    from travois.providers.client import HttpModel
+    from travois.providers.http.transport import transport
 
     if model.provider == PROVIDER:
         return Local(loaded, stack).serve(model)

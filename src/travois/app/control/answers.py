@@ -24,10 +24,10 @@ from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import stop_at
 from travois.engine.hooks import MODES
 from travois.engine.jobs import report_end, running_jobs
+from travois.providers.options import worth
 from travois.store.snapshots import Snapshots
 from travois.store.styles import styles
 from travois.version import __version__
-from travois.wire.effort import worth
 
 
 async def hello(driven: Driven, request: Request) -> Object:

@@ -15,11 +15,11 @@ from travois.core.errors import Fault
 from travois.core.models import Effort, Model
 from travois.engine.amend import Spec, Update, amend
 from travois.engine.briefing import skills
-from travois.host import catalog
 from travois.policy.rules import Effect, Rule, parse
+from travois.providers import catalog
+from travois.providers.options import LEVELS
 from travois.sessions import home as homes
 from travois.store.chosen import keep
-from travois.wire.effort import LEVELS
 
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
 MODE = "permissions.defaultMode"

@@ -16,11 +16,11 @@ from travois.context.styles import DEFAULT
 from travois.core.errors import Fault
 from travois.core.tasks import task_remark
 from travois.policy.judge import MODES
+from travois.providers.options import LEVELS
 from travois.sessions import home as homes
 from travois.store.chosen import keep
 from travois.store.snapshot.timeline import Turn, turns
 from travois.store.snapshots import Snapshots
-from travois.wire.effort import LEVELS
 
 MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
 SHOWN = 30

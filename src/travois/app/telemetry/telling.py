@@ -35,7 +35,7 @@ from travois.core.facts import (
 from travois.core.models import Model, Usage, cost
 from travois.policy.secrets import Secrets, find
 from travois.ports.world import Event, Retrying
-from travois.wire.replies import Began, BlockBegan, Grew
+from travois.providers.replies import Began, BlockBegan, Grew
 
 LONGEST = 8_000
 """How many characters of one text are told."""

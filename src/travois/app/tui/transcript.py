@@ -29,7 +29,7 @@ from travois.ports.world import (
     Signalled,
     Warned,
 )
-from travois.wire.replies import BlockBegan, BlockKind, Grew
+from travois.providers.replies import BlockBegan, BlockKind, Grew
 
 if TYPE_CHECKING:
     from travois.app.tui.markdown import Stream

@@ -33,9 +33,9 @@ from travois.core.facts import (
 from travois.core.legality import unsendable
 from travois.core.models import Usage
 from travois.core.view import Item, living
+from travois.providers.encoder import Encoder
+from travois.providers.ration import LONGEST
 from travois.sessions.transcript import Part, parts
-from travois.wire.encode import Encoder
-from travois.wire.ration import LONGEST
 
 Fetch = Callable[[str], bytes]
 CUT = 2_000

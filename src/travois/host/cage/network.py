@@ -22,9 +22,9 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from travois.host.cage import bridge
 from travois.host.cage.asking import USER, Asked, canonical, heard, plain
-from travois.host.tcp import Tcp, dial
-from travois.host.web import Lookup, lookup, public
 from travois.policy.sites import allows, mentions
+from travois.providers.http.fetch import Lookup, lookup, public
+from travois.providers.http.tcp import Tcp, dial
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -17,16 +17,16 @@ from msgspec.structs import replace
 
 from travois.core.errors import Fault
 from travois.core.models import Model, Price
-from travois.host.catalog import Endpoint
-from travois.host.http import Transport
 from travois.host.local import gguf
 from travois.host.local.serve import Order, Ready
-from travois.host.providers import HttpModel
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.process.talk import Talk
-from travois.wire.pieces import Request
-from travois.wire.replies import Problem, Reply, StreamDelta
+from travois.providers.catalog import Endpoint
+from travois.providers.client import HttpModel
+from travois.providers.http.client import Transport
+from travois.providers.replies import Problem, Reply, StreamDelta
+from travois.providers.request import Request
 
 MODULE = "travois.host.local.serve"
 LOGGED = 200

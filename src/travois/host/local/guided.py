@@ -26,8 +26,16 @@ from travois.host.local.mind import Mind
 from travois.host.local.reading import UNSOUGHT
 from travois.host.local.router import Routed, route
 from travois.host.local.wishes import wished
-from travois.wire.pieces import Request
-from travois.wire.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply, StreamDelta
+from travois.providers.replies import (
+    Began,
+    BlockBegan,
+    BlockEnded,
+    Grew,
+    Problem,
+    Reply,
+    StreamDelta,
+)
+from travois.providers.request import Request
 
 NOTE = re.compile(r"\s*<([\w-]+)[^>]*>.*</\1>\s*", re.DOTALL)
 """What the harness tells: it stands between tags."""

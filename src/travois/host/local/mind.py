@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from travois.host.http import Response, Transport
 from travois.host.local.engine import Engine
 from travois.host.local.examples import Example
 from travois.host.local.grammar import Rules, render
-from travois.wire.replies import Problem
+from travois.providers.http.client import Response, Transport
+from travois.providers.replies import Problem
 
 TURN = "<|im_start|>{}\n{}<|im_end|>\n"
 ACTING = "You turn a request into one call of a tool. Copy names and paths from the request."

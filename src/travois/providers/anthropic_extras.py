@@ -1,0 +1,85 @@
+"""Anthropic Messages: what a request can ask for besides a reply.
+
+To leave out old results, to sum up the conversation, or only to keep the cache alive.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from travois.core.content import Call, calls
+from travois.core.facts import Assistant
+from travois.core.json import quote
+from travois.core.models import EDITS, SUMMARIES
+from travois.core.view import View
+from travois.providers.names import tool_name
+from travois.providers.request import Headers, Request
+
+BETAS = "anthropic-beta"
+ON_DEMAND = frozenset((EDITS, SUMMARIES))
+"""Betas that are named only in requests that need them."""
+STREAMED = b'],"stream":true'
+
+
+def edits(view: View) -> bytes:
+    """The members of the body that leave out exactly the cleared results; empty if there are none.
+
+    The provider works them out anew for each request. What it keeps is counted from the end, so
+    that count grows with each call and the set stays as it was decided.
+    """
+    if not view.cleared or view.epoch is None or not view.epoch.model.edits:
+        return b""
+    uses, gone = _uses(view), set(view.cleared)
+    count = max((n for n, use in enumerate(uses, 1) if use.id in gone), default=0)
+    if not count:
+        return b""
+    spared = sorted({tool_name(use.name) for use in uses[:count] if use.id not in gone})
+    names = b',"exclude_tools":[' + b",".join(map(quote, spared)) + b"]" if spared else b""
+    whole = {tool_name(use.name) for use in uses[:count] if use.id in view.cleared_inputs}
+    inputs = b",".join(map(quote, sorted(whole)))
+    names += b',"clear_tool_inputs":[' + inputs + b"]" if inputs else b""
+    newest = b'{"type":"tool_uses","value":%d}' % (len(uses) - count)
+    return (
+        b',"context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"},'
+        b'{"type":"clear_tool_uses_20250919","trigger":%s,"keep":%s%s}]}' % (newest, newest, names)
+    )
+
+
+def left_out(view: View) -> int:
+    """How many results the provider should say that it left out."""
+    gone = set(view.cleared)
+    return sum(use.id in gone for use in _uses(view)) if edits(view) else 0
+
+
+def needing(headers: Headers, beta: str) -> Headers:
+    """The same headers, with one more beta."""
+    named = [value for name, value in headers if name == BETAS]
+    others = tuple(header for header in headers if header[0] != BETAS)
+    return (*others, (BETAS, ",".join((*named, beta))))
+
+
+def beta_of(field: str) -> str:
+    """The beta that a refused field belongs to; the field itself if it is none of ours."""
+    if field.startswith(("context_management", "clear_")):
+        return EDITS
+    return SUMMARIES if field.startswith("compaction") else field
+
+
+def warming(request: Request) -> Request:
+    """The same request that asks for no reply: it only keeps the provider's cache alive."""
+    body = re.sub(rb'"max_tokens":\d+', b'"max_tokens":0', request.body, count=1)
+    at = body.rindex(STREAMED)
+    return replace(request, body=body[: at + 1] + body[at + len(STREAMED) :])
+
+
+def summing(request: Request) -> Request:
+    """The same request that asks for a signed summary in place of a reply."""
+    body = request.body[:-1] + b',"compaction":{"type":"summarize"}}'
+    return replace(request, body=body, headers=needing(request.headers, SUMMARIES))
+
+
+def _uses(view: View) -> list[Call]:
+    replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
+    return [call for reply in replies for call in calls(reply.content)]

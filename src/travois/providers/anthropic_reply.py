@@ -1,0 +1,315 @@
+"""Anthropic Messages: how a reply is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from travois.core.content import AnyBlock, Call, Opaque, Text, calls
+from travois.core.facts import Stop
+from travois.core.json import Members, is_object, joined, members, object_text, raw
+from travois.core.loose import number, rows, string, table
+from travois.core.models import Usage
+from travois.providers.errors import streamed
+from travois.providers.http.sse import Event
+from travois.providers.replies import (
+    Began,
+    BlockBegan,
+    BlockEnded,
+    BlockKind,
+    Grew,
+    Problem,
+    Reply,
+    StreamDelta,
+)
+from travois.providers.usage import guess
+from travois.providers.web_search import merged, told
+
+STOPS: dict[str, Stop] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "calls",
+    "pause_turn": "pause",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "window",
+    "refusal": "refusal",
+    "compaction": "compaction",
+}
+KINDS: dict[str, BlockKind] = {
+    "text": "text",
+    "thinking": "thinking",
+    "redacted_thinking": "thinking",
+    "tool_use": "call",
+}
+PARTS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+"""Deltas that add text, and the member that has it."""
+
+
+class _Said(msgspec.Struct):
+    """One event; members are looked at only where its type gives them a meaning."""
+
+    type: Any = ""
+    index: Any = None
+    message: Any = None
+    content_block: msgspec.Raw = msgspec.Raw()
+    delta: Any = None
+    usage: Any = None
+    error: Any = None
+    context_management: Any = None
+
+
+_events = msgspec.json.Decoder(_Said)
+
+
+class AnthropicReply:
+    """A reply while it is being said."""
+
+    def __init__(self, *, size: int = 0) -> None:
+        self._size = size
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, Any] = {}
+        self._end: dict[str, Any] = {}
+        self._id = ""
+        self._model = ""
+        self.done = False
+        """Whether the model has said its last word."""
+
+    def event(self, event: Event) -> Iterator[StreamDelta]:
+        """Take one more event; those of unknown types are ignored."""
+        if self.done:
+            return
+        said = _decode(event.data)
+        match said.type or event.name:
+            case "message_start":
+                yield self._begin(table(said.message))
+            case "content_block_start":
+                yield self._open(_index(said), said.content_block)
+            case "content_block_delta":
+                yield from self._grow(_index(said), table(said.delta))
+            case "content_block_stop":
+                yield BlockEnded(_index(said))
+            case "message_delta":
+                self._end.update(table(said.delta))
+                self._end["context_management"] = said.context_management
+                self._count(said.usage)
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise streamed(said.error, protocol="anthropic")
+            case _:
+                pass
+
+    def whole(self, body: bytes) -> None:
+        """Take a reply that was not streamed."""
+        try:
+            message = members(body)
+            blocks = msgspec.json.decode(message.get("content", b"[]"), type=list[msgspec.Raw])
+            self._end = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Problem("garbled", f"The reply is not what it should be: {error}") from error
+        if self._end.get("error"):
+            raise streamed(self._end["error"], protocol="anthropic")
+        self._begin(self._end)
+        for index, block in enumerate(blocks):
+            self._open(index, block)
+        self.done = bool(self._end.get("stop_reason"))
+
+    def reply(self) -> Reply:
+        """What was said, once all of it was."""
+        if not self.done:
+            raise Problem("garbled", "The stream ended before the reply was whole.")
+        stop = STOPS.get(str(self._end.get("stop_reason")), "unknown")
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        if stop in ("length", "window") and blocks and blocks[-1].is_half_call():
+            blocks.pop()
+        content = tuple(made for block in blocks if (made := block.made()) is not None)
+        if stop == "refusal":
+            content = tuple(block for block in content if not isinstance(block, Call))
+        return Reply(
+            content,
+            _stop(stop, content),
+            self._tokens(content),
+            id=self._id,
+            model=self._model,
+            detail=_detail(self._end),
+            left_out=_left_out(self._end),
+            hits=merged(told(content)),
+        )
+
+    def _begin(self, message: dict[str, Any]) -> Began:
+        self._id, self._model = str(message.get("id", "")), str(message.get("model", ""))
+        self._count(message.get("usage"))
+        return Began(self._id, self._model, _usage(self._usage))
+
+    def _open(self, index: int, content: msgspec.Raw) -> BlockBegan:
+        block = self._blocks[index] = _Block(content)
+        return BlockBegan(index, block.shown, id=block.string("id"), name=block.string("name"))
+
+    def _grow(self, index: int, delta: dict[str, Any]) -> Iterator[StreamDelta]:
+        block = self._blocks.get(index)
+        if block is None:
+            raise Problem("garbled", f"The stream added to block {index}, which never began.")
+        text = block.grow(delta)
+        if text:
+            yield Grew(index, block.shown, text)
+
+    def _count(self, usage: object) -> None:
+        """Counts are cumulative: a later one replaces an earlier one."""
+        self._usage |= {k: v for k, v in table(usage).items() if v is not None}
+
+    def _tokens(self, content: tuple[AnyBlock, ...]) -> Usage:
+        return _usage(self._usage) if self._usage else guess(content, size=self._size)
+
+
+class _Block:
+    """One block: its members as they came, and what was added to it."""
+
+    def __init__(self, content: msgspec.Raw) -> None:
+        try:
+            self._members: Members = members(bytes(content).decode("utf-8", "replace"))
+        except msgspec.DecodeError as error:
+            raise Problem("garbled", f"A block of the reply is not an object: {error}") from error
+        self._added: dict[str, list[str]] = {}
+        self.kind = self.string("type")
+        self.shown: BlockKind = KINDS.get(self.kind, "other")
+
+    def string(self, name: str) -> str:
+        """A member if it is a string; else nothing."""
+        return string(msgspec.json.decode(self._members.get(name, b"null")))
+
+    def grow(self, delta: dict[str, Any]) -> str:
+        """Take one more delta; returns the text it added."""
+        kind = str(delta.get("type"))
+        match kind:
+            case "signature_delta":
+                self._members["signature"] = raw(delta.get("signature"))
+            case "citations_delta":
+                known = rows(msgspec.json.decode(self._members.get("citations", b"[]")))
+                self._members["citations"] = raw([*known, delta.get("citation")])
+            case "compaction_delta":
+                self._members |= {k: raw(v) for k, v in delta.items() if k != "type"}
+            case _ if kind in PARTS:
+                return self._add(PARTS[kind], delta)
+            case _:
+                pass
+        return ""
+
+    def is_half_call(self) -> bool:
+        """Whether this is a call whose arguments were cut."""
+        return self.kind == "tool_use" and not is_object(self._input(absent=""))
+
+    def made(self) -> AnyBlock | None:
+        """The block as the log keeps it; None if there is nothing to keep."""
+        match self.kind:
+            case "text":
+                return self._words()
+            case "tool_use":
+                rest = {k: v for k, v in self._members.items() if k not in CALL_MEMBERS}
+                args = self._input(absent="{}")
+                return Call(self.string("id"), self.string("name"), args, extra=joined(rest))
+            case "thinking" if not self.string("signature"):
+                return None
+            case _:
+                return self._opaque(self._text("thinking") or self._text("content"))
+
+    def _add(self, name: str, delta: dict[str, Any]) -> str:
+        text = string(delta.get(name))
+        self._added.setdefault(name, []).append(text)
+        return text
+
+    def _text(self, name: str) -> str:
+        return self.string(name) + "".join(self._added.get(name, ()))
+
+    def _input(self, *, absent: str) -> str:
+        """The arguments as the model wrote them; a block that came whole has them in place."""
+        text = "".join(self._added.get("partial_json", ()))
+        if text.strip():
+            return text
+        whole = bytes(self._members.get("input", b"")).decode()
+        return whole if "partial_json" not in self._added and whole not in ("", "{}") else absent
+
+    def _words(self) -> AnyBlock | None:
+        text = self._text("text")
+        rest = self._members.keys() - {"type", "text"}
+        plain = all(bytes(self._members[name]) in (b"null", b"[]") for name in rest)
+        if not text:
+            return None
+        return Text(text) if plain else self._opaque(text)
+
+    def _opaque(self, text: str) -> Opaque:
+        whole = dict(self._members)
+        for name in self._added.keys() & {"text", "thinking"}:
+            whole[name] = raw(self._text(name))
+        if "partial_json" in self._added:
+            whole["input"] = msgspec.Raw(object_text(self._input(absent="{}")))
+        return Opaque("anthropic", self.kind, msgspec.json.encode(whole).decode(), text)
+
+
+CALL_MEMBERS = frozenset(("type", "id", "name", "input"))
+
+
+def _decode(data: bytes) -> _Said:
+    try:
+        return _events.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem("garbled", f"An event of the stream is not JSON: {error}") from error
+
+
+def _index(said: _Said) -> int:
+    if not isinstance(said.index, int):
+        raise Problem("garbled", f"A {said.type} does not say which block it means.")
+    return said.index
+
+
+def _stop(stop: Stop, content: tuple[AnyBlock, ...]) -> Stop:
+    """Calls are what makes a reply wait for results, whatever it says."""
+    if calls(content) and stop in ("end", "unknown"):
+        return "calls"
+    return "end" if stop == "calls" and not calls(content) else stop
+
+
+def _detail(end: dict[str, Any]) -> str:
+    details = table(end.get("stop_details"))
+    told = (details.get("category"), details.get("explanation"))
+    if any(told):
+        return ": ".join(str(part) for part in told if part)
+    reason = end.get("stop_reason")
+    return "" if reason is None or reason in STOPS else str(reason)
+
+
+REPLIES = ("message", "fallback_message")
+"""The steps of a provider whose prompt is the window in use."""
+
+
+def _left_out(end: dict[str, Any]) -> int:
+    """How many results the edits that were applied took out."""
+    applied = rows(table(end.get("context_management")).get("applied_edits"))
+    return sum(number(table(edit), "cleared_tool_uses") for edit in applied)
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    """What was counted; where the provider took several steps, their sum is what is billed."""
+    taken = [table(row) for row in rows(usage.get("iterations"))]
+    said = [row for row in taken if row.get("type") in REPLIES]
+    others = [_counted(row) for row in taken if not said or row is not said[-1]]
+    beside = sum(others[1:], others[0]) if others else None
+    if not said and beside:
+        return beside
+    return msgspec.structs.replace(_counted(said[-1] if others else usage), beside=beside)
+
+
+def _counted(usage: dict[str, Any]) -> Usage:
+    made = table(usage.get("cache_creation"))
+    short, hour = (number(made, f"ephemeral_{ttl}_input_tokens") for ttl in ("5m", "1h"))
+    written = number(usage, "cache_creation_input_tokens") or short + hour
+    return Usage(
+        input=number(usage, "input_tokens"),
+        read=number(usage, "cache_read_input_tokens"),
+        write=max(0, written - hour),
+        write_1h=hour,
+        output=number(usage, "output_tokens"),
+        reasoning=number(table(usage.get("output_tokens_details")), "thinking_tokens"),
+        searches=number(table(usage.get("server_tool_use")), "web_search_requests"),
+    )

@@ -1,0 +1,421 @@
+"""Which model a name means, and where it is served."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NoReturn, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.core.errors import Fault
+from travois.core.models import Model, Price, Protocol, Quirk
+from travois.providers.clouds import Surface
+from travois.providers.http.tls import LOOPBACK
+from travois.providers.sigv4 import Credentials, credentials
+from travois.providers.terms import Terms, asked, sent
+
+UNKNOWN_WINDOW = 200_000
+MAX_OUTPUT = 32_000
+"""The longest reply unless settings say otherwise: models allow more, few replies need it."""
+DATED = r"(.+?)(?:[-@]\d{8}|-latest)"
+"""One edition of a model of the catalogue: `claude-haiku-4-5-20251001`."""
+CLAUDE = r"claude-[a-z]+-\d+(?:-\d)?(?!\d)"
+"""A model of Anthropic's, whoever serves it under whatever longer name."""
+ENDINGS: dict[Protocol, tuple[str, ...]] = {
+    "anthropic": ("/v1/messages", "/v1"),
+    "chat": ("/chat/completions",),
+    "responses": ("/responses", "/chat/completions"),
+    "gemini": ("/models", "/v1beta"),
+    "ollama": ("/api/chat", "/api", "/v1"),
+}
+"""What people paste behind a base URL, and requests bring along themselves."""
+PLACE = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
+"""A variable in a URL, or the first of several that is set; a default may stand behind them."""
+PLAIN: tuple[Quirk, ...] = ("max-tokens", "system-role")
+"""What any server that imitates OpenAI's understands."""
+
+CLOSE = 0.5
+"""How alike two model ids must be for one to be suggested for the other."""
+MAX_SUGGESTIONS = 3
+OR_SIGNED = ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+T = TypeVar("T")
+Tables = dict[str, dict[str, dict[str, object]]]
+"""The catalogue as it is written: `providers` and `models`, each by name."""
+
+
+class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Somebody who serves models: protocol, address, and where the key is found."""
+
+    protocol: Protocol
+    url: str
+    """May name variables: `https://{REGION|AWS_REGION=us-east-1}.example.com`."""
+    surface: Surface = ""
+    """Whose envelope the requests travel in, where it is not the protocol's own."""
+    url_env: str = ""
+    start: str = ""
+    """The command that starts its server, where that is one of the user's own."""
+    key_env: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    """That go with every request; the value of one that begins with `$` is in a variable."""
+    query: dict[str, str] = {}
+    """What stands behind every address."""
+    prefixes: tuple[str, ...] = ()
+    """How the ids of its models begin, so that nobody need write the provider before them."""
+    aliases: dict[str, str] = {}
+    quirks: tuple[Quirk, ...] = ()
+    betas: tuple[str, ...] = ()
+    """What its models may be asked for beyond the plain protocol, until they refuse."""
+    default: str = ""
+    small: str = ""
+    """Its model for small questions beside a conversation; else the cheapest that is known."""
+    search: str = ""
+    """What it calls the tool by which its models search the web; empty if they cannot."""
+    search_price: float = 0.0
+    """US dollars for a thousand searches."""
+    window: int = 0
+    """What its models are given where nothing else is known of them."""
+
+
+class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the catalogue says of a model."""
+
+    window: int
+    output: int = MAX_OUTPUT
+    price: Price = Price()
+    cache_min: int = 1024
+    images: bool = True
+    quirks: tuple[Quirk, ...] = ()
+    """Its own, beside those of whoever serves it."""
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """All providers and models by name, and what the user's settings say of them."""
+
+    providers: dict[str, Provider]
+    models: dict[str, Known]
+    terms: Terms = Terms()
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a model is reached, and with what; never written to a log."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    key_source: str
+    surface: Surface = ""
+    signer: Credentials | None = None
+    """Who signs each request, where no key goes with it."""
+    helper: str = ""
+    """A command that prints the key, where none is set."""
+
+
+@cache
+def catalog() -> Catalog:
+    """The catalogue that ships with Travois."""
+    return msgspec.convert(_shipped(), Catalog)
+
+
+def merged(
+    extra: Mapping[str, Mapping[str, object]], *, where: Callable[[str], str] = str
+) -> Catalog:
+    """The catalogue with `providers` and `models` of the user's own laid over it, field by field.
+
+    They have the shape of `catalog.toml`. A provider says where keys are sent, so they must never
+    come from settings that a workspace brings along. `where` tells who wrote an entry.
+    """
+    if strange := [name for name in extra if name not in ("providers", "models")]:
+        raise Fault(f"A catalogue has no {strange[0]!r}", fix="It has providers and models.")
+    return Catalog(
+        _laid("providers", extra, Provider, where=where), _laid("models", extra, Known, where=where)
+    )
+
+
+def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) -> Model:
+    """The model of that name: `provider/id`, an id of the catalogue, or empty for the default."""
+    known = among or catalog()
+    bare, window = _suffix(name)
+    provider, id = _named(bare, env, known) if bare else _default(env, known)
+    terms = known.terms
+    if not terms.offer(f"{provider}/{id}"):
+        if not bare and terms.available:
+            return resolve(terms.available[0], env, among=known)
+        raise terms.fault(f"{provider}/{id}")
+    served = _own(known.providers[provider], env)
+    about = look_up(known, f"{provider}/{id}", window=served.window)
+    window = window or about.window
+    return Model(
+        provider=provider,
+        id=terms.renamed.get(id, id),
+        protocol=served.protocol,
+        window=window,
+        output=min(about.output, MAX_OUTPUT, max(1, window // 4)),
+        price=terms.priced(id, about.price),
+        quirks=(*served.quirks, *about.quirks),
+        betas=served.betas,
+        images=about.images,
+    )
+
+
+def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = None) -> Endpoint:
+    """Where and with which key this model is reached; raises `Fault` when there is no key."""
+    served = (among or catalog()).providers.get(model.provider)
+    if served is None:
+        raise Fault(
+            f"Nobody is known who serves {model.name}",
+            why=f"no provider is called {model.provider!r}",
+            fix="Describe it in your settings under providers, or choose another --model.",
+        )
+    url = _address(served, env, protocol=model.protocol) + asked(served.query)
+    more = sent(served.headers, env)
+    for name in served.key_env:
+        if key := env.get(name, "").strip():
+            return Endpoint(url, (*_auth(served, name, key), *more), name, served.surface)
+    if among and (helper := among.terms.key(model.provider)):
+        return Endpoint(url, more, "apiKeyHelper", helper=helper)
+    if served.surface == "bedrock" and (signer := credentials(env)):
+        return Endpoint(url, more, "AWS_ACCESS_KEY_ID", served.surface, signer)
+    if served.key_env and not is_local(url):
+        names = " or ".join(served.key_env)
+        empty = any(name in env for name in served.key_env)
+        also = OR_SIGNED if served.surface == "bedrock" else ""
+        raise Fault(
+            f"No API key for {model.name}",
+            why=f"{names} is {'empty' if empty else 'not set'}",
+            fix=f"Set {names}{also} in your environment, or choose another model with --model.",
+        )
+    return Endpoint(url, more, "none", served.surface)
+
+
+def configured(env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
+    """Whether the environment says which model to talk to when nobody names one."""
+    return _preferred(env, among or catalog()) is not None
+
+
+def small(model: Model, *, among: Catalog | None = None) -> str:
+    """The name of a cheaper model of the same provider; empty if none is known."""
+    known = among or catalog()
+    served = known.providers.get(model.provider)
+    if served and served.small:
+        return "" if served.small == model.id else f"{model.provider}/{served.small}"
+    prices = {
+        name: about.price.input
+        for name, about in known.models.items()
+        if name.startswith(f"{model.provider}/") and 0 < about.price.input < model.price.input
+    }
+    return min(prices, key=lambda name: (prices[name], name), default="")
+
+
+def is_local(url: str) -> bool:
+    """Whether this URL leads to the same machine."""
+    from urllib.parse import urlsplit
+
+    return bool(re.fullmatch(LOOPBACK, urlsplit(url).hostname or ""))
+
+
+@cache
+def _shipped() -> Tables:
+    """What `catalog.toml` says, from `catalog.json`, which takes a start no time to read."""
+    return msgspec.json.decode(Path(__file__).with_name("catalog.json").read_bytes(), type=Tables)
+
+
+def _snake(entry: object) -> dict[str, object]:
+    """Fields as the catalogue spells them: settings may say `keyEnv`."""
+    if not isinstance(entry, dict):
+        return {"": entry}
+    fields = cast("dict[str, object]", entry)
+    return {re.sub(r"[A-Z]", lambda m: "_" + m[0].lower(), name): v for name, v in fields.items()}
+
+
+def _laid(
+    name: str,
+    extra: Mapping[str, Mapping[str, object]],
+    kind: type[T],
+    *,
+    where: Callable[[str], str],
+) -> dict[str, T]:
+    shipped, theirs = _shipped()[name], extra.get(name, {})
+    rows = {key: {**shipped.get(key, {}), **_snake(entry)} for key, entry in theirs.items()}
+    return {
+        **msgspec.convert(shipped, dict[str, kind]),
+        **{key: _entry(f"{name}.{key}", row, kind, where=where) for key, row in rows.items()},
+    }
+
+
+def _entry(key: str, fields: dict[str, object], kind: type[T], *, where: Callable[[str], str]) -> T:
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        origin = where(key)
+        what = f"{key}{place.rstrip('`')} makes no sense"
+        raise Fault(
+            what if origin == key else f"{origin}: {what}",
+            why=problem,
+            fix="docs/models.md has the fields; numbers are tokens, prices dollars per million.",
+        ) from None
+
+
+def look_up(known: Catalog, name: str, *, window: int) -> Known:
+    """Return what the catalogue says of a model; where it says nothing, just this window."""
+    dated, claude = re.fullmatch(DATED, name), re.search(CLAUDE, name)
+    found = known.models.get(name) or (known.models.get(dated[1]) if dated else None)
+    if found is None and claude:
+        found = known.models.get(f"anthropic/{claude[0]}")
+    return found or Known(window=window or UNKNOWN_WINDOW)
+
+
+def _address(served: Provider, env: Mapping[str, str], *, protocol: Protocol) -> str:
+    """The base URL: what a request's path is put behind.
+
+    Of a chat server's address that is only a host, `/v1` is meant: all servers listen there, few
+    at the root. Any other path is taken at its word.
+    """
+    from urllib.parse import urlsplit
+
+    given = env.get(served.url_env, "").strip() if served.url_env else ""
+    if protocol == "ollama" and not given:
+        from travois.providers.host_ollama import address
+
+        given = address(env)
+    url = (given or PLACE.sub(lambda found: _filled(found, env), served.url)).rstrip("/")
+    for ending in ENDINGS[protocol]:
+        url = url.removesuffix(ending).rstrip("/")
+    _check(url, served.url_env)
+    if protocol in ("chat", "responses") and not urlsplit(url).path:
+        return f"{url}/v1"
+    return url.replace("//global-", "//")  # how Google calls the place that is everywhere
+
+
+def _filled(found: re.Match[str], env: Mapping[str, str]) -> str:
+    names = found[1].split("|")
+    value = next((text for name in names if (text := env.get(name, "").strip())), found[2] or "")
+    if not re.fullmatch(r"[A-Za-z0-9.-]+", value):
+        what = f"{names[0]} is {'not a name' if value else 'not set'}"
+        raise Fault(what, why="the address of the provider needs it", fix=f"Set {names[0]}.")
+    return value
+
+
+def _check(url: str, source: str) -> None:
+    from urllib.parse import urlsplit
+
+    scheme = "http" if is_local(f"//{url}") else "https"
+    bare = "://" not in url and not url.endswith(":")
+    fix = f"Write it like {scheme}://{url}." if bare else "Mend the address."
+    what = f"{source or 'The address of the provider'} is not a web address"
+    if not re.fullmatch(r"https?://[!-~]+", url) or re.search(r"[?#\\@]", url):
+        raise Fault(what, why=repr(url), fix=fix)
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise Fault(what, why=f"{url!r}: {error}", fix=fix) from None
+    if not named:
+        raise Fault(what, why=repr(url), fix=fix)
+
+
+def _auth(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
+    if not re.fullmatch(r"[!-~]+", key):
+        raise Fault(f"{name} holds characters that no key has", fix="Copy the key anew.")
+    if served.protocol == "gemini":
+        return (("x-goog-api-key", key),)
+    if served.protocol == "anthropic" and not served.surface and not name.endswith("_TOKEN"):
+        return (("x-api-key", key),)
+    return (("authorization", f"Bearer {key}"),)
+
+
+def _suffix(name: str) -> tuple[str, int]:
+    """A window may stand behind the name: `claude-opus-4-5[1m]`, `qwen3[32k]`."""
+    bare, bracket, window = name.strip().partition("[")
+    found = re.fullmatch(r"([1-9]\d*)([km])\]", window, re.IGNORECASE)
+    if found and bare:
+        return bare.strip(), int(found[1]) * (1_000 if found[2] in "kK" else 1_000_000)
+    if bracket:
+        fix = "Write the window behind the name in thousands or millions of tokens: [32k] or [1m]."
+        raise Fault(f"Unknown model {name.strip()!r}", fix=fix)
+    return bare.strip(), 0
+
+
+def _named(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
+    head, slash, rest = name.partition("/")
+    if slash and head in known.providers:
+        served = known.providers[head]
+        return (head, served.aliases.get(rest, rest)) if rest else _unknown(name, known)
+    for provider, served in known.providers.items():
+        id = served.aliases.get(name, name)
+        if f"{provider}/{id}" in known.models or id.startswith(served.prefixes or ("\0",)):
+            return provider, id
+    for provider, served in known.providers.items():  # a server of one's own may call it anything
+        if served.url_env and env.get(served.url_env, "").strip():
+            return provider, name
+    return _unknown(name, known)
+
+
+def _unknown(name: str, known: Catalog) -> NoReturn:
+    raise Fault(
+        f"Unknown model {name!r}",
+        why=_nearest_names(name, known),
+        fix="`travois models` lists the catalogue. For any other model write --model provider/id, "
+        "for example openai/my-model with OPENAI_BASE_URL set to its server.",
+    )
+
+
+def _nearest_names(name: str, known: Catalog) -> str:
+    head, slash, rest = name.partition("/")
+    if slash and head not in known.providers:
+        near = close_names(head, list(known.providers))
+        meant = (
+            f"did you mean {near[0]}/{rest}?" if near else f"known: {', '.join(known.providers)}"
+        )
+        return f"there is no provider {head!r}; {meant}"
+    if slash:
+        own = [model for model in known.models if model.startswith(name)][:MAX_SUGGESTIONS]
+        return f"its id is missing, as in {' or '.join(own) or f'{head}/NAME'}"
+    ids = [model.partition("/")[2] for model in known.models]
+    words = [alias for served in known.providers.values() for alias in served.aliases]
+    if near := close_names(name, [*ids, *words]):
+        return f"did you mean {' or '.join(near)}?"
+    usual = [served.default for served in known.providers.values() if served.default]
+    return f"nothing in the catalogue is like it; {', '.join(usual[:MAX_SUGGESTIONS])} are there"
+
+
+def close_names(word: str, among: list[str]) -> list[str]:
+    """Return the names that were probably meant; one that contains the word counts as one."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word.lower(), among, n=MAX_SUGGESTIONS, cutoff=CLOSE)
+    part = [id for id in among if len(word) > 2 and word.lower() in id.lower()]
+    return list(dict.fromkeys((*near, *part)))[:MAX_SUGGESTIONS]
+
+
+def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
+    if (found := _preferred(env, known)) is not None:
+        return found
+    raise Fault(
+        "No model to talk to",
+        why="neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set, and no --model was given",
+        fix="export ANTHROPIC_API_KEY=…, or OPENAI_BASE_URL=http://localhost:11434/v1 "
+        "with --model openai/NAME for a server of your own; --model local/smollm2 is a very small "
+        "one that needs neither.",
+    )
+
+
+def _preferred(env: Mapping[str, str], known: Catalog) -> tuple[str, str] | None:
+    for names in ("key_env", "url_env"):
+        for provider, served in known.providers.items():
+            given = served.key_env if names == "key_env" else (served.url_env,)
+            keyed = bool(known.terms.key(provider)) or any(env.get(n, "").strip() for n in given)
+            if served.default and keyed:
+                return provider, served.default
+    return None
+
+
+def _own(served: Provider, env: Mapping[str, str]) -> Provider:
+    """A server of the user's own behind OPENAI_BASE_URL gets the plainest dialect."""
+    url = env.get(served.url_env, "") if served.url_env else ""
+    if served.protocol == "responses" and url and "openai.com" not in url:
+        return replace(served, protocol="chat", quirks=PLAIN)
+    return served

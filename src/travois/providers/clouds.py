@@ -1,0 +1,139 @@
+"""Anthropic's models at other providers: the same messages in another envelope."""
+
+from __future__ import annotations
+
+import re
+from binascii import Error, a2b_base64
+from struct import unpack_from
+from typing import Literal, assert_never
+from urllib.parse import quote as escaped
+from zlib import crc32
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.core.json import quote
+from travois.core.models import Model
+from travois.providers.anthropic_extras import BETAS, STREAMED
+from travois.providers.http.sse import Event
+from travois.providers.replies import Problem
+from travois.providers.request import Request
+
+Surface = Literal["", "bedrock", "vertex"]
+PRELUDE = 12
+STRING = 7
+"""The type of a header that is a string."""
+LARGEST = 1 << 24
+"""No event is larger: what says so is not an event stream."""
+
+
+def dressed(request: Request, model: Model, surface: Surface) -> Request:
+    """A request as it is made to this provider."""
+    match surface:
+        case "":
+            return request
+        case "bedrock":
+            return _bedrock(request, model)
+        case "vertex":
+            return _vertex(request, model)
+        case _:
+            assert_never(surface)
+
+
+def _bedrock(request: Request, model: Model) -> Request:
+    """The model is in the path, and betas are in the body."""
+    betas = [beta for name, value in request.headers if name == BETAS for beta in value.split(",")]
+    named = b',"anthropic_beta":[' + b",".join(map(quote, betas)) + b"]" if betas else b""
+    body = _versioned(request.body, model, b"bedrock-2023-05-31", named)
+    at = body.rindex(STREAMED)
+    return replace(
+        request,
+        path=f"/model/{escaped(model.id, safe='')}/invoke-with-response-stream",
+        headers=(("content-type", "application/json"), ("accept", "*/*")),
+        body=body[: at + 1] + body[at + len(STREAMED) :],
+    )
+
+
+def _vertex(request: Request, model: Model) -> Request:
+    path = f"/publishers/anthropic/models/{escaped(model.id, safe='@')}:streamRawPredict"
+    kept = tuple(header for header in request.headers if header[0] != "anthropic-version")
+    body = _versioned(request.body, model, b"vertex-2023-10-16")
+    return replace(request, path=path, headers=kept, body=body)
+
+
+def _versioned(body: bytes, model: Model, version: bytes, more: bytes = b"") -> bytes:
+    start = b'{"model":' + quote(model.id)
+    assert body.startswith(start), body[:80]
+    return b'{"anthropic_version":"' + version + b'"' + more + body[len(start) :]
+
+
+class EventStream:
+    """Takes bytes of Amazon's event stream, gives the events of the model's own stream."""
+
+    def __init__(self) -> None:
+        self._partial = b""
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that these bytes complete; raises `Problem`."""
+        self._partial += chunk
+        events: list[Event] = []
+        while len(self._partial) >= PRELUDE:
+            size = _size(self._partial)
+            if len(self._partial) < size:
+                break
+            message, self._partial = self._partial[:size], self._partial[size:]
+            events += _event(message)
+        return events
+
+    def finish(self) -> list[Event]:
+        """Half a message is none: the reply that it belongs to is not whole."""
+        return []
+
+
+def _size(data: bytes) -> int:
+    size, _, check = unpack_from(">III", data)
+    if crc32(data[:8]) != check or not PRELUDE < size <= LARGEST:
+        raise Problem("garbled", "The stream is not an event stream of Amazon's.")
+    return size
+
+
+def _event(message: bytes) -> list[Event]:
+    (check,) = unpack_from(">I", message, len(message) - 4)
+    if crc32(message[:-4]) != check:
+        raise Problem("garbled", "A message of the event stream was damaged on its way.")
+    (length,) = unpack_from(">I", message, 4)
+    headers = _headers(message[PRELUDE : PRELUDE + length])
+    payload = message[PRELUDE + length : -4]
+    if headers.get(":message-type") in ("exception", "error"):
+        raise _trouble(headers, payload)
+    try:
+        told = msgspec.json.decode(payload, type=dict[str, object])
+        data = a2b_base64(str(told["bytes"])) if "bytes" in told else b""
+    except (msgspec.DecodeError, Error) as error:
+        raise Problem("garbled", f"A message of the event stream makes no sense: {error}") from None
+    return [Event("", data)] if data else []
+
+
+def _headers(data: bytes) -> dict[str, str]:
+    """Headers that are strings, which all that matter are."""
+    found, at = dict[str, str](), 0
+    while at < len(data):
+        name = data[at + 1 : at + 1 + data[at]].decode("utf-8", "replace")
+        at += 1 + data[at]
+        if data[at] != STRING:
+            break
+        (length,) = unpack_from(">H", data, at + 1)
+        found[name] = data[at + 3 : at + 3 + length].decode("utf-8", "replace")
+        at += 3 + length
+    return found
+
+
+def _trouble(headers: dict[str, str], payload: bytes) -> Problem:
+    name = headers.get(":exception-type") or headers.get(":error-code", "")
+    words = re.sub(r'^\{"message":"(.*)"\}$', r"\1", payload.decode("utf-8", "replace"))
+    said = words or headers.get(":error-message", "")
+    if name == "throttlingException":
+        return Problem("rate", said)
+    if name == "validationException":
+        return Problem("overflow" if "too long" in said.lower() else "invalid", said)
+    return Problem("server", said or name)

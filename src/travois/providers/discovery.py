@@ -1,0 +1,202 @@
+"""Model servers on this machine, found by themselves, and the window that each really has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+import h11
+import msgspec
+from msgspec.structs import replace
+
+from travois.core.errors import Fault
+from travois.core.loose import number, rows, string, table
+from travois.core.models import Model
+from travois.providers.catalog import Catalog, catalog, endpoint, is_local, look_up, resolve
+from travois.providers.http.line import Line
+from travois.providers.http.tcp import dial
+from travois.providers.http.tls import target
+from travois.providers.replies import Problem
+
+QUICK = 0.15
+"""How long all servers together may take to be found, in seconds."""
+PATIENT = 2.0
+"""How long one that was asked for may take to say what window it has."""
+LONGEST = 1 << 22
+
+Listed = dict[str, int]
+"""The windows of the models that a server has, by id; nought where it does not say."""
+
+
+def runs_here(model: Model, env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
+    """Whether this model runs in a server on this machine.
+
+    A model of the catalogue that others host is hosted, also behind a proxy of one's own.
+    """
+    own, unknown = catalog().providers.get(model.provider), -1
+    listed = look_up(catalog(), model.name, window=unknown).window != unknown
+    if listed and not (own and is_local(own.url)):
+        return False
+    try:
+        return is_local(endpoint(model, env, among=among).url)
+    except Fault:
+        return False
+
+
+async def found(environ: Mapping[str, str], *, among: Catalog | None = None) -> Model | None:
+    """A model of a server on this machine, if one is running; the question takes no time."""
+    heard: dict[str, Listed] = {}
+
+    async def ask(provider: str) -> None:
+        url = _url(provider, environ, among)
+        if url and is_local(url):
+            heard[provider] = await _listed(provider, url)
+
+    with anyio.move_on_after(QUICK):
+        async with anyio.create_task_group() as group:
+            for provider in LISTS:
+                group.start_soon(ask, provider)
+    for provider in LISTS:
+        for id, window in heard.get(provider, {}).items():
+            return _sized(resolve(f"{provider}/{id}", environ, among=among), window)
+    return None
+
+
+async def fitted(
+    model: Model, environ: Mapping[str, str], *, among: Catalog | None = None
+) -> Model:
+    """The same model with the window that its server gives it, where the server tells."""
+    url = _url(model.provider, environ, among) if model.provider in LISTS else ""
+    listed: Listed = {}
+    with anyio.move_on_after(PATIENT):
+        if url and model.provider == "ollama":
+            listed = {model.id: await _shown(url, model.id)}
+        elif url:
+            listed = await _listed(model.provider, url)
+    return _sized(model, listed.get(model.id, 0))
+
+
+async def installed(provider: str, url: str) -> list[str]:
+    """Return the ids of the models that a server on this machine has."""
+    base, told = url.partition("?")[0].removesuffix("/v1"), list[str]()
+    with anyio.move_on_after(PATIENT):
+        if provider == "ollama":
+            found = rows((await _ask(base, "/api/tags")).get("models"))
+        else:
+            found = rows((await _ask(base, "/v1/models")).get("data"))
+        told = [string(table(row).get("name")) or string(table(row).get("id")) for row in found]
+    return [id for id in told if id]
+
+
+def _sized(model: Model, window: int) -> Model:
+    """No more than the catalogue allows where the server takes what it is told."""
+    if not window:
+        return model
+    window = min(window, model.window) if model.protocol == "ollama" else window
+    return replace(model, window=window, output=min(model.output, max(1, window // 4)))
+
+
+def _url(provider: str, environ: Mapping[str, str], among: Catalog | None) -> str:
+    try:
+        return endpoint(resolve(f"{provider}/any", environ, among=among), environ, among=among).url
+    except Fault:
+        return ""
+
+
+async def _listed(provider: str, url: str) -> Listed:
+    return await LISTS[provider](url.removesuffix("/v1"))
+
+
+async def _ollama(url: str) -> Listed:
+    """Those that can call tools, the one last used first."""
+    named = [
+        string(table(row).get("name")) for row in rows((await _ask(url, "/api/tags")).get("models"))
+    ]
+    for id in filter(None, named):
+        if window := await _shown(url, id):
+            return {id: window}
+    return {}
+
+
+async def _shown(url: str, id: str) -> int:
+    """The window of a model, as its makers or its owner set it; nought if it calls no tools."""
+    told = await _ask(url, "/api/show", {"model": id})
+    info = table(told.get("model_info"))
+    most = max((number(info, name) for name in info if name.endswith(".context_length")), default=0)
+    able = rows(told.get("capabilities"))
+    if able and "tools" not in able:
+        return 0
+    chosen = re.search(r"^num_ctx\s+(\d+)", string(told.get("parameters")), re.MULTILINE)
+    return min(most, int(chosen[1])) if chosen and most else most
+
+
+async def _llamacpp(url: str) -> Listed:
+    props = await _ask(url, "/props")
+    sizes = table(props.get("default_generation_settings"))
+    if not sizes:
+        return {}
+    models = await _ask(url, "/v1/models")
+    window = number(sizes, "n_ctx") or number(props, "n_ctx")
+    return {string(table(row).get("id")): window for row in rows(models.get("data"))}
+
+
+async def _lmstudio(url: str) -> Listed:
+    """Those that are loaded first; only this server has a list of such a kind."""
+    told = (table(row) for row in rows((await _ask(url, "/api/v0/models")).get("data")))
+    models = [row for row in told if row.get("type") in ("llm", "vlm") and string(row.get("id"))]
+    models.sort(key=lambda row: row.get("state") != "loaded")
+    return {
+        row["id"]: number(row, "loaded_context_length") or number(row, "max_context_length")
+        for row in models
+    }
+
+
+async def _vllm(url: str) -> Listed:
+    told = (table(row) for row in rows((await _ask(url, "/v1/models")).get("data")))
+    return {row["id"]: number(row, "max_model_len") for row in told if number(row, "max_model_len")}
+
+
+LISTS: dict[str, Callable[[str], Awaitable[Listed]]] = {
+    "ollama": _ollama,
+    "llamacpp": _llamacpp,
+    "lmstudio": _lmstudio,
+    "vllm": _vllm,
+}
+"""How each server is recognised and asked; others on its port answer otherwise or not at all."""
+
+
+async def _ask(url: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+    """What a server says to this; nothing if it is no object, or no server is there."""
+    to = target(url)
+    try:
+        line = Line(await dial(to.host, to.port), None)
+    except (OSError, anyio.EndOfStream, anyio.BrokenResourceError):
+        return {}
+    try:
+        return await _exchanged(line, to.name, path, body)
+    except (Problem, msgspec.DecodeError, anyio.BrokenResourceError):
+        return {}
+    finally:
+        await line.hang_up()
+
+
+async def _exchanged(
+    line: Line, host: str, path: str, body: dict[str, str] | None
+) -> dict[str, Any]:
+    data = b"" if body is None else msgspec.json.encode(body)
+    headers = [
+        ("host", host),
+        ("content-length", str(len(data))),
+        ("content-type", "application/json"),
+    ]
+    start = h11.Request(method="GET" if body is None else "POST", target=path, headers=headers)
+    parts = (start, h11.Data(data=data), h11.EndOfMessage())
+    await line.stream.send(b"".join(line.parser.send(part) or b"" for part in parts))
+    said, status = b"", 0
+    while len(said) < LONGEST and (event := await line.event(PATIENT)):
+        if isinstance(event, h11.Response):
+            status = event.status_code
+        said += event.data if isinstance(event, h11.Data) else b""
+    return msgspec.json.decode(said, type=dict[str, Any]) if status == 200 else {}

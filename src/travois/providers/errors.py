@@ -1,0 +1,243 @@
+"""What went wrong, told from how a server says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from travois.core.json import utf8
+from travois.core.loose import rows, string, table
+from travois.core.models import Protocol
+from travois.providers.complaints import (
+    BY_NAME,
+    BY_STATUS,
+    NOT_OVERFLOW,
+    OVERFLOW,
+    SIZES,
+    SPENT,
+    WORDS,
+)
+from travois.providers.replies import Problem, ProblemKind
+
+LONGEST = 600
+SPEAKING = frozenset((0, 400, 404, 413, 422, 500))
+"""Statuses whose words say more than they do; 0 is an error inside a stream."""
+NOWHERE = frozenset((404, 405, 501))
+"""What a server of web pages answers to what is meant for a model."""
+PAGE = r"<html|<!doctype|<head|<body"
+TELLING: frozenset[ProblemKind] = frozenset(("quota", "billing", "overloaded", "auth", "large"))
+"""Names that say more than the status beside them."""
+
+
+def problem(
+    status: int,
+    headers: Mapping[str, str],
+    *,
+    body: bytes,
+    protocol: Protocol,
+    now: float,
+) -> Problem:
+    """What an HTTP answer other than 200 means; `now` is for a `retry-after` that is a date."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    told = _told(body)
+    asked = _wait(lower, now=now)
+    wait = told.wait if asked is None else asked
+    kind, found = _classify(status, told, protocol=protocol, waits=wait is not None)
+    return Problem(
+        kind,
+        _said(status, told, body),
+        status=status,
+        wait=wait,
+        retry={"true": True, "false": False}.get(lower.get("x-should-retry", "")),
+        tokens=found.tokens,
+        limit=found.limit,
+        field=found.field or told.field or ("url" if _is_page(status, body) else ""),
+        request=lower.get("request-id") or lower.get("x-request-id") or told.request,
+    )
+
+
+def _said(status: int, told: _Told, body: bytes) -> str:
+    said = told.message or f"The server answered {status} without saying why."
+    if not _is_page(status, body):
+        return said
+    return f"{said} ({status}, a web page: is the base URL right?)"
+
+
+def _is_page(status: int, body: bytes) -> bool:
+    """Whether a server of web pages answered, so that the address is wrong."""
+    return status in NOWHERE and bool(re.search(PAGE.encode(), body[:2000], re.IGNORECASE))
+
+
+def streamed(error: object, *, protocol: Protocol) -> Problem:
+    """What an error inside a stream that began well means."""
+    told = _parse({"error": error})
+    kind, found = _classify(told.status, told, protocol=protocol, waits=False)
+    return Problem(
+        kind,
+        told.message or "The server broke off without saying why.",
+        status=told.status,
+        wait=told.wait,
+        tokens=found.tokens,
+        limit=found.limit,
+        field=found.field or told.field,
+        request=told.request,
+    )
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a body says, whoever wrote it."""
+
+    message: str = ""
+    names: tuple[str, ...] = ()
+    field: str = ""
+    request: str = ""
+    status: int = 0
+    wait: float | None = None
+    empty: bool = False
+
+
+class _Found(msgspec.Struct, frozen=True):
+    tokens: int = 0
+    limit: int = 0
+    field: str = ""
+
+
+def _told(body: bytes) -> _Told:
+    try:
+        parsed = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = body.decode("utf-8", "replace")
+        return _Told(message=_readable(text), empty=not text.strip())
+    first = next(iter(rows(parsed)), parsed)
+    return _parse(table(first) or {"error": first})
+
+
+def _parse(body: dict[str, Any]) -> _Told:
+    error = table(body.get("error", body)) or {"message": body.get("error")}
+    details, code = error.get("details"), error.get("code")
+    detail = body.get("detail", error.get("detail"))
+    refused = table(next(iter(rows(detail)), None))
+    names = (table(details).get("error_code"), code, error.get("type"), refused.get("type"))
+    words = (_raw_message(error), error.get("message"), refused.get("msg"), detail)
+    return _Told(
+        message=_readable(next((str(said) for said in words if said), "")),
+        names=tuple(name for name in names if isinstance(name, str)),
+        field=_field(error.get("param"), refused.get("loc")),
+        request=string(body.get("request_id")),
+        status=code if isinstance(code, int) and 100 <= code < 600 else 0,
+        wait=_delay(details),
+    )
+
+
+def _classify(
+    status: int, told: _Told, *, protocol: Protocol, waits: bool
+) -> tuple[ProblemKind, _Found]:
+    if told.empty and protocol == "chat" and status in (400, 413):
+        return "overflow", _Found()
+    named: ProblemKind | None = next(
+        (BY_NAME[name] for name in told.names if name in BY_NAME), None
+    )
+    if named == "overflow" or _overflows(status, told):
+        return "overflow", _sizes(told.message)
+    worded = _worded(told.message) if status in SPEAKING else None
+    if worded is not None:
+        return worded
+    kind = named if named in TELLING else _plain(status, named)
+    if kind == "rate" and not waits and re.search(SPENT, told.message, re.IGNORECASE):
+        kind = "quota"
+    return kind, _Found()
+
+
+def _plain(status: int, named: ProblemKind | None) -> ProblemKind:
+    """What the status says; inside a stream there is none, and then the name does."""
+    return BY_STATUS.get(status) or named or ("invalid" if 400 <= status < 500 else "server")
+
+
+def _overflows(status: int, told: _Told) -> bool:
+    text = " ".join((told.message, *told.names)).lower()
+    if status not in SPEAKING or re.search(NOT_OVERFLOW, text):
+        return False
+    return bool(re.search(OVERFLOW, text))
+
+
+def _worded(message: str) -> tuple[ProblemKind, _Found] | None:
+    for pattern, kind in WORDS:
+        match = re.search(pattern, message, re.IGNORECASE | re.DOTALL)
+        if match is not None:
+            found = _numbers(match)
+            return _room(found) if kind == "output" else (kind, found)
+    return None
+
+
+def _room(found: _Found) -> tuple[ProblemKind, _Found]:
+    """How much output there is room for, where the prompt and the output share a limit."""
+    room = found.limit - found.tokens
+    return ("output", _Found(limit=room)) if room > 0 else ("overflow", found)
+
+
+def _sizes(message: str) -> _Found:
+    plain = re.sub(r"(?<=\d),(?=\d{3})", "", message)
+    for pattern in SIZES:
+        match = re.search(pattern, plain, re.IGNORECASE | re.DOTALL)
+        if match is not None:
+            return _numbers(match)
+    return _Found()
+
+
+def _numbers(match: re.Match[str]) -> _Found:
+    groups = match.groupdict()
+    return _Found(
+        tokens=int(groups.get("tokens") or 0),
+        limit=int(groups.get("limit") or 0),
+        field=groups.get("field") or "",
+    )
+
+
+def _raw_message(error: dict[str, Any]) -> str:
+    """OpenRouter wraps what the provider behind it said, as text."""
+    inner = string(table(error.get("metadata")).get("raw"))
+    return _told(utf8(inner)).message if inner else ""
+
+
+def _field(param: object, loc: object) -> str:
+    return ".".join(str(part) for part in rows(loc) if part != "body") or string(param)
+
+
+def _delay(details: object) -> float | None:
+    """Google says in a detail how long to wait: `"retryDelay": "34s"`."""
+    delays = (string(table(detail).get("retryDelay")) for detail in rows(details))
+    return next((_number(delay[:-1]) for delay in delays if delay.endswith("s")), None)
+
+
+def _wait(headers: Mapping[str, str], *, now: float) -> float | None:
+    millis = _number(headers.get("retry-after-ms", ""))
+    if millis is not None:
+        return millis / 1000
+    after = headers.get("retry-after", "")
+    seconds = _number(after)
+    return seconds if seconds is not None else _until(after, now=now)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\s*\d+(\.\d+)?\s*", text) else None
+
+
+def _until(date: str, *, now: float) -> float | None:
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - now)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _readable(text: str) -> str:
+    """A few lines that a person can read, out of whatever came."""
+    if re.search(PAGE, text[:2000], re.IGNORECASE):
+        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+        text = title[1] if title else re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text)
+    short = " ".join(text.split())
+    return short if len(short) <= LONGEST else short[: LONGEST - 1] + "…"

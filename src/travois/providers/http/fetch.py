@@ -1,0 +1,198 @@
+"""Fetching pages by httpx2, and never from a private network unless that was allowed.
+
+A name is looked up once, its addresses are judged, and the connection goes to an address that was
+judged: a second lookup could answer differently.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from travois.core.errors import Fault
+from travois.ports.world import Page
+from travois.providers.catalog import is_local
+from travois.providers.http.tls import Target, broken, target, unreachable
+from travois.version import __version__
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    import httpx2
+
+HOPS = 5
+CONNECT = 10.0
+HEADERS = {
+    "accept": "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, */*;q=0.5",
+    "user-agent": f"travois/{__version__}",
+}
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What a request says besides its address; with a body, which is JSON, it is posted."""
+
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+    @property
+    def all(self) -> dict[str, str]:
+        """The headers, with that of the body."""
+        kind = {"content-type": "application/json"} if self.body else {}
+        return {**kind, **dict(self.headers)}
+
+
+Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host, best first. Raises OSError."""
+
+
+async def lookup(host: str, port: int) -> Sequence[str]:
+    """What the system says of a name."""
+    from socket import SOCK_STREAM
+
+    found = await anyio.getaddrinfo(host, port, type=SOCK_STREAM)
+    return tuple(dict.fromkeys(place[0] for *_, place in found))
+
+
+class HttpxWeb:
+    """The web as this machine sees it. Errors are OSError, in words."""
+
+    def __init__(
+        self,
+        *,
+        allow_private: Literal["yes", "no"] = "no",
+        env: Mapping[str, str] | None = None,
+        addresses: Lookup = lookup,
+    ) -> None:
+        self._private = allow_private
+        self._env = os.environ if env is None else env
+        self._addresses = addresses
+        self._tls: SSLContext | None = None
+
+    async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
+        """Get a page, following redirects on the same host only.
+
+        A redirect to another host is the page: its status, and the URL that it points to.
+        """
+        return await self.send(url, Message(), limit=limit, timeout=timeout)
+
+    async def send(self, url: str, message: Message, *, limit: int, timeout: float) -> Page:
+        """The same, with something to say there."""
+        try:
+            with anyio.fail_after(timeout):
+                return await self._follow(_secured(url), limit, message)
+        except TimeoutError:
+            raise TimeoutError(f"it did not answer in full within {timeout:g} s") from None
+
+    async def _follow(self, url: str, limit: int, message: Message) -> Page:
+        for _ in range(HOPS):
+            page = await self._ask(url, limit, message)
+            if not 300 <= page.status < 400 or target(page.url).host != target(url).host:
+                return page
+            url = page.url
+        raise OSError(f"it redirects more than {HOPS} times")
+
+    async def _ask(self, url: str, limit: int, message: Message) -> Page:
+        import httpx2
+
+        to, proxy = target(url), self._proxy(url)
+        addresses = await self._judged(to, proxy)
+        problem = OSError(f"there is no host {to.host}")
+        async with await self._client(proxy) as client:
+            for address in addresses:
+                try:
+                    return await _exchange(client, url, message, address=address, limit=limit)
+                except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                    problem = OSError(unreachable(to, error).message)
+                except httpx2.HTTPError as error:
+                    raise OSError(broken(error).message) from None
+        raise problem
+
+    async def _judged(self, to: Target, proxy: str) -> Sequence[str]:
+        """The addresses that may be dialled; a proxy does its own lookup, so it gets the name."""
+        try:
+            found = await self._addresses(to.host, to.port)
+        except (OSError, UnicodeError):
+            if proxy:
+                return (to.host,)
+            raise OSError(f"there is no host {to.host}") from None
+        allowed = [a for a in found if self._private == "yes" or public(a)]
+        if found and not allowed:
+            raise OSError(f"{to.host} is in a private network ({found[0]}), which is not allowed")
+        return (to.host,) if proxy else allowed
+
+    def _proxy(self, url: str) -> str:
+        from travois.providers.http.transport import proxy
+
+        return proxy(url, self._env)
+
+    async def _client(self, proxy: str) -> httpx2.AsyncClient:
+        import httpx2
+
+        from travois.providers.http.trust import whole
+
+        try:
+            self._tls = self._tls or await anyio.to_thread.run_sync(whole, self._env)
+        except Fault as fault:
+            raise OSError(str(fault)) from None
+        return httpx2.AsyncClient(
+            proxy=proxy or None,
+            trust_env=False,
+            verify=self._tls,
+            timeout=httpx2.Timeout(None, connect=CONNECT),
+            headers=HEADERS,
+        )
+
+
+async def _exchange(
+    client: httpx2.AsyncClient, url: str, message: Message, *, address: str, limit: int
+) -> Page:
+    """One request to one address, under the name that the URL gives it."""
+    import httpx2
+
+    parts = urlsplit(url)
+    async with client.stream(
+        "POST" if message.body else "GET",
+        httpx2.URL(url).copy_with(host=address),
+        headers={"host": parts.netloc, **message.all},
+        content=message.body or None,
+        extensions={"sni_hostname": parts.hostname or ""},
+    ) as reply:
+        status = reply.status_code
+        if 300 <= status < 400 and "location" in reply.headers:
+            return Page(_secured(urljoin(url, reply.headers["location"])), status, "", b"")
+        body = bytearray()
+        async for chunk in reply.aiter_bytes():
+            body += chunk
+            if len(body) > limit:
+                break
+        mime = reply.headers.get("content-type", "")
+        return Page(url, status, mime, bytes(body[:limit]), truncated=len(body) > limit)
+
+
+def public(address: str) -> bool:
+    """Whether an address belongs to the open internet, also when it is wrapped in another."""
+    from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+    ip = ip_address(address.partition("%")[0])
+    if isinstance(ip, IPv6Address):
+        teredo = ip.teredo[1] if ip.teredo else None
+        translated = ip in IPv6Network("64:ff9b::/96") and IPv4Address(int(ip) & 0xFFFFFFFF)
+        wrapped = ip.ipv4_mapped or ip.sixtofour or teredo or translated
+        if not wrapped and ip not in IPv6Network("2000::/3"):
+            return False
+        ip = wrapped or ip
+    return ip.is_global and not ip.is_multicast
+
+
+def _secured(url: str) -> str:
+    """The same over TLS, unless a port or this machine is named."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or parts.port is not None or is_local(url):
+        return url
+    return parts._replace(scheme="https").geturl()

@@ -1,0 +1,74 @@
+"""Which way requests to a URL travel: directly, or through the proxy that the environment names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
+
+from msgspec.structs import replace
+
+from travois.providers.catalog import is_local
+from travois.providers.http.client import Direct, Timeouts, Transport
+from travois.providers.http.tls import Target, target
+
+
+def transport(url: str, env: Mapping[str, str], timeouts: Timeouts | None = None) -> Transport:
+    """How to reach this URL. A server on this machine is never behind a proxy, and may be slow."""
+    limits = patience(url, timeouts or Timeouts())
+    if is_local(url):
+        return Direct(limits, env=env)
+    if through := proxy(url, env):
+        from travois.providers.http.proxy import Proxied
+
+        return Proxied(limits, proxy=through, env=env)
+    return Direct(limits, env=env)
+
+
+def patience(url: str, limits: Timeouts) -> Timeouts:
+    """How long this server may be silent.
+
+    One on this machine may read a long prompt for minutes, and hold a tool call back until it is
+    whole; a limit between events that somebody chose holds all the same.
+    """
+    if not is_local(url):
+        return limits
+    idle = limits.idle if limits.is_idle_chosen else max(limits.idle, limits.local)
+    return replace(limits, first_byte=limits.local, idle=idle)
+
+
+def proxy(url: str, env: Mapping[str, str]) -> str:
+    """The proxy for this URL, with a scheme; empty for none."""
+    to = target(url)
+    named = _either(env, f"{to.scheme}_proxy") or _either(env, "all_proxy")
+    if not named or is_local(url) or _spared(to, _either(env, "no_proxy")):
+        return ""
+    return named if "://" in named else f"http://{named}"
+
+
+def _either(env: Mapping[str, str], name: str) -> str:
+    """A variable in lower or, as most people write it, in upper case."""
+    return (env.get(name) or env.get(name.upper(), "")).strip()
+
+
+def _spared(to: Target, exceptions: str) -> bool:
+    return any(_covers(entry, to) for entry in re.split(r"[,\s]+", exceptions) if entry)
+
+
+def _covers(entry: str, to: Target) -> bool:
+    """`*`, a host, a domain with or without a dot before it, an address or a network; `:port`."""
+    if entry == "*":
+        return True
+    if found := re.fullmatch(r"(.+?):(\d+)", entry):
+        host, port = found[1], int(found[2])
+        if ":" not in host or host.endswith("]"):
+            return port == to.port and _covers(host, to)
+    name = entry.lower().strip("[]").lstrip("*.")
+    return to.host == name or to.host.endswith(f".{name}") or _in_network(name, to.host)
+
+
+def _in_network(network: str, host: str) -> bool:
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False
