@@ -37,14 +37,14 @@ from bench.calls import Recorded, recorded_calls
 from bench.replay import NoWeb
 from travois.core.content import Call
 from travois.core.facts import AnyFact, Changed, Entry, Opened
-from travois.engine.checkouts import find_sibling
 from travois.engine.consent import Ready, decide, use
 from travois.engine.dispatch import understand
 from travois.files.disk import DiskFiles
 from travois.host.cage.programs import find_covered
+from travois.permissions.checkouts import find_sibling
+from travois.permissions.decide import Guard, Mode
+from travois.permissions.shell.families import is_builder
 from travois.policy.bounds import SECRET, Bounds
-from travois.policy.families import is_builder
-from travois.policy.judge import Guard, Mode
 from travois.policy.toolchains import list_shown
 from travois.ports.agent import Agent, World
 from travois.ports.person import Answer, Inquiry, Question

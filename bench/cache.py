@@ -32,8 +32,8 @@ from travois.lab.http import Request as Asked
 from travois.lab.objects import Json
 from travois.lab.routes import answer
 from travois.lab.world import World as Lab
-from travois.policy.access import Access
-from travois.policy.judge import Guard
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
 from travois.ports.agent import Agent, World
 from travois.ports.tool import Here, Outcome, Tool, said
 from travois.ports.world import Env

@@ -15,10 +15,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 
-from travois.policy import loose, paths, ruin, shell
-from travois.policy.access import Access
-from travois.policy.judge import Guard, judge
-from travois.policy.rules import Effect, Use, parse
+from travois.permissions import catastrophic as ruin
+from travois.permissions import paths
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Effect, Use, parse
+from travois.permissions.shell import judge as shell
+from travois.permissions.shell import rough as loose
 
 CORPUS = Path(__file__).parents[2] / "shared" / "lab" / "security" / "commands.jsonl"
 TEXTS: dict[Effect, tuple[str, ...]] = {

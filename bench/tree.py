@@ -17,8 +17,8 @@ import msgspec
 from travois.context.ledger.acts import Act, decoded, is_list, is_object, kind_of
 from travois.core.content import Call, words
 from travois.core.facts import Changed
-from travois.engine.ground import real
 from travois.files.disk import DiskFiles
+from travois.permissions.resolve_paths import real
 from travois.ports.tool import Outcome
 from travois.ports.world import Stat, digest
 

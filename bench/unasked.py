@@ -44,10 +44,10 @@ from travois.engine.consent import Ready, Ruling, decide
 from travois.engine.dispatch import understand
 from travois.host.cage.probe import Walls, look
 from travois.host.cage.programs import find_covered, find_programs
+from travois.permissions.decide import Guard, Mode
+from travois.permissions.git_config import settle
+from travois.permissions.protected_paths import personal, protected
 from travois.policy.bounds import Bounds
-from travois.policy.gitconfig import settle
-from travois.policy.judge import Guard, Mode
-from travois.policy.protected import personal, protected
 from travois.ports.agent import Agent
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses

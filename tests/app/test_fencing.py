@@ -16,10 +16,10 @@ from travois.app.fencing import build
 from travois.app.opening import open_log
 from travois.app.options import Options
 from travois.host.cage.programs import find_covered
+from travois.permissions.decide import Guard
+from travois.permissions.rules import Use
+from travois.permissions.shell.judge import plan
 from travois.policy.bounds import Bounds, cage
-from travois.policy.judge import Guard
-from travois.policy.rules import Use
-from travois.policy.shell import plan
 
 
 def bounds(folder: Path, settings: dict[str, object]) -> Bounds:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.policy.rules import parse
+from travois.permissions.rules import parse
 from travois.ports.world import Warned
 from travois.testing import Scripted, say
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from travois.app.rehearsal import Case, Rules, tried
-from travois.policy.judge import ALIASES, MODES
+from travois.permissions.decide import ALIASES, MODES
 
 KEYS = {
     "Read": "file_path",

@@ -12,7 +12,7 @@ HEAVY = ("httpx2", "rich", "prompt_toolkit", "mcp", "tree_sitter", "sqlite3", "p
 HEAVY += ("opentelemetry",)
 LATER = (
     *("json", "shlex", "shutil", "tempfile", "tomllib"),
-    *("travois.engine.dispatch", "travois.engine.compaction", "travois.policy.words"),
+    *("travois.engine.dispatch", "travois.engine.compaction", "travois.permissions.shell.parse"),
     *(
         "travois.providers.stream_reader",
         "travois.providers.errors",

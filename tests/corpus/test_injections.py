@@ -30,7 +30,7 @@ from travois.core.display_text import visible
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Compacted, Decided, Entry, Noted, Result
 from travois.core.models import Model as Card
-from travois.policy.judge import Guard
+from travois.permissions.decide import Guard
 from travois.ports.world import Answer, Page, Question
 from travois.providers.replies import Problem, Reply
 from travois.providers.stream_reader import reader

@@ -20,7 +20,7 @@ from travois.app.rehearsal import Rules, mode_named
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Decided, Result
-from travois.policy.judge import Guard
+from travois.permissions.decide import Guard
 from travois.ports.agent import Agent
 from travois.ports.world import Answer, Question
 from travois.sessions.home import Home

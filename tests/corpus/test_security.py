@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from travois.app.rehearsal import Case, Rules, tried
-from travois.policy.access import Access
-from travois.policy.judge import MODES, Guard, Mode, Verdict, judge
-from travois.policy.rules import Use, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import MODES, Guard, Mode, Verdict, judge
+from travois.permissions.rules import Use, parse
 
 CORPORA = Path(__file__).parents[3] / "shared" / "lab" / "security"
 ROOT = "/w/proj"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.program import Program
 from travois.app.crash import report
-from travois.policy.masking import mask_text, mask_value
+from travois.permissions.masking import mask_text, mask_value
 from travois.providers.keyed import PrintedKey
 
 SECRETS = {

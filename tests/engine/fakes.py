@@ -19,8 +19,8 @@ from travois.engine.loop import turn
 from travois.files.disk import DiskFiles
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_chat import chat_faults
-from travois.policy.access import Access
-from travois.policy.judge import Guard
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
 from travois.ports.world import Answer, Env, Model, Page, Person, Question

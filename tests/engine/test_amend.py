@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from travois.engine.amend import Update, amend
-from travois.policy.judge import Guard
-from travois.policy.rules import parse
+from travois.permissions.decide import Guard
+from travois.permissions.rules import parse
+from travois.permissions.updates import Update, amend
 
 SETTINGS = parse("Read", "deny", origin="settings.json")
 GUARD = Guard(rules=(SETTINGS,), folders=("/work",))

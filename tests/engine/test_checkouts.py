@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.engine.checkouts import find_sibling, shared_git_folder
+from travois.permissions.checkouts import find_sibling, shared_git_folder
 from travois.sessions.project import verified_repository
 
 

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from tests.engine.fakes import RecordingPerson, agent, facts, play, small
 from travois.core.content import Text, words
 from travois.core.facts import Asked, Decided, Result
-from travois.engine.amend import Update, suggested
 from travois.engine.dispatch import LOOKED
+from travois.permissions.decide import Guard
+from travois.permissions.rules import Rule, parse
+from travois.permissions.updates import Update, suggested
 from travois.policy.bounds import Bounds
 from travois.policy.cage import Cage
-from travois.policy.judge import Guard
-from travois.policy.rules import Rule, parse
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Answer, Env

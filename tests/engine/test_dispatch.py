@@ -30,9 +30,9 @@ from travois.core.facts import Asked, Changed, Decided, Ended, Noted, Result, Se
 from travois.core.models import Usage
 from travois.engine.dispatch import ALONGSIDE
 from travois.engine.loop import STOPPED, turn
-from travois.policy.access import Access
-from travois.policy.judge import Guard
-from travois.policy.rules import parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
+from travois.permissions.rules import parse
 from travois.ports.agent import Agent
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Progress, Running

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from travois.engine.ground import By, Located, locate, understood
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.resolve_paths import By, Located, locate, understood
 from travois.ports.tool import Here, Refusal
 
 BY: tuple[By, ...] = ("tool", "command")

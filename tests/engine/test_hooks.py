@@ -39,10 +39,10 @@ from travois.engine.occasions import (
     SubagentStop,
 )
 from travois.host.hooks import LocalHooks, Place, Reach, exports
-from travois.policy.access import Access
-from travois.policy.judge import Guard
-from travois.policy.rules import Use
-from travois.policy.rules import parse as rule
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
+from travois.permissions.rules import Use
+from travois.permissions.rules import parse as rule
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Env, Warned
@@ -172,7 +172,7 @@ def test_names_of_failures_hold_no_hyphens_so_such_a_matcher_is_an_expression() 
 def test_a_condition_is_a_rule_and_one_that_cannot_be_read_holds(
     condition: str, command: str, expected: bool
 ) -> None:
-    from travois.policy.shell import plan
+    from travois.permissions.shell.judge import plan
 
     use = Use("Bash", (Access("exec", command),), "/w", plans=(plan(command, cwd="/w", home="/h"),))
     hook = Hook("command", "x", event="PreToolUse", condition=condition)

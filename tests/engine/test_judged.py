@@ -15,12 +15,12 @@ from travois.app.options import Options
 from travois.app.sdk import Session
 from travois.core.content import words
 from travois.core.facts import Result
-from travois.engine.ground import resolved
-from travois.engine.judged import JudgedFiles, hiding
 from travois.files.disk import DiskFiles
-from travois.policy.access import Access
-from travois.policy.judge import Guard
-from travois.policy.rules import parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
+from travois.permissions.judged import JudgedFiles, hiding
+from travois.permissions.resolve_paths import resolved
+from travois.permissions.rules import parse
 from travois.ports.agent import Agent
 from travois.testing import Scripted, call, say
 from travois.tools.catalogue import TOOLS

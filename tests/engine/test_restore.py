@@ -25,9 +25,9 @@ from travois.engine.briefing import NESTED, again
 from travois.engine.compaction import compact
 from travois.engine.heard import SILENCE, Around, Heard
 from travois.engine.occasions import AnyOccasion, InstructionsLoaded
-from travois.policy.judge import Guard
-from travois.policy.rules import parse
-from travois.policy.secrets import Secrets
+from travois.permissions.decide import Guard
+from travois.permissions.rules import parse
+from travois.permissions.secrets import Secrets
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.providers.replies import Reply

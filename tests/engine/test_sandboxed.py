@@ -19,11 +19,11 @@ from tests.engine.test_consent import Shell, shell
 from travois.app.control.person import Host
 from travois.core.content import words
 from travois.core.facts import Changed, Decided, Result
-from travois.engine.amend import SANDBOXED, Update
-from travois.engine.ground import home
+from travois.permissions.decide import PLANNING, Guard
+from travois.permissions.resolve_paths import home
+from travois.permissions.rules import parse
+from travois.permissions.updates import SANDBOXED, Update
 from travois.policy.bounds import Bounds
-from travois.policy.judge import PLANNING, Guard
-from travois.policy.rules import parse
 from travois.ports.agent import Agent
 from travois.ports.person import Answer, Question
 from travois.ports.snapshot_port import Kept

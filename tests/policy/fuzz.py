@@ -21,11 +21,11 @@ from time import process_time
 
 import msgspec
 
-from travois.policy.access import Access
-from travois.policy.judge import Guard, judge
-from travois.policy.plan import Plan, Step, Word
-from travois.policy.rules import Use
-from travois.policy.shell import plan
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Use
+from travois.permissions.shell.judge import plan
+from travois.permissions.shell.plan import Plan, Step, Word
 
 PROGRAMS = ("ls", "cat", "grep", "wc", "sort", "head", "git", "npm", "frob", "make", "ok", "no")
 RUNNERS = ("env", "nice", "timeout", "nohup", "xargs", "bash", "sh", "stdbuf")

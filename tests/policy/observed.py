@@ -18,11 +18,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.policy.gitline import _looks
-from travois.policy.gitlines import GIT_LISTS
-from travois.policy.looks import LOOKS
-from travois.policy.options import Spec, table
-from travois.policy.shell import plan
+from travois.permissions.shell.gitline import _looks
+from travois.permissions.shell.gitlines import GIT_LISTS
+from travois.permissions.shell.judge import plan
+from travois.permissions.shell.looks import LOOKS
+from travois.permissions.shell.options import Spec, table
 
 NEEDED = ("strace", "git", "bash")
 TRACED = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from travois.policy.access import Access
-from travois.policy.flaws import flaw, remark
-from travois.policy.judge import Guard, judge
-from travois.policy.rules import EFFECTS, Effect, Use, matches, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.flaws import flaw, remark
+from travois.permissions.rules import EFFECTS, Effect, Use, matches, parse
 
 ROOT, BASE, HOME = "/proj", "/etc/place", "/home/me"
 ANCHORS = {

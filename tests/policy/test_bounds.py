@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, Mode
+from travois.permissions.rules import Use
+from travois.permissions.shell.judge import plan
 from travois.policy.bounds import Bounds, cage, harmless
 from travois.policy.cage import Cage
-from travois.policy.judge import Guard, Mode
 from travois.policy.program_cage import cage_for_program
-from travois.policy.rules import Use
-from travois.policy.shell import plan
 
 BOUNDS = Bounds(temp="/private", hidden=("/home/u/.ssh",))
 

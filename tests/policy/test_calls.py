@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from travois.policy.access import Access
-from travois.policy.judge import Guard, Verdict, judge
-from travois.policy.rules import Use, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, Verdict, judge
+from travois.permissions.rules import Use, parse
 
 HARMLESS = [
     'ls -la src', 'cat a b | grep -v x | sort | uniq -c | sort -rn | head -20', 'git log --oneline --graph --all -20', 'git diff HEAD~1 -- src',

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from travois.policy.access import Access
-from travois.policy.judge import Guard, judge
-from travois.policy.rules import Use, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Use, parse
 
 RULES = {
     "curl https://a.example": "Bash(curl https://a.example:*)",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from travois.policy.destroys import Loss, destroys
-from travois.policy.shell import plan
+from travois.permissions.shell.destruction import Loss, destroys
+from travois.permissions.shell.judge import plan
 
 
 def loss(command: str) -> Loss | None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.policy.gitconfig import Settled, is_harmless_hook, parse, settle
+from travois.permissions.git_config import Settled, is_harmless_hook, parse, settle
 
 BEFORE = b"""[core]
 \trepositoryformatversion = 0

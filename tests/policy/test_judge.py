@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from travois.policy.access import Access
-from travois.policy.judge import MODES, PLANNING, Guard, Mode, Verdict, judge, understood
-from travois.policy.protected import PROTECTED
-from travois.policy.rules import READS, Effect, Rule, Use, matches, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import MODES, PLANNING, Guard, Mode, Verdict, judge, understood
+from travois.permissions.protected_paths import PROTECTED
+from travois.permissions.rules import READS, Effect, Rule, Use, matches, parse
 
 ROOT = "/w/proj"
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from travois.policy.access import Access
-from travois.policy.judge import Guard, Mode, judge
-from travois.policy.rules import Use, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, Mode, judge
+from travois.permissions.rules import Use, parse
 
 SEEDS = (
     "touch /etc/x", "rm -r src", "git push origin main", "curl https://a.example", "npm publish",

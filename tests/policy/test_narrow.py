@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.question import always, effects
+from travois.permissions.rules import Use, parse
+from travois.permissions.shell.judge import plan
 from travois.policy.cage import Cage
-from travois.policy.judge import Guard, judge
-from travois.policy.narrow import always, effects
-from travois.policy.rules import Use, parse
-from travois.policy.shell import plan
 
 GUARD = Guard(folders=("/w",))
 WALLS = Cage("work", ("/w",), temp="/tmp/private")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from travois.app.rehearsal import Case, Rules, tried
-from travois.policy.paths import reaches
+from travois.permissions.paths import reaches
 
 
 @pytest.mark.parametrize(

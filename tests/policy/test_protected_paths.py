@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, Mode, Verdict, judge
+from travois.permissions.rules import Use, parse
+from travois.permissions.shell.judge import plan
 from travois.policy.bounds import Bounds, cage, contained, held_back
-from travois.policy.judge import Guard, Mode, Verdict, judge
-from travois.policy.rules import Use, parse
-from travois.policy.shell import plan
 
 ROOT, HOME = "/w/proj", "/home/u"
 PERSONAL = (

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from travois.app.rehearsal import Case, Rules, tried
-from travois.policy.paths import allows, inside, mentions
+from travois.permissions.paths import allows, inside, mentions
 
 PARTS = ("a", "b", "..", ".", "", "link", "out", "up", "self", "A", "b.", " a")
 

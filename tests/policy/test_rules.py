@@ -7,10 +7,10 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from travois.policy import loose
-from travois.policy.access import Access, collide
-from travois.policy.judge import Guard, judge, understood
-from travois.policy.rules import Effect, Rule, Use, idle, matches, parse, split, withheld
+from travois.permissions.access import Access, collide
+from travois.permissions.decide import Guard, judge, understood
+from travois.permissions.rules import Effect, Rule, Use, idle, matches, parse, split, withheld
+from travois.permissions.shell import rough as loose
 
 ROOT = "/home/u/proj"
 HOME = "/home/u"

@@ -17,7 +17,7 @@ from travois.core.facts import (
     Result,
     User,
 )
-from travois.policy.secrets import Found, Secrets, find, named, secrets
+from travois.permissions.secrets import Found, Secrets, find, named, secrets
 
 SECRET = listed("""
 ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_CUSTOM_HEADERS OPENAI_API_KEY OPENAI_KEY

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.policy.fuzz import Lines
 from travois.core.display_text import deceptive
-from travois.policy.access import Access
-from travois.policy.judge import Guard, Mode, judge
-from travois.policy.options import table
-from travois.policy.plan import Plan
-from travois.policy.rules import Use
-from travois.policy.shell import plan
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, Mode, judge
+from travois.permissions.rules import Use
+from travois.permissions.shell.judge import plan
+from travois.permissions.shell.options import table
+from travois.permissions.shell.plan import Plan
 
 ROOT = "/w/proj"
 HOME = "/home/u"

@@ -10,17 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.policy import loose, paths, ruin, shell
-from travois.policy.access import Access
-from travois.policy.destroys import destroys
-from travois.policy.heredoc import shortened
-from travois.policy.judge import Guard, Mode, Verdict, judge
-from travois.policy.paths import folded
-from travois.policy.place import Start
-from travois.policy.plan import Plan
-from travois.policy.rules import Use, parse
-from travois.policy.walk import Walker
-from travois.policy.work import MAX_PARSED_CHARS, WORK_LIMIT, TooComplex, Work
+from travois.permissions import catastrophic as ruin
+from travois.permissions import paths
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, Mode, Verdict, judge
+from travois.permissions.paths import folded
+from travois.permissions.rules import Use, parse
+from travois.permissions.shell import judge as shell
+from travois.permissions.shell import rough as loose
+from travois.permissions.shell.destruction import destroys
+from travois.permissions.shell.heredoc import shortened
+from travois.permissions.shell.place import Start
+from travois.permissions.shell.plan import Plan
+from travois.permissions.shell.walk import Walker
+from travois.permissions.shell.work import MAX_PARSED_CHARS, WORK_LIMIT, TooComplex, Work
 
 MOST_CALLS = 120_000
 """Calls of functions, ours and built-in, that one verdict may take, whatever the text is."""

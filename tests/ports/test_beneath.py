@@ -19,14 +19,14 @@ import pytest
 
 from tests.tools.world import World
 from travois.core.content import Text
-from travois.engine.ground import resolved
-from travois.engine.judged import JudgedFiles
 from travois.files import atomic as swap
 from travois.files import openat as beneath
 from travois.files.disk import DiskFiles
 from travois.files.drafts import OLD, sweep
 from travois.files.openat import spot
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.judged import JudgedFiles
+from travois.permissions.resolve_paths import resolved
 from travois.ports.tool import AnyTool, Outcome, Refusal
 from travois.ports.world import Stale, digest
 from travois.tools.edit import EDIT

@@ -21,7 +21,7 @@ from travois.core.errors import Fault
 from travois.host.browser import Chromium, driver_problem, program
 from travois.host.cage.network import reachable
 from travois.host.window import first_line
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.providers.http.fetch import lookup
 from travois.tools.browser import BLIND, CLOSED, browser

@@ -22,8 +22,8 @@ from tests.processes import running
 from travois.host.cage.asking import canonical, plain
 from travois.host.cage.network import Door, Network, reachable
 from travois.host.cage.probe import look
+from travois.permissions.hosts import allows
 from travois.policy.cage import Cage
-from travois.policy.sites import allows
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 

@@ -13,10 +13,10 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from travois.engine.ground import resolved
-from travois.engine.judged import JudgedFiles
 from travois.files.disk import INLINE, DiskFiles
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.judged import JudgedFiles
+from travois.permissions.resolve_paths import resolved
 from travois.ports.world import Files, Stale, Stat, digest
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ import pytest
 
 from tests.ports.caged import Mode, Scene, scene, walls
 from travois.app.fencing import elsewhere
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
+from travois.permissions.rules import Use
+from travois.permissions.shell.judge import plan
 from travois.policy.bounds import Bounds, cage
-from travois.policy.judge import Guard
-from travois.policy.rules import Use
-from travois.policy.shell import plan
 from travois.process.run import LocalProcesses
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])

@@ -19,11 +19,11 @@ from tests.ports.caged import SECONDS, Mode, walls
 from travois.app.compose import prepare
 from travois.app.fencing import build
 from travois.app.options import Options
+from travois.permissions.decide import Guard
+from travois.permissions.decide import Mode as GuardMode
+from travois.permissions.rules import Use
+from travois.permissions.shell.judge import plan
 from travois.policy import bounds
-from travois.policy.judge import Guard
-from travois.policy.judge import Mode as GuardMode
-from travois.policy.rules import Use
-from travois.policy.shell import plan
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 

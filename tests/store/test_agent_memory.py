@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.context.kinds import Kind
-from travois.policy.access import Access
-from travois.policy.judge import Guard, judge
-from travois.policy.rules import Use
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Use
 from travois.sessions.home import Home
 from travois.store.agent_memory import EMPTY, Memory, granted, head, memory
 

@@ -9,7 +9,7 @@ import pytest
 
 from travois.context.kinds import BACKGROUND, PERSONAL, Kind, usable
 from travois.core.errors import Fault
-from travois.policy.judge import MODES, Mode
+from travois.permissions.decide import MODES, Mode
 from travois.sessions.home import Home
 from travois.store.agents import kinds, narrowed, wishes
 from travois.store.trust import digest

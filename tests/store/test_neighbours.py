@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from travois.policy.access import Access
-from travois.policy.judge import Guard, judge
-from travois.policy.rules import Use
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Use
 from travois.sessions.home import Home
 from travois.store import trust
 from travois.store.instructions import Library, Places

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from travois.context.layers import Layers
 from travois.core.errors import Fault
-from travois.engine.amend import SANDBOXED
-from travois.policy import flaws
-from travois.policy.rules import Rule
+from travois.permissions import flaws
+from travois.permissions.rules import Rule
+from travois.permissions.updates import SANDBOXED
 from travois.sessions.home import Home
 from travois.store import trust
 from travois.store.guarding import Filesystem, Permissions, Sandbox

@@ -17,7 +17,7 @@ from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, 
 from travois.app import rewinding
 from travois.core.content import Text, words
 from travois.core.facts import Entry, Result, User
-from travois.policy.judge import Guard
+from travois.permissions.decide import Guard
 from travois.ports.agent import Agent
 from travois.ports.world import Answer, Warned
 from travois.providers.replies import Reply

@@ -13,9 +13,9 @@ from tests.store.test_settings import Places
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Opened
 from travois.core.models import Price
-from travois.policy.access import Access
-from travois.policy.judge import Guard, judge
-from travois.policy.rules import Use, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Use, parse
 from travois.providers.terms import Terms
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log

@@ -9,9 +9,9 @@ import pytest
 
 from tests.tools.local import told
 from tests.tools.world import World
-from travois.policy.access import Access
-from travois.policy.judge import Guard, judge
-from travois.policy.rules import Use, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Use, parse
 from travois.ports.agents import Order, Report
 from travois.ports.tool import Outcome, Refusal
 from travois.tools.agent import AGENT, AGENT_STOP

@@ -12,7 +12,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import Text, words
 from travois.core.facts import Changed
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import digest
 from travois.tools.edit import EDIT, MULTI_EDIT

@@ -12,7 +12,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import Media, Text
 from travois.core.tokens import estimate
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Outcome
 from travois.ports.world import Room
 from travois.tools.foreign import Answered, Item, Offer, Resource, foreign, named, outcome

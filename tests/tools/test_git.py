@@ -13,7 +13,7 @@ import pytest
 
 from tests.tools.local import Local
 from travois.core.tokens import estimate
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.tools import git
 from travois.tools.git import BLAME, DIFF, LOG, SHOW, STATUS

@@ -15,7 +15,7 @@ from tests.processes import running
 from tests.tools.test_shell import play, told
 from tests.tools.world import World
 from travois.core.facts import Changed
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.policy.cage import Cage
 from travois.ports.tool import Refusal
 from travois.tools.jobs import BASH_OUTPUT, MONITOR_JOB, TASK_OUTPUT, TASK_STOP

@@ -15,9 +15,9 @@ from tests.tools.world import World
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
 from travois.engine.outbox import AgentOutbox
-from travois.policy.access import Access
-from travois.policy.judge import Guard
-from travois.policy.rules import parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
+from travois.permissions.rules import parse
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order, Report
 from travois.ports.tool import Outcome, Refusal

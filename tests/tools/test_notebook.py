@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.tools.world import World
 from travois.core.content import words
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.ports.world import digest
 from travois.tools import sheet as sheets

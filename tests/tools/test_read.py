@@ -16,7 +16,7 @@ from tests.tools.world import World
 from travois.core.content import Media, Text, words
 from travois.core.facts import Changed
 from travois.core.tokens import estimate
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import Room, digest
 from travois.tools import read as module

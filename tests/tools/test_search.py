@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.tools.local import Local
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, Refusal
 from travois.process.ripgrep import resolve
 from travois.tools import globs, ripgrep, search

@@ -21,7 +21,7 @@ from travois.context.offload import measure
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.tokens import estimate
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import Captured
 from travois.process.run import LocalProcesses

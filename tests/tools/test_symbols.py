@@ -13,10 +13,10 @@ from random import Random
 import pytest
 
 from tests.tools.local import Local
-from travois.engine.judged import hiding
-from travois.policy.access import Access
-from travois.policy.judge import Guard
-from travois.policy.rules import parse
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
+from travois.permissions.judged import hiding
+from travois.permissions.rules import parse
 from travois.ports.tool import Refusal
 from travois.tools import symbols, syntax
 from travois.tools.parsing import Source, Task, Wanted, told

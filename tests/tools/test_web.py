@@ -12,7 +12,7 @@ import pytest
 from tests.ports.raw import Peer, answer, serve
 from tests.tools.local import Local
 from travois.core.tokens import estimate
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.providers.http.fetch import HttpxWeb
 from travois.tools import html, web

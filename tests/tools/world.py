@@ -11,12 +11,12 @@ import msgspec
 
 from travois.context.layers import Layers
 from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
-from travois.engine.ground import resolved
 from travois.engine.heard import SILENCE, Heard
-from travois.engine.judged import JudgedFiles
 from travois.engine.occasions import AnyOccasion
 from travois.files.disk import DiskFiles
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.judged import JudgedFiles
+from travois.permissions.resolve_paths import resolved
 from travois.ports.tasks import Edit
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal
 from travois.ports.world import Room, digest

@@ -63,7 +63,7 @@ def _explain(error: Exception, *, wants_json: bool) -> int:
         _abandon_output()
         return HUNG_UP
     from travois.app.crash import report
-    from travois.policy.masking import mask_text
+    from travois.permissions.masking import mask_text
 
     _complain(report(error, cause=first))
     if wants_json:

@@ -52,9 +52,9 @@ from travois.engine.switch import switch, switch_with_summary
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.host.cage.probe import Walls
-from travois.policy.judge import Guard
-from travois.policy.rules import withheld
-from travois.policy.secrets import Secrets, secrets
+from travois.permissions.decide import Guard
+from travois.permissions.rules import withheld
+from travois.permissions.secrets import Secrets, secrets
 from travois.ports.agent import Agent, Patience, Small, World
 from travois.ports.person import Answer, Inquiry, Person, Question
 from travois.ports.tool import AnyTool

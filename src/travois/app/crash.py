@@ -7,8 +7,8 @@ import sys
 from traceback import format_exception
 
 from travois.core.errors import Fault
-from travois.policy.masking import mask_text
-from travois.policy.secrets import secrets
+from travois.permissions.masking import mask_text
+from travois.permissions.secrets import secrets
 from travois.sessions import disk
 from travois.sessions.home import locate
 from travois.version import __version__

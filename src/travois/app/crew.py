@@ -29,7 +29,7 @@ from travois.engine.hooks import join
 from travois.engine.offspring import branch, offspring, point
 from travois.engine.practice import preload
 from travois.engine.report import RESUMED, STAYS, lost
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order
 from travois.ports.tool import AnyTool, Refusal

@@ -13,8 +13,6 @@ from travois.app.opening import Found, Place
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Result
-from travois.engine.ground import home
-from travois.engine.judged import hiding
 from travois.host.cage.probe import Walls, bundled_bwrap, look
 from travois.host.cage.programs import (
     find_covered,
@@ -24,11 +22,13 @@ from travois.host.cage.programs import (
     find_programs_below_tmp,
     find_settings,
 )
+from travois.permissions.decide import Guard
+from travois.permissions.judged import hiding
+from travois.permissions.paths import inside
+from travois.permissions.resolve_paths import home
+from travois.permissions.rules import Rule
 from travois.policy.bounds import SECRET, Bounds, LazyPaths
 from travois.policy.cage import PRIVATE_TMP, TMP
-from travois.policy.judge import Guard
-from travois.policy.paths import inside
-from travois.policy.rules import Rule
 from travois.policy.toolchains import Shown, ToolChainName, list_shown
 from travois.sessions.project import verified_repository
 from travois.sessions.session import Session

@@ -17,7 +17,7 @@ from pathlib import Path
 from travois.app.options import PICK, Options
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
-from travois.policy.rules import split
+from travois.permissions.rules import split
 from travois.providers.options import LEVELS, worth
 from travois.version import __version__
 
@@ -274,7 +274,7 @@ def _mode(args: Namespace) -> str:
 
 def _tools(given: str) -> tuple[str, ...]:
     """The tools of a list; `Task` is what others call `Agent`."""
-    from travois.policy.flaws import TOOLS
+    from travois.permissions.flaws import TOOLS
     from travois.store.reading import nearest
 
     names = tuple("Agent" if name == "Task" else name for name in split(given))

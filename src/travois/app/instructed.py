@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from travois.app.opening import Place
-from travois.engine.judged import hiding
-from travois.policy.judge import Guard
+from travois.permissions.decide import Guard
+from travois.permissions.judged import hiding
 from travois.store import foreign
 from travois.store.instructions import Library, Places
 from travois.store.origins import levels

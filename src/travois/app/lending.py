@@ -20,8 +20,8 @@ from travois.core.facts import Changed, User
 from travois.core.models import Model as Card
 from travois.core.view import waiting
 from travois.engine.switch import switch
+from travois.permissions.rules import Rule, withheld
 from travois.policy.bounds import Bounds
-from travois.policy.rules import Rule, withheld
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Warned

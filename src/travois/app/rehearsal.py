@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.tool_names import canonical
-from travois.engine.ground import home, plain_arguments, resolved, understood
-from travois.policy.access import Access
-from travois.policy.judge import ALIASES, MODES, Guard, Mode, Verdict, judge
-from travois.policy.rules import Rule, Use, parse
+from travois.permissions.access import Access
+from travois.permissions.decide import ALIASES, MODES, Guard, Mode, Verdict, judge
+from travois.permissions.resolve_paths import home, plain_arguments, resolved, understood
+from travois.permissions.rules import Rule, Use, parse
 from travois.ports.tool import Here, Refusal
 from travois.tools.catalogue import TOOLS
 

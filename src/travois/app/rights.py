@@ -10,8 +10,8 @@ from time import time
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
-from travois.engine.amend import Update
-from travois.policy.judge import Guard
+from travois.permissions.decide import Guard
+from travois.permissions.updates import Update
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.sessions.home import Home

@@ -35,7 +35,7 @@ from travois.engine.hooked import Listener
 from travois.engine.loop import turn
 from travois.engine.mentions import mentioned
 from travois.engine.modes import enter
-from travois.policy.judge import ALIASES, MODES, Mode
+from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, Model, Person
 from travois.providers.options import LEVELS

@@ -19,7 +19,7 @@ from travois.core.models import Model as Card
 from travois.engine.hooked import parse
 from travois.engine.recover import restore_window
 from travois.engine.room import model
-from travois.policy.secrets import secrets
+from travois.permissions.secrets import secrets
 from travois.ports.agent import Agent, Naming, Small, Summaries
 from travois.ports.world import Model
 from travois.providers import catalog

@@ -13,8 +13,8 @@ import msgspec
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
 from travois.engine.consent import wary
+from travois.permissions.paths import inside
 from travois.policy.cage import Cage
-from travois.policy.paths import inside
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Files, Processes

@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.facts import Asked, Decided
-from travois.engine.amend import SANDBOXED, suggested
-from travois.engine.ground import home, plain_arguments, repository_around
 from travois.engine.heard import SILENCE, Heard
 from travois.engine.hooks import arguments, fire, update
 from travois.engine.occasions import PermissionRequest
@@ -25,15 +23,17 @@ from travois.engine.sandboxed import (
     would_run_unasked,
 )
 from travois.engine.uncovered import warn_of_uncovered
-from travois.policy import narrow
-from travois.policy.access import Access
+from travois.permissions import question as narrow
+from travois.permissions.access import Access
+from travois.permissions.decide import PLANNING, Verdict, judge
+from travois.permissions.paths import inside
+from travois.permissions.resolve_paths import home, plain_arguments, repository_around
+from travois.permissions.rules import Use, parse
+from travois.permissions.shell.judge import plan
+from travois.permissions.shell.plan import Plan
+from travois.permissions.updates import SANDBOXED, suggested
 from travois.policy.bounds import cage, harmless, held_back, leaves, runs_outside
 from travois.policy.cage import TMP, Cage
-from travois.policy.judge import PLANNING, Verdict, judge
-from travois.policy.paths import inside
-from travois.policy.plan import Plan
-from travois.policy.rules import Use, parse
-from travois.policy.shell import plan
 from travois.ports.agent import Agent
 from travois.ports.person import OFFER
 from travois.ports.tool import AnyTool
@@ -241,7 +241,7 @@ def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
         return False
     if agent.guard.mode == "plan":
         return True
-    from travois.policy.families import is_builder
+    from travois.permissions.shell.families import is_builder
 
     steps = (step for plan in wanted.plans for step in plan.steps)
     # They would fail for what they write, after minutes, and run again.

@@ -21,10 +21,8 @@ from travois.core.view import open_calls
 from travois.engine import doom, gate, hooks
 from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
-from travois.engine.ground import resolved, understood
 from travois.engine.heard import Heard
 from travois.engine.interpret import Meaning, Senseless, interpret
-from travois.engine.judged import JudgedFiles, hiding
 from travois.engine.keeping import keep
 from travois.engine.modes import MODE, follow
 from travois.engine.occasions import AnyOccasion, CwdChanged
@@ -34,10 +32,12 @@ from travois.engine.skills import Practice
 from travois.engine.tasklist import AgentTasks
 from travois.engine.tmpdir import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.engine.uncovered import stamp_uncovered, tell_changed
-from travois.policy.access import collide
+from travois.permissions.access import collide
+from travois.permissions.decide import judge
+from travois.permissions.judged import JudgedFiles, hiding
+from travois.permissions.resolve_paths import resolved, understood
 from travois.policy.bounds import runs_outside
 from travois.policy.cage import Cage
-from travois.policy.judge import judge
 from travois.ports.agent import Agent, World
 from travois.ports.memory import Recording
 from travois.ports.person import Choice, Inquiry

@@ -14,7 +14,7 @@ from travois.core.content import Call
 from travois.core.facts import Decided, Noted
 from travois.engine.consent import Ready, Ruling, decide, use, walls
 from travois.engine.hooks import before
-from travois.policy.judge import judge
+from travois.permissions.decide import judge
 from travois.ports.agent import Agent
 
 Understand = Callable[[Agent, Call], Ready | str]

@@ -11,7 +11,7 @@ import msgspec
 from travois.core.facts import Hooked
 from travois.engine.hooked import Hook
 from travois.engine.occasions import AnyOccasion
-from travois.policy.rules import Use
+from travois.permissions.rules import Use
 
 STATUSES = (126, 127)
 """With which a shell says that it could not start a program."""

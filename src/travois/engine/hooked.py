@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from travois.engine.occasions import EVENTS, TOOLS, AnyOccasion
-from travois.policy.rules import Use, matches
-from travois.policy.rules import parse as rule
+from travois.permissions.rules import Use, matches
+from travois.permissions.rules import parse as rule
 
 COMMAND = 600.0
 CALLED = 60.0

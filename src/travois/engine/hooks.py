@@ -15,12 +15,12 @@ from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.core.loose import table
 from travois.engine import occasions as told
-from travois.engine.amend import KEPT, SANDBOX_MODE, Update, amend
 from travois.engine.heard import SILENCE, Around, Heard
 from travois.engine.hooked import parse
 from travois.engine.interpret import meant_call
 from travois.engine.sandboxed import accept_sandbox
-from travois.policy.rules import Use
+from travois.permissions.rules import Use
+from travois.permissions.updates import KEPT, SANDBOX_MODE, Update, amend
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome
 from travois.ports.world import Doing, Signalled, Warned

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from travois.core.content import Text
 from travois.core.facts import Changed, User
 from travois.engine.uncovered import find_losses
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.ports.agent import Agent
 from travois.ports.world import Doing, Warned
 
 if TYPE_CHECKING:
     from travois.engine.consent import Ready
-    from travois.policy.access import Access
-    from travois.policy.destroys import Loss
+    from travois.permissions.access import Access
+    from travois.permissions.shell.destruction import Loss
 
 ENDED = "after the turn"
 OUTWARD = ("read", "net", "tell")
@@ -129,7 +129,7 @@ def _written(ready: Ready) -> list[str]:
 
 def _accesses(ready: Ready) -> tuple[Access, ...]:
     """What a call touches; of command lines that are harmless, each single file."""
-    from travois.policy.destroys import destroys
+    from travois.permissions.shell.destruction import destroys
 
     if not ready.plans or any(destroys(plan, cwd="/") is not None for plan in ready.plans):
         return ready.touching

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from travois.core.facts import Changed
-from travois.policy.judge import MODES, Mode
+from travois.permissions.decide import MODES, Mode
 from travois.ports.agent import Agent
 
 MODE = "mode"

@@ -16,9 +16,9 @@ from travois.core.view import View
 from travois.engine.consent import Ready
 from travois.engine.dispatch import carry_out
 from travois.engine.fork import aside
-from travois.engine.ground import home
 from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.tmpdir import place_of
+from travois.permissions.resolve_paths import home
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Stale, Stat, digest

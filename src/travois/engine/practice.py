@@ -18,8 +18,8 @@ from travois.engine.briefing import skills
 from travois.engine.hooks import join
 from travois.engine.offspring import FORKED
 from travois.engine.skills import ASKED, USED, Used
-from travois.policy.flaws import flaw
-from travois.policy.rules import Rule, parse, split
+from travois.permissions.flaws import flaw
+from travois.permissions.rules import Rule, parse, split
 from travois.ports.agent import Agent
 from travois.ports.agents import Order
 from travois.ports.tool import Refusal

@@ -16,13 +16,13 @@ from travois.core.facts import Changed, Cleared, Entry, Result, User
 from travois.core.tokens import context_tokens, estimate, ratio
 from travois.core.view import Item
 from travois.engine.briefing import nested
-from travois.engine.ground import home, real
 from travois.engine.room import beside_head, limit
 from travois.engine.skills import USED
-from travois.policy.access import Access
-from travois.policy.judge import judge
-from travois.policy.paths import inside
-from travois.policy.rules import Use
+from travois.permissions.access import Access
+from travois.permissions.decide import judge
+from travois.permissions.paths import inside
+from travois.permissions.resolve_paths import home, real
+from travois.permissions.rules import Use
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import digest

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from travois.engine.ground import home
 from travois.engine.uncovered import find_unrecoverable
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, Verdict, judge
+from travois.permissions.paths import inside
+from travois.permissions.protected_paths import protected
+from travois.permissions.resolve_paths import home
+from travois.permissions.rules import Rule, Use, anchor, covers, permits
+from travois.permissions.shell.plan import Step
 from travois.policy.bounds import Bounds, bound, contained, is_plain, runs_outside, shown_reads
 from travois.policy.cage import Cage, Unasked
-from travois.policy.judge import Guard, Verdict, judge
-from travois.policy.paths import inside
-from travois.policy.plan import Step
-from travois.policy.protected import protected
-from travois.policy.rules import Rule, Use, anchor, covers, permits
 from travois.ports.agent import Agent
 
 ASKING = ("default", "accept-edits")
@@ -70,7 +70,7 @@ def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
     reads = _outside_reads(agent.guard, wanted)
     if not reads:
         return ()
-    from travois.engine.checkouts import folder_to_read  # a start does not wait for it
+    from travois.permissions.checkouts import folder_to_read  # a start does not wait for it
 
     hidden = agent.bounds.hidden if agent.bounds is not None else ()
     paths = [bound(one) for one in reads]
@@ -165,7 +165,7 @@ def _find_names(rule: Rule) -> Iterator[str]:
 
 
 def _shows_all(step: Step) -> bool:
-    from travois.policy.gitline import moves_only_history  # a start does not wait for it
+    from travois.permissions.shell.gitline import moves_only_history  # a start does not wait for it
 
     return is_plain(step) or moves_only_history(step)
 
@@ -192,7 +192,7 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
     denied = any(rule.effect == "deny" and rule.tool == "Read" for rule in agent.guard.rules)
     if not outside or denied:
         return bounds
-    from travois.engine.checkouts import find_sibling  # a start does not wait for it
+    from travois.permissions.checkouts import find_sibling  # a start does not wait for it
 
     siblings = (find_sibling(bound(one), agent.world.root, home=home()) for one in outside)
     found = tuple(dict.fromkeys(one for one in siblings if one and one not in bounds.shown))
@@ -203,7 +203,7 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
 
 def _with_reason(wanted: Use, verdict: Verdict) -> Verdict:
     """Say that a command needs the network, where that is why the sandbox is not enough for it."""
-    from travois.policy.network import needs_network
+    from travois.permissions.shell.network import needs_network
 
     steps = (step for plan in wanted.plans for step in plan.steps)
     found = next(filter(needs_network, steps), None) if verdict.doubt else None

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.paths import inside
+from travois.permissions.shell.plan import Plan
 from travois.policy.bounds import Bounds, is_covered
 from travois.policy.cage import PRIVATE_TMP, Cage
-from travois.policy.paths import inside
-from travois.policy.plan import Plan
 from travois.ports.agent import Agent
 from travois.ports.tool import Here
 

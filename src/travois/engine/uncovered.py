@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from travois.policy.paths import inside
-from travois.policy.plan import Plan
+from travois.permissions.paths import inside
+from travois.permissions.shell.plan import Plan
 from travois.ports.agent import Agent
 
 if TYPE_CHECKING:
-    from travois.policy.destroys import Loss
+    from travois.permissions.shell.destruction import Loss
 
 SHOWN = 4
 """How many paths a question names."""
@@ -22,7 +22,7 @@ MAX_COUNTED_FILES = 20_000
 
 def find_losses(agent: Agent, plans: Iterable[Plan]) -> list[Loss]:
     """Return what command lines may destroy."""
-    from travois.policy.destroys import destroys
+    from travois.permissions.shell.destruction import destroys
 
     cwd = agent.session.state.get("cwd", agent.world.root)
     found = (destroys(plan, cwd=cwd) for plan in plans)

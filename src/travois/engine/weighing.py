@@ -32,7 +32,7 @@ from travois.core.tool_names import canonical_name
 from travois.core.view import View
 from travois.engine.briefing import nested
 from travois.engine.fork import inquire
-from travois.policy.leaks import leak
+from travois.permissions.leaks import leak
 from travois.ports.agent import Agent
 from travois.ports.memory import GROWTH, Applied, Outcome, Turn
 from travois.ports.world import Warned

@@ -11,13 +11,13 @@ from typing import Literal, overload
 import msgspec
 
 from travois.core.display_text import listed
-from travois.policy.access import Access
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard
+from travois.permissions.paths import inside, stem
+from travois.permissions.protected_paths import protected
+from travois.permissions.rules import Use, fits
+from travois.permissions.shell.plan import Step, git_subcommand
 from travois.policy.cage import TMP, Backend, Cage, Profile
-from travois.policy.judge import Guard
-from travois.policy.paths import inside, stem
-from travois.policy.plan import Step, git_subcommand
-from travois.policy.protected import protected
-from travois.policy.rules import Use, fits
 
 PINNED = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky"),
@@ -219,7 +219,7 @@ def harmless(guard: Guard, use: Use) -> bool:
 
     Not if it is known to need more: that try would fail, and tell nobody anything.
     """
-    from travois.policy.families import changes_repository
+    from travois.permissions.shell.families import changes_repository
 
     changes = (a for a in use.touched if a.kind != "read" and not _within(a, (guard.scratch,)))
     steps = (step for plan in use.plans for step in plan.steps)
@@ -231,7 +231,7 @@ def contained(guard: Guard, use: Use, *, hosts: tuple[str, ...] = ()) -> bool:
 
     Hosts that the sandbox lets every command reach may be fetched from.
     """
-    from travois.policy.network import fetches_from, needs_network
+    from travois.permissions.shell.network import fetches_from, needs_network
 
     steps = (step for plan in use.plans for step in plan.steps)
     reaching = (step for step in steps if needs_network(step))
@@ -402,7 +402,7 @@ def _configured(use: Use) -> frozenset[str]:
     steps = [step for step in _git_steps(use) if git_subcommand(step) == "config"]
     if not steps:
         return frozenset()
-    from travois.policy.gitconfig import changes_config
+    from travois.permissions.git_config import changes_config
 
     steps = [step for step in steps if changes_config(step)]
     modules = any(".gitmodules" in word.text for step in steps for word in step.argv)

@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from travois.permissions.paths import inside, plain
 from travois.policy.cage import TMP, Cage
-from travois.policy.paths import inside, plain
 
 READ_ONLY = ("read-only file system", "erofs")
 """Only ever said of a mount: the sandbox's, unless the disk itself is mounted read-only."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from travois.permissions.decide import Guard
+from travois.permissions.paths import inside
+from travois.permissions.rules import Use
 from travois.policy.bounds import Bounds, cage
 from travois.policy.cage import Cage
-from travois.policy.judge import Guard
-from travois.policy.paths import inside
-from travois.policy.rules import Use
 
 
 def cage_for_program(bounds: Bounds, guard: Guard, *, shown: tuple[str, ...] = ()) -> Cage:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.policy.paths import inside, plain
+from travois.permissions.paths import inside, plain
 
 ToolChainName = Literal[
     "git",

@@ -17,12 +17,12 @@ from travois.core.facts import User
 from travois.core.models import Model as Card
 from travois.core.spending import Purse
 from travois.core.view import View
-from travois.engine.amend import Update
 from travois.engine.heard import Hooks, Said
 from travois.engine.hooked import Hook
 from travois.engine.skills import Practice, Skills
+from travois.permissions.decide import Guard
+from travois.permissions.updates import Update
 from travois.policy.bounds import Bounds
-from travois.policy.judge import Guard
 from travois.ports.mail import Courier
 from travois.ports.memory import Memories
 from travois.ports.snapshot_port import Keeper

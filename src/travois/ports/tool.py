@@ -9,7 +9,7 @@ import msgspec
 
 from travois.core.content import Shown, Text
 from travois.core.facts import Changed
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.world import Env, Job
 
 A = TypeVar("A", bound=msgspec.Struct)

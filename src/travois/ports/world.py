@@ -17,7 +17,7 @@ from travois.core.facts import AnyFact, Entry
 from travois.engine.heard import Heard
 from travois.engine.occasions import AnyOccasion
 from travois.engine.skills import Practice
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.policy.cage import Cage
 from travois.ports.agents import Agents as Agents
 from travois.ports.agents import Order as Order

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from travois.host.cage.fence import Unfenced
 from travois.host.guarding import Guarding
-from travois.policy.secrets import secrets
+from travois.permissions.secrets import secrets
 from travois.ports.world import Command, Completed
 from travois.process.environment import bare, clean
 from travois.process.output import CHUNK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from travois.policy.secrets import Secrets
+from travois.permissions.secrets import Secrets
 
 MOST = 1 << 30
 """How many bytes of one output are written at most; a program that writes more is ended."""

@@ -8,7 +8,7 @@ from time import monotonic
 
 import anyio
 
-from travois.policy.masking import register
+from travois.permissions.masking import register
 from travois.providers.replies import Problem
 
 LIFE = "CLAUDE_CODE_API_KEY_HELPER_TTL_MS"

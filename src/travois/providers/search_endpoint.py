@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from travois.core.errors import Fault
 from travois.core.loose import rows, string, table
-from travois.policy.sites import mentions
+from travois.permissions.hosts import mentions
 from travois.ports.web_search import Found, Wanted
 from travois.providers.http.fetch import HttpxWeb, Message
 from travois.providers.web_search import Hit

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from travois.core.content import Call
-from travois.policy import secrets
+from travois.permissions import secrets
 from travois.search.document import Document
 from travois.store.recorded.loose import decode, objects, string
 from travois.store.recorded.spoken import Recorded, Spoken

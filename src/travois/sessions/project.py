@@ -79,7 +79,7 @@ def verified_repository(folder: str) -> tuple[str, str]:
     top, common = repository(folder)
     if not common or common == os.path.join(top, ".git"):
         return top, common
-    from travois.engine.checkouts import shared_git_folder  # most checkouts have no such file
+    from travois.permissions.checkouts import shared_git_folder  # most checkouts have no such file
 
     return top, shared_git_folder(top)
 

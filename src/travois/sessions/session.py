@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from travois.core.facts import AnyFact, Entry, Restored, Rewound
 from travois.core.legality import illegal
 from travois.core.view import OmittedSpan, TakenOut, living, taken_out
-from travois.policy.secrets import Secrets
+from travois.permissions.secrets import Secrets
 from travois.ports.world import Delta, Event, Log, Resumable, Warned
 from travois.sessions.derived import FORK as FORK
 from travois.sessions.derived import JOB as JOB

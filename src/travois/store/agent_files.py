@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from travois.context.kinds import FORK, Kind
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
-from travois.policy.judge import ALIASES, MODES
-from travois.policy.rules import split
+from travois.permissions.decide import ALIASES, MODES
+from travois.permissions.rules import split
 from travois.store.opencode_agents import APART
 from travois.store.reading import nearest
 

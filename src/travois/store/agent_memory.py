@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from travois.context.instructions import Instruction
 from travois.context.kinds import Kind
 from travois.context.sources import plain
-from travois.policy.judge import Guard
-from travois.policy.paths import inside
-from travois.policy.rules import Rule
+from travois.permissions.decide import Guard
+from travois.permissions.paths import inside
+from travois.permissions.rules import Rule
 from travois.sessions.home import Home
 from travois.store.instructions import exactly, plain_text
 

@@ -19,8 +19,8 @@ from travois.core.errors import Fault
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
 from travois.files.nested import nested
-from travois.policy.judge import MODES, Mode
-from travois.policy.paths import inside
+from travois.permissions.decide import MODES, Mode
+from travois.permissions.paths import inside
 from travois.sessions.home import Home
 from travois.store import codex_agents, foreign, opencode_agents
 from travois.store.agent_files import BUILT_IN, SCOPES, at, described

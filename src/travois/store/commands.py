@@ -11,7 +11,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from travois.context.custom import Custom, Whose, parse, parse_table
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.sessions.home import Home
 from travois.store import foreign
 from travois.store.instructions import chain, exactly, plain_text

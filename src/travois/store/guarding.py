@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from travois.policy.judge import ALIASES, MODES, Mode
+from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.policy.toolchains import ToolChainName
 from travois.store.part import Part
 

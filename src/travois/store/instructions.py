@@ -25,7 +25,7 @@ from travois.context.instructions import (
     scope,
     uncommented,
 )
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 
 Opener = Callable[[str, int], int]
 ETC = Path("/etc")

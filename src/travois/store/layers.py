@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from travois.core.errors import Fault
-from travois.policy.flaws import remark
-from travois.policy.judge import ALIASES, Mode
-from travois.policy.masking import MASKED, likely, mask_value, register
-from travois.policy.paths import inside
-from travois.policy.rules import EFFECTS, Rule
+from travois.permissions.decide import ALIASES, Mode
+from travois.permissions.flaws import remark
+from travois.permissions.masking import MASKED, likely, mask_value, register
+from travois.permissions.paths import inside
+from travois.permissions.rules import EFFECTS, Rule
 from travois.sessions.home import Home
 from travois.store import foreign, mcp, trust
 from travois.store.admission import admission

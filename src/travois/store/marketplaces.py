@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.store.instructions import exactly, plain_text
 from travois.store.reading import is_list, is_tree
 from travois.store.settings import Json

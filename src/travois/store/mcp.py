@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.policy.masking import likely, register
-from travois.policy.paths import inside
+from travois.permissions.masking import likely, register
+from travois.permissions.paths import inside
 from travois.sessions.home import Home
 from travois.store import foreign, trust
 from travois.store.admission import Admission

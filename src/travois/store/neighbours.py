@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from travois.policy.rules import Effect, Rule
+from travois.permissions.rules import Effect, Rule
 from travois.store import hookfiles, served
 from travois.store.instructions import plain_text
 from travois.store.keys import LETTERS

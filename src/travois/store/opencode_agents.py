@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.files.front_matter import Front, Value
-from travois.policy.rules import EDITS
+from travois.permissions.rules import EDITS
 from travois.store.instructions import plain_text
 from travois.store.neighbours import OPENCODE, TOOLS, loose
 from travois.store.reading import is_tree

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import product
 
-from travois.policy.rules import Effect
+from travois.permissions.rules import Effect
 from travois.store.reading import is_list
 
 DECISIONS: dict[object, Effect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.store.reading import PROJECT_DIR
 
 FILES, BYTES, LONGEST = 400, 8 << 20, 1 << 20

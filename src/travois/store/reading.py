@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
-from travois.policy import rules
-from travois.policy.flaws import flaw
-from travois.policy.rules import EFFECTS, Effect, Rule
+from travois.permissions import rules
+from travois.permissions.flaws import flaw
+from travois.permissions.rules import EFFECTS, Effect, Rule
 from travois.store.keys import translated
 from travois.store.settings import Json, Settings
 
@@ -179,7 +179,7 @@ def _without(layer: Layer, key: str, item: str, *, fault: Fault) -> Layer:
 
 def _check_examples(layer: Layer, settings: Settings) -> None:
     """See that the rules of this layer mean what their examples say."""
-    from travois.policy.examples import wrong
+    from travois.permissions.rule_examples import wrong
 
     found = tuple(rule for effect in EFFECTS for rule in parsed_rules(layer, effect))
     for example in settings.permissions.examples:

@@ -9,7 +9,7 @@ import msgspec
 from travois.context.layers import Idle, Layers, NotesKept
 from travois.context.memory.memory import Consent
 from travois.core.models import Effort
-from travois.policy.rules import Rule
+from travois.permissions.rules import Rule
 from travois.store.guarding import Permissions, Sandbox
 from travois.store.part import Count, Part, Percent, Quantity, Seconds
 from travois.store.using import Attribution, Manner, Pricing, Worktrees

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from travois.context.custom import Custom
 from travois.context.skills import SHARE, Known, parse
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.sessions.home import Home
 from travois.store import foreign
 from travois.store.instructions import ETC, chain, exactly, plain_text

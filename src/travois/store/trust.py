@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.engine.amend import SANDBOX_MODE, Update
+from travois.permissions.updates import SANDBOX_MODE, Update
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.store.settings import Status

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.store.guarding import Permissions
 from travois.store.reading import PROJECT_DIR, UNITED, Layer, is_list, words
 from travois.store.settings import Json

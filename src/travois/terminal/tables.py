@@ -15,8 +15,8 @@ from unicodedata import combining, east_asian_width
 import msgspec
 
 from travois.core.terminal_text import CONTROL, for_stream, seen
-from travois.policy.masking import registered
-from travois.policy.secrets import Secrets, secrets
+from travois.permissions.masking import registered
+from travois.permissions.secrets import Secrets, secrets
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 UNITS = ("B", "kB", "MB", "GB", "TB")

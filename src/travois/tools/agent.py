@@ -8,7 +8,7 @@ import msgspec
 
 from travois.core.content import Text
 from travois.engine.offspring import FORKED
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.agents import Agents, Order, Report
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.core.facts import Changed
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Stale, Stat, digest
 from travois.tools.patch import Patch, compare, excerpt

@@ -13,7 +13,7 @@ import msgspec
 
 from travois.core.content import Media, Text
 from travois.core.display_text import visible
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 from travois.tools.web import canonical, framed

@@ -19,7 +19,7 @@ from travois.context.offload import measure, preview
 from travois.core.content import Media, Shown, Text
 from travois.core.display_text import visible
 from travois.core.loose import table
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, Outcome, Tool
 from travois.ports.world import Env
 

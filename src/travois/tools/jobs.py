@@ -11,7 +11,7 @@ from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.json import encoded
 from travois.engine.jobs import describe_status
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.agents import Agents
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Job

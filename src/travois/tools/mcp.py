@@ -16,7 +16,7 @@ from travois.context.lent import Lent, find
 from travois.core.display_text import visible
 from travois.core.facts import Changed
 from travois.core.tokens import block_tokens
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.person import Choice, Option
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Unanswered

@@ -8,7 +8,7 @@ import msgspec
 
 from travois.context import mail
 from travois.core.facts import Changed
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 

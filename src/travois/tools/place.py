@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Here, Refusal
 from travois.ports.world import Env, Stat
 

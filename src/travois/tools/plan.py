@@ -10,7 +10,7 @@ import msgspec
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.engine.modes import MODE
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.person import Choice, Option
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Unanswered

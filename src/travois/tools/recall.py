@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 

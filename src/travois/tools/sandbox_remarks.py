@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from travois.engine.disk_facts import LocalDisk
+from travois.permissions.paths import inside
 from travois.policy.cage import PRIVATE_TMP, TMP, Cage
 from travois.policy.denial import Denial, find_denial, find_port
-from travois.policy.paths import inside
 from travois.ports.world import Completed
 from travois.tools.place import plain
 

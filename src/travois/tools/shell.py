@@ -20,7 +20,7 @@ from travois.core.facts import Changed
 from travois.core.json import encoded
 from travois.engine.hooks import exported
 from travois.engine.jobs import RUNNING
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.policy.cage import PRIVATE_TMP
 from travois.ports.tool import Here, Outcome, Refusal, Tool
 from travois.ports.world import Command, Completed, Env

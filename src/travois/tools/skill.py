@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from travois.core.content import Text
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool
 from travois.ports.world import Env
 

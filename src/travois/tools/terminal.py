@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool
 from travois.ports.world import Env, Job
 from travois.tools.job_output import (

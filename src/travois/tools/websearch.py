@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 
 from travois.core.display_text import visible
-from travois.policy.access import Access
-from travois.policy.sites import mentions
+from travois.permissions.access import Access
+from travois.permissions.hosts import mentions
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.web_search import Found, Wanted
 from travois.ports.world import Env

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.core.facts import Changed
-from travois.policy.access import Access
+from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.worktrees import WORKTREE, Moved, Worktrees, where_moved
 from travois.ports.world import Env

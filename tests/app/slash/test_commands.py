@@ -16,7 +16,7 @@ from travois.app.slash.command import Prompt, obey, offers
 from travois.app.slash.plain import Lines
 from travois.core.content import Text, words
 from travois.core.facts import Changed
-from travois.policy.rules import parse
+from travois.permissions.rules import parse
 from travois.ports.world import Command
 from travois.sessions.home import Home
 from travois.store import trust

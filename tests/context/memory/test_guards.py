@@ -12,7 +12,7 @@ from travois.context.memory.heard import heard, typed
 from travois.context.memory.memory import Memory
 from travois.core.content import Call, Text, words
 from travois.core.facts import AnyFact, Assistant, Compacted, Entry, Result, User
-from travois.policy.leaks import leak
+from travois.permissions.leaks import leak
 
 WISH = "Always run the linter before you commit."
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.store.importing.homes import KEY, make, text
 from travois.core.errors import Fault
-from travois.policy.access import Access
-from travois.policy.judge import Guard, judge
-from travois.policy.rules import Use
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Use
 from travois.sessions.home import Home
 from travois.store import mcp, trust
 from travois.store.agents import kinds

@@ -12,7 +12,7 @@ from travois.app.serving import known
 from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.models import Model
-from travois.policy.judge import MODES, Mode
+from travois.permissions.decide import MODES, Mode
 from travois.providers import catalog
 
 ABOUT: dict[Mode, tuple[str, str]] = {

@@ -16,7 +16,7 @@ import msgspec
 from travois.app.acp.messages import Buffer, Capabilities
 from travois.app.acp.peer import Ask
 from travois.app.control.desk import Declined
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.ports.world import Files, Stale, Stat, digest
 from travois.tools.text import Encoding, decode, endings
 

@@ -10,7 +10,7 @@ import msgspec
 from travois.app import merged
 from travois.app.opening import Place
 from travois.core.errors import Fault
-from travois.policy.masking import mask_text, mask_value
+from travois.permissions.masking import mask_text, mask_value
 from travois.sessions.home import locate
 from travois.sessions.project import identify
 from travois.store.layers import load

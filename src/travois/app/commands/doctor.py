@@ -16,7 +16,7 @@ from travois.app.opening import Place
 from travois.app.rights import inherit
 from travois.core.errors import Fault
 from travois.host.cage.probe import Check, Walls, look
-from travois.policy.masking import mask_text
+from travois.permissions.masking import mask_text
 from travois.process.ripgrep import resolve
 from travois.providers import catalog
 from travois.sessions.home import Home, locate
@@ -134,8 +134,8 @@ def _own(walls: Walls) -> Iterator[Check]:
 
 def _visible(loaded: Loaded) -> Iterator[Check]:
     """What commands do not see, and what of the home they see all the same."""
-    from travois.engine.ground import home
     from travois.host.cage.programs import find_covered, holds_credential
+    from travois.permissions.resolve_paths import home
     from travois.policy.toolchains import TOOL_CHAINS, list_shown
 
     unwanted = loaded.settings.sandbox.hidden_tool_chains

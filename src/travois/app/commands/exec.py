@@ -9,7 +9,7 @@ from pathlib import Path
 
 from travois.app.flags import understood
 from travois.core.errors import Fault
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.providers.options import LEVELS
 from travois.terminal.tables import Commands, command, warn
 

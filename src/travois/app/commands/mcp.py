@@ -17,7 +17,7 @@ from travois.app.lending import found
 from travois.app.opening import Place
 from travois.app.options import Options
 from travois.core.errors import Fault
-from travois.policy.masking import mask_text, mask_value
+from travois.permissions.masking import mask_text, mask_value
 from travois.sessions import disk
 from travois.store import mcp, trust
 from travois.store.mcp_words import SOCKET, SOCKETS

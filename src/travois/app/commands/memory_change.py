@@ -17,7 +17,7 @@ from travois.context.memory.rules import Signal, draft
 from travois.context.memory.scope import said_scope
 from travois.context.memory.text import parse
 from travois.core.errors import Fault
-from travois.policy.leaks import leak
+from travois.permissions.leaks import leak
 from travois.ports.memory import Applied
 from travois.sessions import disk
 from travois.store import trust

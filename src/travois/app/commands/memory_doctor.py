@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from travois.app.commands.memory_told import line, many
 from travois.context.memory.doctor import Finding, conflicts, leaks, moved, unused
 from travois.context.memory.dream import keyed
-from travois.policy.leaks import leak
+from travois.permissions.leaks import leak
 from travois.store.memory.memories import FolderMemories
 from travois.terminal.tables import styled
 

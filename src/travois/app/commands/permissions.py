@@ -19,10 +19,10 @@ from travois.core.content import Call, calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Entry, Opened
 from travois.core.tool_names import canonical
-from travois.policy.examples import wrong
-from travois.policy.judge import Guard
-from travois.policy.plan import Step
-from travois.policy.rules import EFFECTS, Rule
+from travois.permissions.decide import Guard
+from travois.permissions.rule_examples import wrong
+from travois.permissions.rules import EFFECTS, Rule
+from travois.permissions.shell.plan import Step
 from travois.ports.tool import Here
 from travois.sessions.catalog import folders
 from travois.sessions.home import Home, locate

@@ -9,10 +9,10 @@ import msgspec
 from travois.app.control.desk import Declined
 from travois.app.shapes import Json, Object
 from travois.core.content import Call
-from travois.engine.amend import SANDBOXED, Update, suggested
 from travois.engine.heard import NOTHING, Decision
 from travois.engine.hooks import arguments
-from travois.policy.rules import parse
+from travois.permissions.rules import parse
+from travois.permissions.updates import SANDBOXED, Update, suggested
 from travois.ports.person import Answer, Choice, Inquiry, Question
 
 ASKED = "can_use_tool"

@@ -15,7 +15,7 @@ from travois.app.slash.command import Command, Desk
 from travois.context.styles import DEFAULT
 from travois.core.errors import Fault
 from travois.core.tasks import task_remark
-from travois.policy.judge import MODES
+from travois.permissions.decide import MODES
 from travois.providers.options import LEVELS
 from travois.sessions import home as homes
 from travois.store.chosen import keep

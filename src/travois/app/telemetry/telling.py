@@ -33,7 +33,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Model, Usage, cost
-from travois.policy.secrets import Secrets, find
+from travois.permissions.secrets import Secrets, find
 from travois.ports.world import Event, Retrying
 from travois.providers.replies import Began, BlockBegan, Grew
 

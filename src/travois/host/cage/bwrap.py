@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from travois.host.cage.programs import find_own_below_tmp
 from travois.host.cage.real import real_path
 from travois.host.cage.standin import relink
+from travois.permissions.paths import inside
 from travois.policy.cage import TMP, Cage
-from travois.policy.paths import inside
 
 NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),

@@ -11,7 +11,7 @@ import msgspec
 from travois.files.openat import spot
 from travois.host.cage.aside import Aside
 from travois.host.cage.saved import Node, Saved, Tree, differences, hold, put, read, restore
-from travois.policy.gitconfig import Allowed, is_harmless_hook, never, settle
+from travois.permissions.git_config import Allowed, is_harmless_hook, never, settle
 
 Check = Literal["exact", "config", "hooks"]
 LONGEST = 120

@@ -14,8 +14,8 @@ import msgspec
 from travois.host.cage.aside import Aside
 from travois.host.cage.checking import Change, Checked, plain, settle_config
 from travois.host.cage.saved import Node, Saved, Tree, read_names, restore
-from travois.policy.gitconfig import is_harmless_hook, settle
-from travois.policy.paths import inside
+from travois.permissions.git_config import is_harmless_hook, settle
+from travois.permissions.paths import inside
 
 NAMES = ("config", "config.worktree", "commondir", "hooks")
 """What git reads in a repository to know which programs to start, and where more of that is."""

@@ -22,7 +22,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from travois.host.cage import bridge
 from travois.host.cage.asking import USER, Asked, canonical, heard, plain
-from travois.policy.sites import allows, mentions
+from travois.permissions.hosts import allows, mentions
 from travois.providers.http.fetch import Lookup, lookup, public
 from travois.providers.http.tcp import Tcp, dial
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from travois.host.cage.keeping import apply, check
 from travois.host.cage.layers import Layers, Mark
+from travois.permissions.protected_paths import makes_repository, protected
 from travois.policy.cage import Cage
-from travois.policy.protected import makes_repository, protected
 from travois.ports.outcome import Change, Completed
 
 

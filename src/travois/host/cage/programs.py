@@ -14,8 +14,8 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from travois.permissions.paths import inside, plain
 from travois.policy.cage import TMP
-from travois.policy.paths import inside, plain
 
 PACKAGE = str(Path(__file__).absolute().parents[2])
 SYSTEM = frozenset(

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from travois.host.cage.folders import KernelChanges, TimedChanges, Unheard
-from travois.policy.protected import DEPENDENCIES, is_checked
+from travois.permissions.protected_paths import DEPENDENCIES, is_checked
 
 BELOW_GIT = ("modules", "worktrees")
 """The folders of a repository that hold others: of submodules and of linked worktrees."""

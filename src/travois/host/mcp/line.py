@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from travois.files.folders import make_folders
-from travois.policy.secrets import Secrets
+from travois.permissions.secrets import Secrets
 from travois.process.talk import Talk
 
 if TYPE_CHECKING:

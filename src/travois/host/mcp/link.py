@@ -31,8 +31,8 @@ from travois.host.mcp.speech import (
 )
 from travois.host.mcp.tokens import Tokens
 from travois.host.own_files import find_folders
+from travois.permissions.secrets import secrets
 from travois.policy.cage import Cage
-from travois.policy.secrets import secrets
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Env
 from travois.process.run import LocalProcesses

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from travois.context.instructions import scope
-from travois.policy import rules
-from travois.policy.rules import EFFECTS, READS
+from travois.permissions import rules
+from travois.permissions.rules import EFFECTS, READS
 from travois.store import foreign
 from travois.store.importing import shelves
 from travois.store.importing.plan import NOWHERE, Luggage, tree_of

@@ -14,8 +14,8 @@ from typing import Literal
 import msgspec
 
 from travois.core.errors import Fault
-from travois.policy import secrets
-from travois.policy.leaks import leak
+from travois.permissions import secrets
+from travois.permissions.leaks import leak
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.store import mcp

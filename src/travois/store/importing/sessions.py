@@ -17,7 +17,7 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Opened
-from travois.policy.secrets import secrets
+from travois.permissions.secrets import secrets
 from travois.sessions import disk, lock
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import folders

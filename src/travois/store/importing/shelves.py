@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from travois.context.instructions import imports
-from travois.policy.paths import inside
+from travois.permissions.paths import inside
 from travois.store.importing.plan import LARGEST, MOST, Luggage, Part
 from travois.store.instructions import HOPS, plain_text
 from travois.store.reading import is_tree

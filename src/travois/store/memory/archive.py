@@ -12,7 +12,7 @@ from travois.context.memory.index import INDEX, PINNED
 from travois.context.memory.memory import Change, Drop, Memory, Put, Scope
 from travois.context.memory.text import LONGEST_NAME, NAME, changes, parse, render, tidy
 from travois.core.errors import Fault
-from travois.policy import secrets
+from travois.permissions import secrets
 from travois.ports.memory import MOVED, Applied
 from travois.store.memory.folder import LINK, Folder
 from travois.store.memory.history import History, Touched, Transaction, Write

@@ -1,0 +1,243 @@
+"""What would destroy the machine, the home or a workspace: never done without a question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from posixpath import basename, normpath
+
+from travois.permissions.shell import rough as loose
+from travois.permissions.shell.plan import Plan, Step
+
+STOPS = frozenset(("shutdown", "reboot", "halt", "poweroff", "telinit", "killall5", "wipefs"))
+FORMATS = r"mkfs(\..+)?|mke2fs|mkswap|blkdiscard|sfdisk|sgdisk|fdisk|parted|newfs.*"
+REMOVES = frozenset(("rm", "rmdir", "unlink", "srm", "trash", "shred"))
+OVERWRITES = frozenset(("dd", "tee", "cp", "shred", "truncate", "cat", "mv", "badblocks"))
+CHANGES = frozenset(("chmod", "chown", "chgrp", "chattr", "setfacl", "chcon"))
+DISKS = r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|loop|dm-|mem|kmem|port|nbd|zd|sr).*"
+KERNEL = r"/(proc|sys)(/.*)?"
+DEVICES = r"/dev/(?!(?:null|zero|full|stdin|stdout|stderr|tty|fd|shm)(?:/|$)).*"
+HARMLESS = ("/dev/null",)
+NOWHERE = r"(?:\$\{?\w+[^/}]*\}?|~\w*|\.{1,2}(?:/\.{1,2})*)?/*(?:\*|\.\*|\{,\.\}\*)?"
+"""A path that is all of something: of a home, of where one stands, or of an empty variable."""
+HISTORY = r"(?:\$\{?pwd\}?/)?(?:\.{1,2}/)*\.git(?:/objects|/refs)?/*(?:\*|\.\*)?"
+"""All that git knows of where one stands."""
+STOPPING = frozenset(("0", "6", "poweroff", "reboot", "halt", "kexec", "rescue"))
+TELLING = STOPPING | REMOVES
+DESTROYING = frozenset(
+    (
+        *(*STOPS, *REMOVES, *OVERWRITES, *CHANGES, "init", "systemctl", "find", "rsync", "kill"),
+        *("mkfs", "mke2fs", "mkswap", "blkdiscard", "sfdisk", "sgdisk", "fdisk", "parted", "newfs"),
+    )
+)
+NEEDLES = (*(f"{name} " for name in sorted(DESTROYING)), "mkfs.", "newfs", "xargs ", "parallel ")
+"""How such programs stand in a text that is too long to take apart."""
+BLANKS = bytes.maketrans(b"\n\t\r;&|()", b"        ")
+MAX_CHECKED_CHARS = 32_000
+FOLLOWING = 4_000
+"""How many characters after such a word are looked at."""
+MAX_FUNCTIONS = 500
+LONGEST_TARGET = 256
+"""A longer path is judged by its beginning: patterns take quadratic time on some texts."""
+
+
+def ruinous(plan: Plan, *, folders: tuple[str, ...], home: str) -> str:
+    """What this plan would destroy; empty if nothing that matters so much."""
+    for step in plan.steps:
+        for access in step.accesses:
+            if access.kind == "write" and device(access.target):
+                return f"it writes to the device {access.target}"
+        if why := _step(step, folders=folders, home=home):
+            return why
+    if not plan.unclear and all(step.known for step in plan.steps):
+        return ""
+    return _text(plan.text, folders=folders, home=home)
+
+
+@lru_cache(maxsize=64)
+def _text(text: str, *, folders: tuple[str, ...], home: str) -> str:
+    """What a text may destroy that is not understood: every word in it may be a program."""
+    if _bomb(text):
+        return "it multiplies without end"
+    if len(text) > MAX_CHECKED_CHARS:
+        text = _relevant(loose.without_quotes(text))
+    if len(text) > MAX_CHECKED_CHARS:
+        return "it is too long to check, and names programs that destroy"
+    found = (_segment(words, folders=folders, home=home) for words in loose.segments(text))
+    if why := next((why for why in found if why), ""):
+        return why
+    disks = (found[1].strip("\"'") for found in re.finditer(r">[>|&]?\s*(/dev/\S+)", text))
+    return "it writes to a disk" if any(re.fullmatch(DISKS, disk) for disk in disks) else ""
+
+
+def _relevant(text: str) -> str:
+    """The parts of a long text that follow the name of a program that may destroy."""
+    words, known = loose.without_quotes(text.lower(), BLANKS), loose.vocabulary(text)
+    names = (name for name in NEEDLES if name[-1] != " " or name[:-1] in known)
+    starts = sorted(start for name in names for start in _find(name, words))
+    parts: list[str] = []
+    end = 0
+    for start in starts:
+        parts.append(text[max(start, end) : start + FOLLOWING])
+        end = start + FOLLOWING
+    return "\n".join(parts)
+
+
+def _find(name: str, text: str) -> Iterator[int]:
+    """Where a word begins with a name, as often as there is room to look at."""
+    at = text.find(name)
+    for _ in range(MAX_CHECKED_CHARS // 4):
+        if at < 0:
+            return
+        if not text[at - 1 : at].isalnum():
+            yield at
+        at = text.find(name, at + len(name))
+
+
+def _bomb(text: str) -> bool:
+    """Whether a function calls itself twice, or there are too many to look at each."""
+    for number, found in enumerate(re.finditer(r"\(\s{0,9}\)\s{0,9}\{", text)):
+        if number == MAX_FUNCTIONS:
+            return True
+        name = re.search(r"(\w+|:)\s*$", text[max(0, found.start() - 80) : found.start()])
+        body = text[found.end() : found.end() + 400].partition("}")[0]
+        if name and re.search(rf"{re.escape(name[1])}\s*\|\s*{re.escape(name[1])}", body):
+            return True
+    return False
+
+
+def _segment(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
+    """What some words may destroy, wherever among them the program stands."""
+    tail, why = _Tail(folders, home), ""
+    for word in reversed(words):
+        why = tail.destroyed_by(word) or why
+        tail.prepend(word)
+    if words[0].startswith("-"):  # what stood before it is a program that only shows when it runs
+        why = why or tail.destroyed_by("")
+    if "xargs" in words or "parallel" in words:
+        start = words.index("xargs" if "xargs" in words else "parallel")
+        handed = [*words[start + 1 :], "$_/"]
+        return why or _words(handed, folders=folders, home=home)
+    return why
+
+
+def device(path: str) -> bool:
+    """Whether writing here would not change a file but the machine."""
+    plain = normpath(path)
+    return bool(re.fullmatch(DEVICES, plain) or re.fullmatch(KERNEL, plain))
+
+
+def critical(path: str, *, folders: tuple[str, ...], home: str) -> bool:
+    """Whether removing this path would take the system, the home or a whole workspace with it."""
+    whole = re.sub(r"/(?:\*+|\.\*)$", "", path) or "/"
+    plain = "/" + normpath(whole).lstrip("/.")
+    if plain.count("/") < 2:
+        return True
+    if any(_is_history(plain.casefold(), kept.casefold()) for kept in folders):
+        return True
+    return any(f"{kept.rstrip('/')}/".startswith(f"{plain}/") for kept in (*folders, home) if kept)
+
+
+def _is_history(path: str, folder: str) -> bool:
+    """Whether a path is the history of a folder, or all of its objects or references."""
+    git = f"{folder.rstrip('/')}/.git"
+    return path in (git, f"{git}/objects", f"{git}/refs")
+
+
+def _step(step: Step, *, folders: tuple[str, ...], home: str) -> str:
+    if step.name in REMOVES | {"mv"}:
+        for access in step.accesses:
+            if access.kind == "write" and critical(access.target, folders=folders, home=home):
+                return f"it removes {access.target}"
+    words = [word.text + ("*" if word.kind == "open" and word.text else "") for word in step.argv]
+    return _words(words, folders=folders, home=home) if words else ""
+
+
+def _words(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
+    tail = _Tail(folders, home)
+    for word in reversed(words[1:]):
+        tail.prepend(word)
+    return tail.destroyed_by(words[0])
+
+
+class _Tail:
+    """The words that follow a program, taken in from the last to the first.
+
+    So what each word of a long line would do with those after it is told in one pass.
+    """
+
+    def __init__(self, folders: tuple[str, ...], home: str) -> None:
+        self._folders, self._home = folders, home
+        self._first = self._last = ""
+        self._hit = ""
+        self._after_hit = self._targets = 0
+        self._stops = self._disk = self._recursive = False
+        self._syncs = self._tests = self._deletes = False
+
+    def prepend(self, word: str) -> None:
+        """Take in the word before those that were taken in."""
+        self._first, self._last = word, self._last or word
+        if word[:1].isalnum() and word not in TELLING and "/" not in word:
+            self._targets += 1  # most words: a plain operand
+            return
+        self._tests |= word.startswith(("-name", "-iname", "-path", "-regex", "-mtime"))
+        self._deletes |= word == "-delete" or basename(word) in REMOVES
+        if word.startswith("-"):
+            short = "" if word.startswith("--") else word
+            long = word.startswith(("--rec", "--no-preserve-root"))
+            self._recursive |= long or "r" in short.casefold()
+            self._syncs |= word.startswith("--del")
+            return
+        if _all(word, folders=self._folders, home=self._home):
+            self._hit, self._after_hit = word, self._targets
+        self._targets += 1
+        self._stops |= word in STOPPING
+        self._disk |= bool(re.fullmatch(DISKS, word.removeprefix("of=")))
+
+    def destroyed_by(self, program: str) -> str:
+        """What a program would destroy with these words; empty if nothing that matters."""
+        name, hit = basename(program).casefold(), self._hit
+        if not name or "$" in program or "`" in program:
+            return self._destroyed_by_unknown(hit)
+        if name.partition(".")[0] not in DESTROYING and not name.startswith("newfs"):
+            return ""
+        if not hit and name == "kill":
+            return "it ends every process" if self._last == "-1" else ""
+        if name in STOPS or (name in ("init", "systemctl") and self._stops):
+            return "it stops the machine"
+        if re.fullmatch(FORMATS, name):
+            return "it formats a disk"
+        if name in OVERWRITES and self._disk:
+            return "it writes to a disk"
+        return self._taken_by(name, hit) if hit else ""
+
+    def _destroyed_by_unknown(self, hit: str) -> str:
+        """What a program that only shows when it runs may destroy with these words."""
+        if self._disk:
+            return "it may write to a disk"
+        whole = hit.startswith(("/", "~", "$HOME", "${HOME}"))
+        return f"it may remove {hit}" if whole and (self._recursive or self._deletes) else ""
+
+    def _taken_by(self, name: str, hit: str) -> str:
+        """What a program would take away of a path that is all of something."""
+        if name in REMOVES and (self._recursive or hit.endswith("*")):
+            return f"it removes {hit}"
+        if name in CHANGES and self._recursive:
+            return f"it changes everything below {hit}"
+        if name == "find" and self._deletes and (not self._tests or self._first[:1] != "."):
+            return f"it removes what it finds in {hit}"
+        if (name == "mv" and self._after_hit) or (name == "rsync" and self._syncs):
+            return f"it takes {hit} away"
+        return ""
+
+
+def _all(target: str, *, folders: tuple[str, ...], home: str) -> bool:
+    target = target[:LONGEST_TARGET]
+    if re.fullmatch(NOWHERE, target):
+        return target not in ("", "$") and not re.fullmatch(r"\$\{?\w+\}?", target)
+    if re.fullmatch(HISTORY, target.casefold()):
+        return True
+    if target in ("$HOME", "${HOME}") or re.fullmatch(r"\$\{?(HOME|PWD|OLDPWD)\}?/?\*?", target):
+        return True
+    return target.startswith("/") and critical(target, folders=folders, home=home)

@@ -1,0 +1,116 @@
+"""Checkouts of one repository, found by links that hold in both directions.
+
+A `.git` file names a git folder, and anybody can write such a file. The git folder names its
+checkout too: only whoever may write to that folder can make both agree.
+"""
+
+from __future__ import annotations
+
+import os
+
+from travois.permissions.paths import inside
+
+LONGEST = 4096
+"""How many bytes are read of a file that holds one path."""
+CONFIG = 1 << 16
+LEAST = 2
+"""How many folders deep one must be to be offered as a whole."""
+
+
+def shared_git_folder(checkout: str) -> str:
+    """Return the git folder of a checkout; empty unless that folder also names the checkout."""
+    git = os.path.join(checkout, ".git")
+    if os.path.islink(git):
+        return ""  # anybody can make one that leads to the git folder of somebody else
+    if os.path.isdir(git):
+        return git if os.path.isfile(os.path.join(git, "HEAD")) else ""
+    own = _follow(git)
+    if not own or not os.path.isfile(os.path.join(own, "HEAD")):
+        return ""
+    return _shared_by_worktree(own, checkout) or _owned_by_submodule(own, checkout)
+
+
+def find_sibling(path: str, root: str, *, home: str) -> str:
+    """Return the other checkout of the repository around `root` that holds a path; empty if none.
+
+    Never one that holds the home: it would show all of that.
+    """
+    other, own = _checkout_around(path), _checkout_around(root)
+    if not other or not own or other == own or inside(home, other):
+        return ""
+    shared = shared_git_folder(own)
+    same = bool(shared) and os.path.realpath(shared) == os.path.realpath(shared_git_folder(other))
+    return other if same else ""
+
+
+def folder_to_read(path: str, *, home: str) -> str:
+    """Return what may be offered to be read with a path: its checkout, or else its folder.
+
+    Empty for what would be too much: a folder at the top of the disk, or one that holds the home.
+    """
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    top = _checkout_around(folder)
+    folder = top if top and not inside(home, top) else folder
+    return "" if inside(home, folder) or folder.count("/") < LEAST else folder
+
+
+def _checkout_around(path: str) -> str:
+    """Return the folder at or above a path that has a `.git`; empty if none has."""
+    while path not in ("/", ""):
+        if os.path.lexists(os.path.join(path, ".git")):
+            return path
+        path = os.path.dirname(path)
+    return ""
+
+
+def _shared_by_worktree(own: str, checkout: str) -> str:
+    """Return the shared git folder, if a worktree's part of it names the checkout."""
+    told = _text(os.path.join(own, "commondir"))
+    common = os.path.realpath(os.path.join(own, told))
+    registered = bool(told) and os.path.dirname(own) == os.path.join(common, "worktrees")
+    return common if registered and _named_checkout(own) == os.path.realpath(checkout) else ""
+
+
+def _owned_by_submodule(own: str, checkout: str) -> str:
+    """Return the git folder of a submodule, if its settings name the checkout."""
+    if os.path.lexists(os.path.join(own, "commondir")):
+        return ""
+    from travois.permissions.git_config import parse  # few checkouts are submodules
+
+    files = (os.path.join(own, name) for name in ("config", "config.worktree"))
+    settings = (one for file in files for one in parse(_bytes(file, CONFIG)))
+    places = [one.value for one in settings if one.key == "core.worktree" and one.value]
+    named = os.path.realpath(os.path.join(own, places[-1])) if places else ""
+    return own if named == os.path.realpath(checkout) else ""
+
+
+def _named_checkout(own: str) -> str:
+    """Return the checkout that a worktree's part of a git folder names; empty if none."""
+    told = _text(os.path.join(own, "gitdir"))
+    file = os.path.join(own, told)
+    return os.path.realpath(os.path.dirname(file)) if os.path.basename(file) == ".git" else ""
+
+
+def _follow(file: str) -> str:
+    """Return where a `.git` file leads, with all links followed; empty if it is none."""
+    kind, _, told = _text(file).partition(":")
+    if kind != "gitdir" or not told.strip() or os.path.islink(file):
+        return ""
+    return os.path.realpath(os.path.join(os.path.dirname(file), told.strip()))
+
+
+def _text(path: str) -> str:
+    return os.fsdecode(_bytes(path, LONGEST)).strip()
+
+
+def _bytes(path: str, most: int) -> bytes:
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            return file.read(most)
+    except (OSError, ValueError):
+        return b""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting: a pipe in its place would have no end."""
+    return os.open(path, flags | os.O_NONBLOCK)

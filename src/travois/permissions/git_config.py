@@ -1,0 +1,300 @@
+"""Git's configuration files: which changes are those of ordinary git commands, and which run code.
+
+A key that is not on the list of harmless ones counts as one that starts programs: git has many of
+those (`core.fsmonitor`, `filter.*.clean`, `alias.*`), and every version brings more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from travois.core.display_text import listed
+from travois.permissions.shell.gitline import reads_config
+from travois.permissions.shell.plan import Step, Word
+
+HARMLESS: Mapping[str, frozenset[str]] = {
+    "advice": frozenset("*"),
+    "apply": listed("ignorewhitespace whitespace"),
+    "branch": listed("autosetupmerge autosetuprebase description merge pushremote rebase remote"),
+    "color": frozenset("*"),
+    "commit": listed("gpgsign status verbose"),
+    "core": listed(
+        """
+        abbrev autocrlf bare bigfilethreshold checkstat commentchar compression eol filemode
+        ignorecase ignorestat logallrefupdates longpaths precomposeunicode preloadindex protecthfs
+        protectntfs quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone
+        splitindex symlinks trustctime untrackedcache whitespace
+        """
+    ),
+    "extensions": listed(
+        "compatobjectformat noop objectformat partialclone refstorage relativeworktrees"
+    ),
+    "fetch": listed("fsckobjects parallel prune prunetags recursesubmodules writecommitgraph"),
+    "gc": listed(
+        """
+        auto autodetach autopacklimit logexpiry pruneexpire reflogexpire reflogexpireunreachable
+        worktreepruneexpire
+        """
+    ),
+    "index": listed("sparse threads version"),
+    "lfs": listed("access locksverify repositoryformatversion"),
+    "log": listed("abbrevcommit date decorate follow"),
+    "maintenance": listed("auto strategy"),
+    "merge": listed("conflictstyle ff renamelimit renames stat"),
+    "pull": listed("ff rebase"),
+    "push": listed("autosetupremote default followtags"),
+    "rebase": listed("autosquash autostash updaterefs"),
+    "remote": listed(
+        """
+        fetch followremotehead mirror partialclonefilter promisor prune prunetags push pushurl
+        skipdefaultupdate skipfetchall tagopt url
+        """
+    ),
+    "rerere": listed("autoupdate enabled"),
+    "status": listed("branch short showstash showuntrackedfiles submodulesummary"),
+    "submodule": listed(
+        "active branch fetchrecursesubmodules ignore path recurse shallow update url"
+    ),
+    "tag": listed("gpgsign sort"),
+    "user": listed("email name"),
+}
+"""The keys of each section that only hold settings of git's own; `*` stands for all."""
+LARGE_FILES = {
+    "filter.lfs.clean": "git-lfs clean -- %f",
+    "filter.lfs.smudge": "git-lfs smudge -- %f",
+    "filter.lfs.process": "git-lfs filter-process",
+    "filter.lfs.required": "true",
+}
+"""What `git lfs install` sets: programs, but none that a repository could choose."""
+LARGE_FILE_HOOK = re.compile(
+    rb"#!/bin/sh\ncommand -v git-lfs >/dev/null 2>&1 \|\| "
+    rb"\{ (?:printf >&2 \"\\n%s\\n\\n\"|echo >&2) \"(?:[^\"$`\\]|\\n)*\"; exit 2; \}\n"
+    rb"git lfs (pre-push|post-checkout|post-commit|post-merge) \"\$@\"\n?"
+)
+ADDRESSES = listed("pushremote pushurl remote url")
+UPDATES = ("checkout", "rebase", "merge", "none")
+HELPER = re.compile(r"-|[A-Za-z0-9]+::")
+"""An address that names a program: `ext::sh -c ...`, or what ssh would take for an option."""
+ESCAPES = {"t": "\t", "b": "\b", "n": "\n", '"': '"', "\\": "\\"}
+SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
+KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|(?=\n)|\Z)")
+BLANK = re.compile(r"(?:[ \t\n]|[#;][^\n]*)+")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One line of a file; `start` and `end` say where it stands."""
+
+    key: str
+    value: str | None
+    start: int
+    end: int
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What a file is to hold after a check, and the keys whose change was undone."""
+
+    data: bytes
+    undone: tuple[str, ...] = ()
+
+
+Allowed = Callable[[str, tuple[str | None, ...]], bool]
+"""Whether a key may get these values, beyond those that are harmless everywhere."""
+
+
+def never(key: str, values: tuple[str | None, ...]) -> bool:
+    """Allow nothing more."""
+    return not (key or values)
+
+
+def settle(before: bytes, after: bytes, *, allowed: Allowed = never) -> Settled:
+    """Keep the harmless changes of a configuration file, and undo all others.
+
+    A file that cannot be read for certain is put back as a whole.
+    """
+    if before == after:
+        return Settled(after)
+    try:
+        was, now = parse(before), parse(after)
+    except ValueError:
+        return Settled(before, ("a line that cannot be read",))
+    old, new = _grouped(was), _grouped(now)
+    changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    may = (key for key in changed if allowed(key, new.get(key, ())))
+    kept = {key for key in changed if _harmless(key, new.get(key, ()))}.union(may)
+    undone = tuple(sorted(set(changed) - kept))
+    if not undone:
+        return Settled(after)
+    if any(key.startswith("include") for key in undone):
+        return Settled(before, undone)  # its place in the file decides what it outweighs
+    mended = _mended(after, now, [one for one in was if one.key in undone], undone=undone)
+    wanted = {key: new[key] for key in new if key not in undone}
+    wanted |= {key: old[key] for key in undone if key in old}
+    return Settled(mended if _reads_as(mended, wanted) else before, undone)
+
+
+SETTING = listed("--add --replace-all --local --bool --int --bool-or-int --path --fixed-value")
+"""Options of `git config` that leave it to set the value of one key in the repository."""
+UNSETTING = listed("--unset --unset-all unset")
+
+
+def sets_program(step: Step) -> str:
+    """The key that a call of `git config` sets and that may start a program; empty for none.
+
+    A form of the command that is not known to set one harmless key counts as one that may.
+    """
+    words = _configured(step)
+    if step.needs == "nothing" or not words or reads_config(words):
+        return ""
+    if any(word.value is None for word in words):
+        return "a key that only shows when it runs"
+    texts = [word.text for word in words[1:] if word.text not in SETTING]
+    if texts[:1] and texts[0] in UNSETTING | {"set"}:
+        texts = texts[1:] if texts[0] == "set" else [*texts[1:2]]
+    if not texts or texts[0].startswith("-") or "." not in texts[0]:
+        return " ".join(texts[:1]) or "a key"
+    key = _lowered(texts[0])
+    return "" if len(texts) <= 2 and _harmless(key, (*texts[1:2],)) else key
+
+
+def changes_config(step: Step) -> bool:
+    """Return whether a call of `git config` does more than read settings."""
+    words = _configured(step)
+    return not words or not reads_config(words)
+
+
+def _configured(step: Step) -> tuple[Word, ...]:
+    """The words of a call of git from `config` on; none for other calls."""
+    words = step.argv[1:] if step.name == "git" else ()
+    while words and words[0].text.startswith("-"):
+        words = words[2 if words[0].text in ("-C", "-c", "--git-dir", "--work-tree") else 1 :]
+    return words if words and words[0].text == "config" else ()
+
+
+def _lowered(key: str) -> str:
+    """A key as git compares it: what is between the first and the last dot keeps its case."""
+    section, _, rest = key.partition(".")
+    name, dot, last = rest.rpartition(".")
+    return f"{section.lower()}.{name}{dot}{last.lower()}"
+
+
+def is_harmless_hook(name: str, data: bytes) -> bool:
+    """Whether a hook does nothing, as a sample, or only what `git lfs install` lets it do."""
+    found = LARGE_FILE_HOOK.fullmatch(data)
+    return name.endswith(".sample") or (found is not None and found[1].decode() == name)
+
+
+def parse(data: bytes) -> tuple[Setting, ...]:
+    """The settings of a file, in order. Raises ValueError for what git might read otherwise."""
+    text = data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
+    if any(char in text for char in "\0\r\f\v"):
+        raise ValueError("odd characters")
+    return tuple(_settings(text))
+
+
+def _settings(text: str) -> Iterator[Setting]:
+    at, prefix = 0, ""
+    while at < len(text):
+        if found := BLANK.match(text, at):
+            at = found.end()
+        elif found := SECTION.match(text, at):
+            at, prefix = found.end(), _prefix(found[1], found[2])
+        elif prefix and (found := KEY.match(text, at)):
+            value, end = _value(text, found.end()) if found[2] else (None, found.end())
+            yield Setting(prefix + found[1].lower(), value, at, end)
+            at = end
+        else:
+            raise ValueError(f"unclear at {at}")
+
+
+def _prefix(section: str, name: str | None) -> str:
+    sub = "" if name is None else re.sub(r"\\(.)", r"\1", name) + "."
+    return f"{section.lower()}.{sub}"
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """The value that begins here, and where its line ends."""
+    parts, spaces, quoted = list[str](), "", False
+    while at < len(text) and text[at] != "\n":
+        char = text[at]
+        if not quoted and char in "#;":
+            newline = text.find("\n", at)
+            at = len(text) if newline < 0 else newline
+            break
+        if not quoted and char in " \t":
+            spaces, at = spaces + char if parts else "", at + 1
+            continue
+        if char == "\\":
+            char, at = _escaped(text, at + 1)
+        else:
+            quoted ^= char == '"'
+            char, at = "" if char == '"' else char, at + 1
+        parts.append(spaces + char)
+        spaces = ""
+    if quoted:
+        raise ValueError("a quotation does not end")
+    return "".join(parts), at
+
+
+def _escaped(text: str, at: int) -> tuple[str, int]:
+    """What an escape stands for, and where the text goes on: a newline stands for nothing."""
+    char = text[at : at + 1]
+    if char == "\n":
+        return "", at + 1
+    if char not in ESCAPES:
+        raise ValueError("an unknown escape")
+    return ESCAPES[char], at + 1
+
+
+def _grouped(settings: tuple[Setting, ...]) -> dict[str, tuple[str | None, ...]]:
+    found: dict[str, tuple[str | None, ...]] = {}
+    for one in settings:
+        found[one.key] = (*found.get(one.key, ()), one.value)
+    return found
+
+
+def _harmless(key: str, values: tuple[str | None, ...]) -> bool:
+    """Whether a key may get these values from any git command that was allowed."""
+    if key in LARGE_FILES:
+        return set(values) <= {LARGE_FILES[key]}
+    section, name = key.split(".", 1)[0], key.rpartition(".")[2]
+    names = HARMLESS.get(section, frozenset())
+    if name not in names and "*" not in names:
+        return False
+    if name in ADDRESSES:
+        return not any(value and HELPER.match(value) for value in values)
+    return section != "submodule" or name != "update" or set(values) <= {*UPDATES}
+
+
+def _mended(
+    after: bytes, now: tuple[Setting, ...], was: list[Setting], *, undone: tuple[str, ...]
+) -> bytes:
+    """The file without the settings to undo, and with what they were at its end."""
+    text = after.decode().removeprefix("\ufeff").replace("\r\n", "\n")
+    for one in reversed([one for one in now if one.key in undone]):
+        begun = text.rfind("\n", 0, one.start) + 1
+        alone = not text[begun : one.start].strip()
+        text = text[:begun] + text[one.end + 1 :] if alone else text[: one.start] + text[one.end :]
+    lines = [text.rstrip("\n"), *map(_written, was)]
+    return ("\n".join(line for line in lines if line) + "\n").encode()
+
+
+def _written(one: Setting) -> str:
+    """A setting as lines of a file."""
+    section, _, rest = one.key.partition(".")
+    name, _, key = rest.rpartition(".")
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    head = f'[{section} "{escaped}"]' if name else f"[{section}]"
+    if one.value is None:
+        return f"{head}\n\t{key}"
+    value = one.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{head}\n\t{key} = "{value}"'
+
+
+def _reads_as(data: bytes, wanted: dict[str, tuple[str | None, ...]]) -> bool:
+    try:
+        return _grouped(parse(data)) == wanted
+    except ValueError:
+        return False

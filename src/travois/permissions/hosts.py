@@ -1,0 +1,59 @@
+"""Which host a URL leads to: compared whole, after everything that could disguise it is gone."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+
+from travois.permissions.paths import folded
+
+PLAIN = r"(?is)https?://([a-z0-9.-]+)(?::\d{1,5})?(?:[/?#].*)?"
+"""A URL without a user name, whose host is made of nothing but letters, digits and hyphens."""
+
+
+def allows(what: str, url: str) -> bool:
+    """Whether the rule means this URL, or exactly the host of a plain one."""
+    if not what.startswith("domain:"):
+        return url == what
+    found = re.fullmatch(PLAIN, url)
+    if found is None:
+        return False
+    host, wanted = found[1].lower().rstrip("."), what.removeprefix("domain:").lower().rstrip(".")
+    if wanted.startswith("*."):
+        below = wanted.count(".") + 1
+        host, wanted = ".".join(host.split(".")[-below + 1 :]), wanted[2:]
+        return _fits(host, wanted) and found[1].rstrip(".").count(".") > host.count(".")
+    return wanted == "*" or _fits(host, wanted)
+
+
+def mentions(what: str, url: str) -> bool:
+    """Whether the URL may lead to the rule's host or to one below it, however it is written."""
+    if not what.startswith("domain:"):
+        return url == what
+    wanted = folded(what.removeprefix("domain:")).removeprefix("*.").rstrip(".")
+    hosts = _hosts(url)
+    return wanted == "*" or any(_fits(_end(host, wanted), wanted) for host in hosts)
+
+
+def _fits(host: str, wanted: str) -> bool:
+    """Whether a host is meant, label by label; a star stays within its label."""
+    labels, patterns = host.split("."), wanted.split(".")
+    same = len(labels) == len(patterns)
+    return same and all(map(fnmatchcase, labels, (p.replace("[", "[[]") for p in patterns)))
+
+
+def _end(host: str, wanted: str) -> str:
+    """The last labels of a host, as many as are wanted."""
+    return ".".join(host.split(".")[-wanted.count(".") - 1 :])
+
+
+def _hosts(url: str) -> set[str]:
+    """Every reading of the URL that some client could have."""
+    from urllib.parse import unquote
+
+    text = folded(re.sub(r"[\x00-\x20\x7f]", "", unquote(url)))
+    starts = (text, text.partition(":")[2])
+    authorities = (re.split(r"[/\\?#]", start.lstrip("/\\"), maxsplit=1)[0] for start in starts)
+    return {
+        re.sub(r":\d*$", "", part).rstrip(".") for whole in authorities for part in whole.split("@")
+    }

@@ -1,0 +1,89 @@
+"""Masking settings before they are shown or written to a file that people send around.
+
+Values are masked by the name that they stand under, by their shape, and where they are the same as
+a value that is known to be secret. Variables and headers are masked whatever they are called: that
+is where people put secrets, and nobody needs their values to see which file decided.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from travois.permissions.secrets import Secrets, find, named
+
+MASKED = "[masked]"
+WHOLE = frozenset(("env", "headers", "client", "http_headers"))
+"""Settings below which every value is masked."""
+PLAIN = frozenset(("", "0", "1", "true", "false", "yes", "no", "on", "off"))
+"""Values that tell nothing."""
+ASSIGNED = re.compile(r"\b([A-Za-z_][\w-]*)(=|\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"';|&)]+)")
+VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+BEARER = re.compile(r"(?i)\b(bearer|basic)\s+([\w.~+/=-]{6,})")
+SECRET_FLAG = r"--?[\w-]*(?:token|secret|password|passwd|api-?key|auth)"
+FLAG = re.compile(rf"({SECRET_FLAG})(=|\s+)(\S+)", re.IGNORECASE)
+NAMED_FLAG = re.compile(SECRET_FLAG, re.IGNORECASE)
+RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.~+=-]{16,}")
+"""Letters and digits in a row, as keys are."""
+
+_known: dict[str, str] = {}
+
+
+def register(values: Iterable[tuple[str, str]]) -> None:
+    """Keep these values out of all that is shown from here on, each with the name it goes by."""
+    for name, value in values:
+        bare = value.removeprefix("Bearer ")
+        if len(bare) >= 8 and not bare.startswith(("/", "~")):
+            _known[bare] = name
+            _known[msgspec.json.encode(bare).decode()[1:-1]] = name
+
+
+def likely(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Choose the variables that hold secrets: by their names, or by values nobody would read."""
+    for name, value in pairs:
+        if named(name) or find(value) or RANDOM.fullmatch(value):
+            yield name, value
+
+
+def registered() -> Secrets:
+    """Return the values that were registered; longer ones first, as one may hold another."""
+    pairs = ((name, value) for value, name in _known.items())
+    return Secrets(tuple(sorted(pairs, key=lambda pair: -len(pair[1]))))
+
+
+def mask_text(text: str) -> str:
+    """Mask what looks like a secret in a command line, an address or a message."""
+    text = registered().redacted(text)
+    text = BEARER.sub(rf"\1 {MASKED}", text)
+    text = FLAG.sub(rf"\1\2{MASKED}", text)
+    text = ASSIGNED.sub(_mask_assigned, text)
+    for found in reversed(find(text)):
+        text = f"{text[: found.start]}[masked: {found.kind}]{text[found.end :]}"
+    return text
+
+
+def mask_value(key: str, value: object) -> object:
+    """Mask a setting as it is shown; `key` is its dotted name, and decides about what is below."""
+    parts = key.split(".")
+    whole = any(part in WHOLE for part in parts[:-1]) or (parts[-1] in WHOLE)
+    if isinstance(value, Mapping):
+        tree: Mapping[str, object] = msgspec.convert(value, dict[str, object])
+        return {name: mask_value(f"{key}.{name}", below) for name, below in tree.items()}
+    if isinstance(value, list | tuple):
+        items = msgspec.convert(value, list[object])
+        flags = [bool(NAMED_FLAG.fullmatch(str(one))) for one in items]
+        pairs = zip(items, [False, *flags], strict=False)
+        return [MASKED if secret else mask_value(key, item) for item, secret in pairs]
+    if isinstance(value, str):
+        secret = (whole or named(parts[-1])) and value.lower() not in PLAIN
+        return MASKED if secret else mask_text(value)
+    return value
+
+
+def _mask_assigned(found: re.Match[str]) -> str:
+    name, between, value = found.groups()
+    # Our own messages have placeholders (`KEY=…`) and names of variables (`key: API_KEY`).
+    tells = any(char.isalnum() for char in value) and not VARIABLE.fullmatch(value)
+    return f"{name}{between}{MASKED}" if named(name) and tells else found[0]

@@ -1,0 +1,144 @@
+"""Names whose content decides what runs later, or who may do what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from travois.core.display_text import UNSEEN, listed
+from travois.permissions.paths import folded
+
+PROTECTED = listed(
+    """
+    .git .hg .svn .jj .husky .lefthook .ssh .gnupg .aws .kube .docker .cargo .mvn .yarn .vscode
+    .idea .zed .fleet .devcontainer .direnv .travois .claude .agents .codex .cursor .gemini
+    .opencode .windsurf .continue .roo .kiro .aider .copilot .pnpm-store .config .gitmodules
+    .gitconfig .mcp.json mcp.json .claude.json opencode.json opencode.jsonc .envrc .npmrc
+    .pnpmfile.cjs .pnpmfile.js pnpmfile.js bunfig.toml .bazelrc .pre-commit-config.yaml
+    .pre-commit-config.yml .pre-commit-hooks.yaml .overcommit.yml lefthook.yml lefthook.yaml
+    lefthook.toml lefthook.json .lefthook.yml gradle-wrapper.properties maven-wrapper.properties
+    .devcontainer.json .ripgreprc pyrightconfig.json sitecustomize.py usercustomize.py
+    .tool-versions .mise.toml mise.toml .asdfrc rust-toolchain rust-toolchain.toml .bashrc
+    .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
+    .zlogout .kshrc .cshrc .tcshrc .login .inputrc .netrc .curlrc .wgetrc .vimrc .exrc .nvimrc
+    .nvim.lua .gdbinit .lldbinit .pythonrc.py .pdbrc .pypirc .irbrc .rprofile .psqlrc .sqliterc
+    .tmux.conf .screenrc .xinitrc .xprofile .xsession .terraformrc .condarc .wezterm.lua
+    authorized_keys .aider.conf.yml .qwen .amazonq .git-credentials
+    agents.md agents.override.md agent.md claude.md claude.local.md gemini.md qwen.md warp.md
+    copilot-instructions.md .cursorrules .windsurfrules .clinerules .roorules .goosehints .rules
+    .gitattributes .gitlab-ci.yml .gitlab-ci.yaml .circleci .buildkite .travis.yml .drone.yml
+    .woodpecker .woodpecker.yml .cirrus.yml .appveyor.yml appveyor.yml azure-pipelines.yml
+    bitbucket-pipelines.yml jenkinsfile .forgejo .gitea .sr.ht .build.yml
+    """
+)
+"""Not written without a question or a rule that names them."""
+PATTERNS = re.compile(r"\.yarnrc.*|\.pnp\..*|git~\d+|_netrc|.*\.pth|\.roorules-.*|\.clinerules-.*")
+NESTED = {
+    ".github": listed("workflows actions instructions prompts agents chatmodes"),
+    ".gitlab": listed("ci"),
+}
+"""Folders that hold CI definitions and instructions beside files that decide nothing."""
+UNCHECKED = listed(
+    """
+    .git .hg .svn .jj .gitmodules .yarn .pnpm-store .config .cargo .direnv .docker .ssh .gnupg .aws
+    .kube
+    """
+)
+"""Protected names that no check after a command looks at: repositories have a check of their own,
+and tool chains write the others in ordinary work. A write of one that is recognised asks."""
+CHECKED = PROTECTED - UNCHECKED
+CHECKED_BEGINNINGS = (".roorules-", ".clinerules-", ".yarnrc")
+DEPENDENCIES = listed("node_modules site-packages")
+"""Folders that package managers fill with files of other projects, which guide nobody in this."""
+PERSONAL = listed(
+    """
+    .git .hg .jj .husky .lefthook .ssh .gnupg .aws .kube .docker .travois .claude .agents .codex
+    .cursor .gemini .qwen .amazonq .opencode .windsurf .continue .roo .kiro .aider .copilot
+    .gitconfig .git-credentials .mcp.json mcp.json .claude.json opencode.json opencode.jsonc
+    .aider.conf.yml .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc
+    .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login .inputrc .netrc _netrc .curlrc
+    .wgetrc .xinitrc .xprofile .xsession authorized_keys
+    """
+)
+"""Settings and hooks of agents and of git, shell start files, keys: in every mode, a person agrees
+to a change first. Mode bypass writes the other protected names, which belong to the project."""
+PERSONAL_CONFIG = listed("autostart environment.d fish gh git opencode systemd travois zsh")
+"""Folders of `.config` that hold such files."""
+GIT_WORK = listed(
+    """
+    objects refs logs index head orig_head fetch_head merge_head merge_msg merge_mode merge_rr
+    squash_msg cherry_pick_head revert_head rebase_head auto_merge commit_editmsg tag_editmsg
+    notes_editmsg edit_description packed-refs shallow rr-cache rebase-merge rebase-apply sequencer
+    info lfs description gc.log gc.pid bisect_log bisect_start bisect_terms bisect_names
+    bisect_expected_rev bisect_ancestors_ok bisect_run reftable
+    """
+)
+"""Names in `.git` that ordinary git commands write and that start no program; see
+gitrepository-layout(5). `info/attributes` is the exception: it chooses filters."""
+WORKTREE = re.compile(r"(?<![^/])\.(?:claude|travois)/worktrees/[^/\\]+(?=/.)")
+"""A checkout of its own: what is in it is judged as if it stood anywhere else."""
+BARE = frozenset(("head", "config", "objects", "refs", "packed-refs", "commondir", "gitdir"))
+"""Names that make a folder a repository when they stand at its top."""
+
+
+def protected(path: str) -> frozenset[str]:
+    """The protected names in a path, whatever their case and disguise."""
+    names = _names(path)
+    found = {name for name in names if name in PROTECTED or PATTERNS.fullmatch(name)}
+    return frozenset((*found, *_nested(names)))
+
+
+def is_checked(name: str, above: str) -> bool:
+    """Return whether a name in a folder is protected, and checked after unasked commands.
+
+    `above` is the name of the folder. This is asked for every file of a workspace.
+    """
+    plain = name.lower()
+    if not name.isascii() or ":" in name or name[-1:] in (".", " "):
+        plain = _name(name)
+    if plain in CHECKED or plain.startswith(CHECKED_BEGINNINGS):
+        return True
+    return above.lower() in NESTED and plain in NESTED[above.lower()]
+
+
+def personal(path: str) -> frozenset[str]:
+    """The protected names in a path that no mode lets be written without a person's yes."""
+    names = _names(path)
+    found = {name for name in names if name in PERSONAL or re.fullmatch(r"git~\d+", name)}
+    if ".git" in found and _is_git_work(names):
+        found.discard(".git")
+    configs = (b for a, b in pairwise(names) if a == ".config" and b in PERSONAL_CONFIG)
+    return frozenset((*found, *configs))
+
+
+def _is_git_work(names: list[str]) -> bool:
+    """Whether a path in `.git` is one that ordinary git commands write."""
+    *_, inner = (names[at + 1 :] for at, name in enumerate(names) if name == ".git")
+    return bool(inner) and inner[0] in GIT_WORK and inner != ["info", "attributes"]
+
+
+def _names(path: str) -> list[str]:
+    return [_name(part) for part in re.split(r"[/\\]", WORKTREE.sub("", path))]
+
+
+def _nested(names: list[str]) -> Iterator[str]:
+    """The protected folders that have their meaning from the folder above, or that folder."""
+    for above, name in pairwise((*names, "")):
+        if above in NESTED and (name in NESTED[above] or not name):
+            yield f"{above}/{name}".rstrip("/")
+
+
+def makes_repository(path: str) -> bool:
+    """Whether a path from the top of a workspace would turn it into a repository."""
+    return _name(path.strip("/").partition("/")[0]) in BARE
+
+
+def strange(path: str) -> bool:
+    """Whether the path has characters that a person could not see."""
+    return bool(re.search(UNSEEN, path) or "\n" in path or "\t" in path)
+
+
+def _name(part: str) -> str:
+    """A name as the most forgiving disk would take it."""
+    return folded(part.partition(":")[0]).rstrip(". ")

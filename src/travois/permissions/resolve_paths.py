@@ -1,0 +1,206 @@
+"""Facts of the disk that permissions need: where links lead, what patterns stand for."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from glob import iglob
+from itertools import islice
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from travois.permissions.access import Access
+from travois.permissions.paths import inside
+from travois.permissions.shell.plan import Plan
+from travois.policy.cage import TMP
+from travois.ports.tool import Here, Refusal
+
+STARTS_PROGRAMS = (
+    *("fsmonitor", "external", "textconv", "command", "pager", "program", "helper"),
+    *("[alias", "[include", "[filter", "[diff "),
+)
+"""Words in a repository's settings with which git starts programs of its choice."""
+HOOKS_AT = re.compile(r"hookspath\s*=\s*(\S+)")
+MANY = 500
+"""How many files a pattern may stand for before it is judged by its folder alone."""
+HOPS = 8
+"""How often links may lead from one /tmp to the other."""
+By = Literal["tool", "command"]
+"""Who opens a path: a file tool, which sees the machine's own /tmp too, or a command."""
+
+
+class Located(msgspec.Struct, frozen=True):
+    """Where a path leads, and in which /tmp that is."""
+
+    path: str
+    tmp: Literal["", "private", "machine"] = ""
+
+
+def home() -> str:
+    """What `~` stands for."""
+    return os.path.realpath(os.path.expanduser("~"))
+
+
+def resolved(accesses: tuple[Access, ...], here: Here | None = None) -> tuple[Access, ...]:
+    """The same accesses with links followed, so that the judge sees what will be touched."""
+    return tuple(found for access in accesses for found in _followed(access, here, by="tool"))
+
+
+def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
+    """What the command lines among the accesses will do, with links followed."""
+    lines = [access.target for access in accesses if access.kind == "exec"]
+    if not lines:
+        return ()
+    from travois.permissions.shell.judge import plan
+
+    around = repository_around(here.cwd)
+    foreign = around != repository_around(here.root) or _runs_programs(around)
+    plans = (plan(line, cwd=here.cwd, home=home(), foreign=foreign) for line in lines)
+    return tuple(
+        one.resolved(lambda access: _followed(access, here, by="command")) for one in plans
+    )
+
+
+def repository_around(folder: str) -> str:
+    """The folder whose settings git would obey here."""
+    path = real(folder)
+    while path != "/":
+        if any(os.path.lexists(f"{path}/{name}") for name in (".git", "HEAD")):
+            return path
+        path = os.path.dirname(path)
+    return path
+
+
+def _runs_programs(repository: str) -> bool:
+    """Whether git would start programs that this repository names, even when it only looks."""
+    git = _git_folder(repository)
+    config = "".join(_text(f"{git}/{name}") for name in ("config", "config.worktree")).lower()
+    hooks = [f"{git}/hooks", *(os.path.join(repository, at) for at in HOOKS_AT.findall(config))]
+    hooked = any(os.path.lexists(f"{folder}/post-index-change") for folder in hooks)
+    return hooked or any(word in config for word in STARTS_PROGRAMS)
+
+
+def _git_folder(repository: str) -> str:
+    """Where the settings lie; a worktree's are those of the repository that it belongs to."""
+    git = f"{repository}/.git"
+    if not os.path.isfile(git):
+        return git if os.path.isdir(git) else repository
+    own = os.path.join(repository, _text(git).removeprefix("gitdir:").strip())
+    return os.path.join(own, _text(f"{own}/commondir").strip())
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
+
+
+def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
+    """The arguments of a call that are neither lists nor objects, for rules that name them."""
+    try:
+        found = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw], strict=False)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return ()
+    plain = ((name, bytes(raw).decode()) for name, raw in found.items())
+    return tuple((name, value.strip('"')) for name, value in plain if value[:1] not in "[{")
+
+
+def _followed(access: Access, here: Here | None, *, by: By) -> tuple[Access, ...]:
+    if access.kind not in ("read", "write"):
+        return (access,)
+    if access.scope == "many":
+        return tuple(_matching(access, here, by=by))
+    found = locate(access.target, here, by=by)
+    writes = access.kind == "write"
+    names, bare = (_names(found.path), _is_in_bare(found.path)) if writes else (1, False)
+    told = replace(access, spelt=access.target, names=names, tmp=found.tmp, bare=bare)
+    return (replace(told, target=found.path),)
+
+
+def _is_in_bare(path: str) -> bool:
+    """Whether a file lies in a folder that git takes for a repository, or would make it one."""
+    folder, name = os.path.split(path)
+    while folder not in ("/", "") and os.path.basename(folder) != ".git":
+        if _is_repository(folder, name):
+            return True
+        folder, name = os.path.split(folder)
+    return False
+
+
+def _is_repository(folder: str, written: str) -> bool:
+    """Whether git takes a folder for a repository once it has something of this name."""
+
+    def has(name: str) -> bool:
+        return name == written or os.path.lexists(f"{folder}/{name}")
+
+    return has("HEAD") and ((has("objects") and has("refs")) or has("commondir"))
+
+
+def locate(path: str, here: Here | None, *, by: By) -> Located:
+    """Follow links, and tell the session's private /tmp from the machine's.
+
+    A file tool opens the machine's own file where the session has none of that name; a command in
+    the sandbox cannot.
+    """
+    if here is None or not here.temp:
+        return Located(real(path))
+    for _ in range(HOPS):
+        if not (place := _private_path(path, here)):
+            path, before = real(path), path
+            if path == before or not _private_path(path, here):
+                return Located(path)
+            continue
+        if by == "tool" and os.path.lexists(path) and not _made_here(place, path, here):
+            return Located(real(path), "machine")
+        path = real(place)
+        if inside(path, here.temp):
+            return Located(path, "private")
+    raise Refusal(f"{path!r} cannot be the path of a file: its links go round in a circle")
+
+
+def _private_path(path: str, here: Here) -> str:
+    """What stands for this path in the session's private folder; empty for paths elsewhere."""
+    if any(inside(path, folder) for folder in (here.root, here.temp, *here.apart)):
+        return ""
+    roots = dict.fromkeys((*TMP, *map(os.path.realpath, TMP)))
+    root = next((root for root in roots if inside(path, root)), "")
+    return os.path.normpath(f"{here.temp}/{os.path.relpath(path, root)}") if root else ""
+
+
+def _made_here(place: str, path: str, here: Here) -> bool:
+    """Whether the session has something there: more than what the sandbox mounts folders on."""
+    mounted = any(inside(folder, path) for folder in (here.root, *here.apart))
+    return os.path.lexists(place) and (not mounted or place == here.temp)
+
+
+def _matching(access: Access, here: Here | None, *, by: By) -> Iterator[Access]:
+    """Every file that a pattern stands for, besides the folder that it looks in."""
+    fixed = os.path.dirname(access.target.split("*")[0].split("?")[0].split("[")[0])
+    found = locate(fixed or "/", here, by=by)
+    rest = access.target[len(fixed) :]
+    spelt = access.target if found.tmp else access.spelt
+    yield replace(access, target=found.path + rest, spelt=spelt, tmp=found.tmp)
+    for path in islice(iglob(found.path + rest), MANY):
+        if os.path.islink(path) or access.kind == "write":
+            yield from _followed(replace(access, target=path, scope="one"), None, by=by)
+
+
+def _names(path: str) -> int:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return 1
+    return 1 if os.path.isdir(path) else found.st_nlink
+
+
+def real(path: str) -> str:
+    """A path with its links followed; raises `Refusal` if it can be none, or is changing."""
+    try:
+        return "/" + os.path.realpath(path).lstrip("/")
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{path!r} cannot be the path of a file") from error

@@ -1,0 +1,406 @@
+"""Permission rules: `Tool` or `Tool(what)`, as other agents write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from travois.permissions import hosts as sites
+from travois.permissions import paths
+from travois.permissions.access import Access
+from travois.permissions.shell import rough as loose
+from travois.permissions.shell.plan import Plan, Step
+
+Effect = Literal["allow", "ask", "deny"]
+EFFECTS: tuple[Effect, ...] = ("deny", "ask", "allow")
+EDITS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "ApplyPatch")
+READS = ("Read", "Grep", "Glob", "Symbols", "LSP", "NotebookRead")
+TOUCHING: dict[str, tuple[str, ...]] = {"Read": ("read", "write"), "Edit": ("write",)}
+"""A path that may not be read or edited may not be so by any tool."""
+TWINS = {"Task": "Agent", "Agent": "Task"}
+PRIMARY = frozenset(("command", "file_path", "path", "notebook_path", "url"))
+"""Arguments that rules name in their own way."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule: which tool, which use of it (empty means any), what follows, and who said so."""
+
+    tool: str
+    what: str
+    effect: Effect
+    origin: str = ""
+    base: str = ""
+    """The folder that `/path` counts from; empty means the workspace."""
+    unless: tuple[Rule, ...] = ()
+    """What it gives back to others, as in a list of which the last that fits counts."""
+
+    @property
+    def text(self) -> str:
+        """The rule as it is written."""
+        return f"{self.tool}({self.what})" if self.what else self.tool
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.text}" + (f" ({self.origin})" if self.origin else "")
+
+
+def parse(text: str, effect: Effect, *, origin: str = "", base: str = "") -> Rule:
+    """Read one rule; raises ValueError with what is wrong."""
+    tool, opening, rest = text.strip().partition("(")
+    if not tool or not all(c.isalnum() or c in "_-*" for c in tool):
+        raise ValueError(f"{text!r} does not begin with the name of a tool")
+    if not opening:
+        return Rule(tool, "", effect, origin, base)
+    if not rest.endswith(")"):
+        raise ValueError(f"{text!r} has no closing parenthesis")
+    what = rest[:-1].strip()
+    if not what:
+        raise ValueError(
+            f"{text!r} has nothing between its parentheses; leave them out for any use"
+        )
+    return Rule(tool, "" if what in ("*", "**", ":*") else what, effect, origin, base)
+
+
+def split(text: str) -> list[str]:
+    """Several rules in one word, parted by commas or spaces outside parentheses."""
+    rules, depth, current = [""], 0, 0
+    for char in text:
+        depth = max(0, depth + (char == "(") - (char == ")"))
+        if depth == 0 and (char == "," or char.isspace()):
+            rules.append("")
+            current += 1
+        else:
+            rules[current] += char
+    return [rule for rule in rules if rule]
+
+
+@lru_cache(maxsize=2048)
+def idle(rule: Rule) -> str:
+    """Why a rule will never match anything; empty if it may."""
+    if rule.effect == "allow" and "*" in rule.tool and not _one_server(rule.tool):
+        return "an allow rule names its tool, or the server of its tools as in mcp__server__*"
+    if rule.tool == "WebSearch" and rule.what:
+        return "WebSearch takes nothing in parentheses"
+    return ""
+
+
+class Use(msgspec.Struct, frozen=True):
+    """A call as the rules see it; paths are resolved, `root` is the workspace."""
+
+    tool: str
+    accesses: tuple[Access, ...]
+    root: str
+    home: str = ""
+    """What `~` stands for; without it such a rule allows nothing."""
+    plans: tuple[Plan, ...] = ()
+    """What the command lines among the accesses come to."""
+    params: tuple[tuple[str, str], ...] = ()
+    """The plain arguments of the call."""
+    exported: frozenset[str] = frozenset()
+    """Variables that programs would see changed if the shell set them."""
+
+    @property
+    def touched(self) -> tuple[Access, ...]:
+        """Everything but the command lines, and everything in them."""
+        plain = tuple(access for access in self.accesses if access.kind != "exec")
+        return (*plain, *(access for plan in self.plans for access in plan.accesses))
+
+
+def matches(rule: Rule, use: Use) -> bool:
+    """Whether the rule speaks of this use. A deny or ask matches generously, an allow exactly."""
+    if rule.effect == "allow":
+        return covers_tool(rule, use) and _allows(rule, use)
+    if names(rule.tool, use.tool):
+        return not rule.what or _parameter(rule, use) or _mentioned(rule, use)
+    if not rule.what or rule.tool not in TOUCHING:
+        return False
+    kinds = TOUCHING[rule.tool]
+    if paths.literal(rule.what) not in _candidates((), use).paths:
+        return "read" in kinds and _named_in_text(rule, use)
+    touched = (access for access in use.touched if access.kind in kinds)
+    return any(_path(rule, access, use) for access in touched) or (
+        "read" in kinds and _named_in_text(rule, use)
+    )
+
+
+def excepted(rule: Rule, use: Use) -> bool:
+    """Whether a rule gives back all that a use does."""
+    others = [other for other in rule.unless if names(other.tool, use.tool)]
+    if not use.plans:
+        return any(matches(other, use) for other in others)
+    if any(plan.unclear or not plan.steps for plan in use.plans):
+        return False
+    steps = (step for plan in use.plans for step in plan.steps)
+    return all(step.known and any(_spared(other, step) for other in others) for step in steps)
+
+
+def _spared(other: Rule, step: Step) -> bool:
+    fitting = (text for text in step.texts if fits(other.what, text))
+    named = any(_names_program(other.what, text, step) for text in fitting)
+    return not other.what or other.what in step.texts or named
+
+
+def names(rule: str, tool: str) -> bool:
+    """Whether a rule's tool is this one."""
+    if rule == tool or (rule == "Edit" and tool in EDITS) or TWINS.get(rule) == tool:
+        return True
+    if rule == "Write" and tool == "ApplyPatch":
+        return True
+    if "*" in rule:
+        return fnmatchcase(tool, rule)
+    return rule.startswith("mcp__") and rule.count("__") == 1 and tool.startswith(f"{rule}__")
+
+
+def withheld(rules: Iterable[Rule], tool: str) -> bool:
+    """Whether rules deny every use of a tool, so that nobody need be told of it."""
+    bare = (rule for rule in rules if rule.effect == "deny" and not rule.what and not rule.unless)
+    return any(names(rule.tool, tool) for rule in bare)
+
+
+def covers_tool(rule: Rule, use: Use) -> bool:
+    """Whether an allow rule is about this tool; to edit includes to read."""
+    if idle(rule):
+        return False
+    if names(rule.tool, use.tool):
+        return True
+    reads = all(access.kind == "read" for access in use.accesses) and use.tool in READS
+    return reads and (rule.tool == "Read" or (rule.tool == "Edit" and bool(rule.what)))
+
+
+def permits(rule: Rule, access: Access, use: Use) -> bool:
+    """Whether a rule about paths lets this one be touched, as it is spelt and where it leads."""
+    tools = ("Read", "Edit") if access.kind == "read" else ("Edit",)
+    if rule.effect != "allow" or rule.tool not in tools or not rule.what:
+        return False
+    return _covers(rule, access, use)
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """The rules that may concern a use, found once for all that it touches and runs."""
+
+    rules: tuple[Rule, ...]
+    use: Use
+    paths: str
+    """All paths that are touched, one on a line, as forgiving disks compare them."""
+    permitting: tuple[Rule, ...]
+    """Allow rules about paths, of which something stands in one of these."""
+    covering: tuple[Rule, ...]
+    """Allow rules about the tool, of which something stands in what it runs."""
+
+
+LAST: list[Candidates] = []
+"""What was found for the last use: the same one is asked about many times in a row."""
+
+
+def permitting(rules: tuple[Rule, ...], use: Use) -> tuple[Rule, ...]:
+    """The rules that may permit a path of this use."""
+    return _candidates(rules, use).permitting
+
+
+def covering(rules: tuple[Rule, ...], use: Use) -> tuple[Rule, ...]:
+    """The rules that may cover a step of this use."""
+    return _candidates(rules, use).covering
+
+
+def _candidates(rules: tuple[Rule, ...], use: Use) -> Candidates:
+    last = LAST[0] if LAST else None
+    if last is not None and last.use is use and (not rules or last.rules is rules):
+        return last
+    spelt = {path for access in use.touched for path in (access.target, access.spelt)}
+    touched = "\n".join(paths.folded(paths.plain(path)) for path in spelt if path)
+    words = " ".join(plan.search_text for plan in use.plans)
+    allowing = [rule for rule in rules if rule.effect == "allow"]
+    about_paths = (rule for rule in allowing if rule.tool in TOUCHING and rule.what)
+    found = Candidates(
+        rules,
+        use,
+        touched,
+        tuple(rule for rule in about_paths if paths.literal(rule.what) in touched),
+        tuple(r for r in allowing if _literal(r.what) in words and covers_tool(r, use)),
+    )
+    LAST[:] = [found]
+    return found
+
+
+def anchor(rule: Rule, use: Use) -> str:
+    """The folder that the path of a rule counts from, unless it says so itself."""
+    return rule.base if rule.base and rule.what.startswith("/") else use.root
+
+
+def covers(rule: Rule, step: Step) -> bool:
+    """Whether an allow rule means this step: its text, or the like of it where that is safe."""
+    if rule.effect != "allow" or rule.tool != "Bash":
+        return False
+    if "*" not in rule.what:
+        return any(what in step.texts for what in wordings(rule.what))
+    if step.needs != "rule" and not step.edits and not _names_all(rule.what, step.named):
+        return False
+    from travois.permissions.shell.destinations import adds_destination  # not needed at the start
+
+    if adds_destination(rule.what, step):
+        return False
+    fitting = ((what, t) for what in wordings(rule.what) for t in step.texts if fits(what, t))
+    return any(_names_program(what, text, step) for what, text in fitting)
+
+
+def _names_all(what: str, wanted: tuple[str, ...]) -> bool:
+    """Whether a rule has these words itself, before a star that is its end."""
+    words = what.removesuffix(":*").removesuffix("*").split()
+    options = (word.partition("=")[0] for word in words if word.startswith("-"))
+    return bool(wanted) and not any("*" in w for w in words) and {*words, *options} >= {*wanted}
+
+
+@lru_cache(maxsize=2048)
+def wordings(what: str) -> tuple[str, ...]:
+    """A rule's words as they are, and without the backslashes that Claude Code stores in them."""
+    plain = what.replace("\\(", "(").replace("\\)", ")").replace("\\\\", "\\")
+    return (what,) if plain == what else (what, plain)
+
+
+def _names_program(what: str, text: str, step: Step) -> bool:
+    """Whether a rule speaks of the program itself, not only of one that runs others."""
+    first = text.partition(" ")[0]
+    return first == step.argv[0].text or step.argv[0].text in what.replace(":*", " ").split()
+
+
+def fits(what: str, text: str) -> bool:
+    """Whether a pattern with stars means this text."""
+    pattern = f"{what[:-2]} *" if what.endswith(":*") else what
+    if pattern.strip("* ") == "":
+        return False
+    return loose.like(pattern, text) or (pattern.endswith(" *") and text == pattern[:-2])
+
+
+def _one_server(tool: str) -> bool:
+    server = tool.removeprefix("mcp__").partition("__")
+    return tool.startswith("mcp__") and bool(server[0] and server[1]) and "*" not in server[0]
+
+
+def _allows(rule: Rule, use: Use) -> bool:
+    if not rule.what:
+        return True
+    return bool(use.accesses) and all(_covers(rule, access, use) for access in use.accesses)
+
+
+def _covers(rule: Rule, access: Access, use: Use) -> bool:
+    what = rule.what
+    match access.kind:
+        case "exec":
+            return access.target.strip() in wordings(what)
+        case "net":
+            return sites.allows(what, access.target)
+        case "tell":  # a colon is a part of an address
+            return fnmatchcase(access.target, what)
+        case "spawn" | "call":
+            return fits(what, access.target)
+        case "leave":
+            return False
+        case "read" | "write":
+            spellings = (access.target, access.spelt or access.target)
+            # Whoever may read all that is in a folder may list it; a bare name would be anywhere.
+            lists = access.kind == "read" and what.startswith(("/", "~/"))
+            folder = what.removesuffix("/**") if lists else what
+            return all(_lets(rule, (what, folder), path, use) for path in spellings)
+
+
+def _lets(rule: Rule, patterns: tuple[str, ...], path: str, use: Use) -> bool:
+    root = anchor(rule, use)
+    return any(paths.allows(one, path, root=root, home=use.home) for one in patterns if one)
+
+
+def _mentioned(rule: Rule, use: Use) -> bool:
+    for access in use.accesses:
+        match access.kind:
+            case "exec":
+                found = any(loose.like(what, access.target) for what in wordings(rule.what))
+            case "net":
+                found = sites.mentions(rule.what, access.target)
+            case "tell":
+                found = fnmatchcase(access.target.casefold(), rule.what.casefold())
+            case "spawn" | "call":
+                found = fits(rule.what.casefold(), access.target.casefold())
+            case "leave":
+                found = False
+            case "read" | "write":
+                found = _path(rule, access, use)
+        if found:
+            return True
+    return any(_runs(what, plan) for what in wordings(rule.what) for plan in use.plans)
+
+
+def _runs(what: str, plan: Plan) -> bool:
+    """Whether a plan runs what the rule names, or may do so."""
+    chained = any(char in what for char in "|;&\n")
+    if loose.mentions(what, plan.text) and (chained or plan.unclear or _runs_input(plan)):
+        return True
+    if plan.search_text and _literal(what) not in plan.search_text:
+        return False
+    return any(_does(what, step) for step in plan.steps)
+
+
+def _runs_input(plan: Plan) -> bool:
+    """Whether a program of the plan runs text that is not among its words."""
+    from travois.permissions.shell.interpreters import reads_program  # not needed at the start
+
+    return any(reads_program(step.argv) for step in plan.steps)
+
+
+@lru_cache(maxsize=2048)
+def _literal(what: str) -> str:
+    """The longest run of a rule's words without a star: whatever it means holds that."""
+    runs = (loose.flat(run) for run in what.removesuffix(":*").split("*"))
+    return max(runs, key=len)
+
+
+def _does(what: str, step: Step) -> bool:
+    if not step.known:
+        words = " ".join(word.text for word in step.argv)
+        return any(loose.mentions(what, text) for text in (words, *step.texts))
+    pattern = f"{what[:-2]} *" if what.endswith(":*") else what
+    return any(_heard(pattern.casefold(), text) for text in _readings(step))
+
+
+@lru_cache(maxsize=2048)
+def _readings(step: Step) -> frozenset[str]:
+    """The ways in which a step may be meant, without case and without the program's folder."""
+    words = " ".join(word.text for word in step.argv)
+    texts = {text.casefold() for text in (words, *step.texts)}
+    located = {text for text in texts if "/" in text.partition(" ")[0]}
+    return frozenset(texts | {_bare(text) for text in located})
+
+
+def _bare(text: str) -> str:
+    program, space, rest = text.partition(" ")
+    return program.rpartition("/")[2] + space + rest
+
+
+def _heard(pattern: str, text: str) -> bool:
+    return fits(pattern, text) or loose.like(pattern, text) or text.startswith(f"{pattern} ")
+
+
+def _parameter(rule: Rule, use: Use) -> bool:
+    """`Tool(name:value)` means a plain argument of the call."""
+    name, colon, value = rule.what.partition(":")
+    if not colon or name in PRIMARY:
+        return False
+    return any(key == name and loose.like(value, given) for key, given in use.params)
+
+
+def _named_in_text(rule: Rule, use: Use) -> bool:
+    """Whether a word of a command line that is not understood may be a path of the rule."""
+    unknown = (p for p in use.plans if p.unclear or not all(step.known for step in p.steps))
+    root = anchor(rule, use)
+    return any(
+        paths.named_in(rule.what, plan.text, root=root, cwd=use.root, home=use.home)
+        for plan in unknown
+    )
+
+
+def _path(rule: Rule, access: Access, use: Use) -> bool:
+    if access.kind not in ("read", "write"):
+        return False
+    spellings, root = {access.target, access.spelt or access.target}, anchor(rule, use)
+    return any(paths.mentions(rule.what, path, root=root, home=use.home) for path in spellings)

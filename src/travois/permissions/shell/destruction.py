@@ -1,0 +1,124 @@
+"""Which work a command line may destroy: read generously, so that it can be kept before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from posixpath import dirname, normpath
+
+import msgspec
+
+from travois.permissions.access import Access
+from travois.permissions.paths import stem
+from travois.permissions.shell import rough as loose
+from travois.permissions.shell.plan import Plan, Step
+from travois.permissions.shell.redirect import located
+
+HARMLESS = frozenset(("mkdir", "touch"))
+"""Programs that write and yet leave everything as it was."""
+NAMED = frozenset(
+    (
+        *("rm", "rmdir", "unlink", "shred", "srm", "trash", "truncate", "mv", "cp", "install"),
+        *("ln", "dd", "tee", "sed", "perl", "find", "fd", "rsync", "tar", "bsdtar", "unzip"),
+        *("7z", "cpio", "patch", "chmod", "chown", "chgrp", "setfacl", "split", "csplit"),
+        *("sponge", "gzip", "gunzip", "xz", "bzip2", "zstd", "rename", "prename", "mmv"),
+    )
+)
+"""Programs that may destroy what their words name."""
+LEADS = {"cargo": "target", "npm": "node_modules", "pnpm": "node_modules", "yarn": "node_modules"}
+"""Where programs that clean up do so."""
+CLEANS = frozenset(("clean", "ci", "prune", "purge", "distclean"))
+COLLECTS = frozenset(("gc", "prune", "repack", "filter-branch", "filter-repo", "maintenance"))
+"""What git says to throw away objects."""
+
+
+MAX_BASES = 20
+MAX_NAMED_PATHS = 2_000
+"""How many folders and paths of a text that is not understood are kept one by one."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What may be destroyed besides ordinary files of the workspace, as absolute paths."""
+
+    paths: tuple[str, ...] = ()
+
+
+def destroys(plan: Plan, *, cwd: str) -> Loss | None:
+    """What to keep before this runs; None if it is known to destroy nothing."""
+    if not plan.unclear and all(_harmless(step) for step in plan.steps):
+        return None
+    touched = (access for step in plan.steps for access in step.accesses)
+    found = [path for access in touched if access.kind == "write" for path in _written(access)]
+    bases = tuple(islice(_bases(plan, cwd), MAX_BASES))
+    lines = [[word.text for word in step.argv] for step in plan.steps]
+    if plan.unclear or not all(step.known for step in plan.steps):
+        lines += loose.segments(plan.text)
+    named = (path for words in lines for path in _named(words, bases))
+    paths = (normpath(path) for path in (*found, *islice(named, MAX_NAMED_PATHS)))
+    return Loss(tuple(dict.fromkeys(paths)))
+
+
+def _harmless(step: Step) -> bool:
+    if step.needs != "nothing":
+        return False
+    return step.name in HARMLESS or all(access.kind == "read" for access in step.accesses)
+
+
+def _written(access: Access) -> Iterator[str]:
+    """The path and what it leads to; a pattern stands for all that is in its folder."""
+    for path in (access.target, access.spelt or access.target):
+        yield stem(path) if access.scope == "many" else path
+
+
+def _bases(plan: Plan, cwd: str) -> Iterator[str]:
+    """The folders that the line may stand in."""
+    here = cwd
+    yield here
+    for words in loose.segments(plan.text):
+        if words[0] in ("cd", "pushd") and len(words) > 1:
+            here = located(words[-1], here)
+            yield here
+        for option, folder in pairwise(words):
+            if option in ("-C", "--directory", "--work-tree", "-d"):
+                yield located(folder, here)
+
+
+def _named(words: list[str], bases: tuple[str, ...]) -> Iterator[str]:
+    """The paths that a program may destroy: it may stand anywhere behind others that start it.
+
+    What follows the first program of a kind includes what follows the others.
+    """
+    seen = set[str]()
+    for at, word in enumerate(words):
+        name = word.rpartition("/")[2]
+        kind = "any" if name in NAMED else name
+        if kind in seen or (name not in NAMED and name not in LEADS and name != "git"):
+            continue
+        seen.add(kind)
+        rest = words[at + 1 :]
+        if name == "git":
+            yield from _git(rest, bases)
+        elif name in LEADS and CLEANS.intersection(rest):
+            yield from (located(LEADS[name], base) for base in bases)
+        elif name in NAMED:
+            targets = [each.partition("=")[2] or each for each in rest if _pathlike(each)]
+            yield from (located(_whole(t), base) for t in targets for base in bases)
+
+
+def _pathlike(word: str) -> bool:
+    return bool(word) and (not word.startswith("-") or "=/" in word) and "\n" not in word
+
+
+def _whole(target: str) -> str:
+    """The part of a path before any pattern."""
+    return dirname(stem(target)) + "/" if any(c in target for c in "*?[") else target
+
+
+def _git(words: list[str], bases: tuple[str, ...]) -> Iterator[str]:
+    if "clean" in words and any("x" in w.casefold() for w in words if w.startswith("-")):
+        yield from bases
+    if "worktree" in words or "rm" in words or "mv" in words:
+        named = (word for word in words if not word.startswith("-"))
+        yield from (located(word, base) for word in named for base in bases)
+    if COLLECTS.intersection(words) or "expire" in words or "--prune" in words:
+        yield from (located(".git", base) for base in bases)

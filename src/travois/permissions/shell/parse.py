@@ -1,0 +1,308 @@
+"""The words of a command line: what each is, or as much of it as is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from travois.core.display_text import listed
+from travois.permissions.shell.plan import Word
+from travois.permissions.shell.work import Work
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+GLOB = frozenset("*?[")
+PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=-]*")
+"""Words that mean themselves."""
+UNQUOTED = re.compile(r"\\(.)|([^\\]+)", re.DOTALL)
+IN_QUOTES = re.compile(r'\\([$`"\\\n])|(.)', re.DOTALL)
+LONGEST_BRACED = 1_000
+"""What braces in a longer word stand for is not worked out: it would take quadratic time."""
+BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
+COUNTED = frozenset("?#$!")
+SAFE_SUM = re.compile(r"\$\(\([0-9\s+*/%()-]*\)\)")
+ESCAPE = re.compile(
+    r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
+    re.DOTALL,
+)
+LETTERS = dict(zip("ntrabfveE\\'\"?", "\n\t\r\a\b\f\v\x1b\x1b\\'\"?", strict=True))
+WORDS = listed(
+    """
+    word number string raw_string ansi_c_string concatenation simple_expansion expansion
+    command_substitution arithmetic_expansion process_substitution brace_expression
+    extglob_pattern
+    """
+)
+"""The kinds of node that a word can be."""
+
+
+OPEN = Word("", "open", single=False)
+
+
+class Unclear(Exception):
+    """The text may mean more than can be told from it."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A run of a word: its text, whether it was quoted, and whether there is more to it."""
+
+    text: str
+    quoted: bool = False
+    open: bool = False
+    glob: bool = False
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What is needed to read a word besides its node."""
+
+    source: bytes
+    variables: Mapping[str, Word]
+    home: str
+    inner: Callable[[Node], None]
+    """Called with every substitution: what it runs is part of what the line runs."""
+    work: Work
+
+
+def read(node: Node, at: Reading) -> tuple[Word, ...]:
+    """The words that this node stands for; usually one."""
+    text = raw(node, at.source)
+    if node.type in ("word", "number") and PLAIN.fullmatch(text):
+        return (Word(text),)
+    return expand(list(parts(node, at)), at.home)
+
+
+def raw(node: Node, source: bytes) -> str:
+    """The text of a node."""
+    return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+
+
+def parts(node: Node, at: Reading) -> Iterator[Part]:
+    """The runs of a word, one after the other."""
+    match node.type:
+        case "word" | "number" | "extglob_pattern":
+            yield from _bare(raw(node, at.source))
+        case "raw_string":
+            yield Part(raw(node, at.source)[1:-1], quoted=True)
+        case "ansi_c_string":
+            yield Part(_escapes(raw(node, at.source)[2:-1]), quoted=True)
+        case "string":
+            yield from _string(node, at)
+        case "concatenation":
+            yield from _joined(node, at)
+        case "brace_expression":
+            yield Part("{", open=True)
+        case _:
+            yield from _dynamic(node, at, quoted=False)
+
+
+def _joined(node: Node, at: Reading) -> Iterator[Part]:
+    at.work.spend(8 * node.child_count)
+    end = node.start_byte
+    for child in node.children:
+        if child.start_byte != end:
+            raise Unclear("a word has a gap in it")
+        end = child.end_byte
+        if child.type not in WORDS or child.type == "process_substitution":
+            _descend(node, at)
+            raise Unclear(f"a word holds {child.type!r}")
+        yield from parts(child, at)
+
+
+def _bare(text: str) -> Iterator[Part]:
+    if re.search(r"[\"'`$;&|<>()\s]", re.sub(r"\\.", "", text, flags=re.DOTALL)):
+        raise Unclear(f"the word {text!r} holds more than a word")
+    for escaped, plain in UNQUOTED.findall(text):
+        if escaped == "\n":
+            raise Unclear("a line goes on inside a word")
+        yield Part(escaped or plain, quoted=bool(escaped))
+    if text.endswith("\\") and len(text) - len(text.rstrip("\\")) & 1:
+        raise Unclear("a backslash ends a word")
+
+
+def _string(node: Node, at: Reading) -> Iterator[Part]:
+    yield Part("", quoted=True)
+    at.work.spend(4 * node.child_count)
+    inside = node.children[1:-1]
+    end = node.start_byte + 1
+    for child in inside:
+        yield from _between(at.source[end : child.start_byte])
+        end = child.end_byte
+        if child.type == "string_content":
+            yield from _quoted(raw(child, at.source))
+        else:
+            yield from _dynamic(child, at, quoted=True)
+    yield from _between(at.source[end : node.end_byte - 1])
+    if at.source[node.start_byte : node.start_byte + 1] != b'"' or not raw(
+        node, at.source
+    ).endswith('"'):
+        raise Unclear("a string has no end")
+
+
+def _between(gap: bytes) -> Iterator[Part]:
+    if gap.strip():
+        raise Unclear("a string has a part that was not understood")
+    if gap:
+        yield Part(gap.decode(), quoted=True)
+
+
+def _quoted(text: str) -> Iterator[Part]:
+    if re.search(r'[`"]', re.sub(r"\\.", "", text, flags=re.DOTALL)):
+        raise Unclear("a string holds more than text")
+    if re.search(r"\$[A-Za-z0-9_({@*#?!$-]", re.sub(r"\\.", "..", text, flags=re.DOTALL)):
+        raise Unclear("a string holds an expansion that was not understood")
+    value = "".join(
+        plain or ("" if escaped == "\n" else escaped) for escaped, plain in IN_QUOTES.findall(text)
+    )
+    yield Part(value, quoted=True)
+
+
+def _dynamic(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
+    match node.type:
+        case "simple_expansion":
+            yield from _variable(node, at, quoted=quoted)
+        case "expansion":
+            if [child.type for child in node.children] != ["${", "variable_name", "}"]:
+                _descend(node, at)
+                raise Unclear(f"{raw(node, at.source)} is more than the value of a variable")
+            yield from _variable(node, at, quoted=quoted)
+        case "command_substitution":
+            at.inner(node)
+            yield Part("", quoted=quoted, open=True)
+        case "arithmetic_expansion":
+            _descend(node, at)
+            if not SAFE_SUM.fullmatch(raw(node, at.source)):
+                raise Unclear("arithmetic evaluates the text of variables")
+            yield Part("", quoted=quoted, open=True)
+        case "process_substitution":
+            at.inner(node)
+            yield Part("/dev/fd/63", quoted=True)
+        case _:
+            _descend(node, at)
+            raise Unclear(f"{node.type} is not understood in a word")
+
+
+def _descend(node: Node, at: Reading) -> None:
+    """Look for what runs inside something that is not understood itself."""
+    waiting = node.children[::-1]
+    while waiting:
+        child = waiting.pop()
+        if child.type in ("command_substitution", "process_substitution"):
+            at.inner(child)
+        else:
+            waiting += reversed(child.children)
+
+
+def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
+    name = raw(node.children[1], at.source)
+    if raw(node, at.source) not in (f"${name}", f"${{{name}}}"):
+        raise Unclear("a dollar sign does not stand before a name")
+    if name in COUNTED:  # `$!` is empty before the first job, and then no word at all
+        yield Part("", quoted=quoted or name != "!", open=True)
+        return
+    if not name.isidentifier() or not name.isascii():
+        raise Unclear(f"${name} is not known")
+    word = at.variables.get(name)
+    if word is None or word.kind == "open":
+        yield Part(word.text if word and quoted else "", quoted=quoted)
+        yield Part("", quoted=quoted, open=True)
+        return
+    if not quoted and not word.text:
+        return
+    # In a pattern, a backslash out of a variable quotes what comes after it: `${x}a/*`.
+    if not quoted and (word.kind == "glob" or re.search(r"[\s\\]", word.text)):
+        yield Part("", open=True)
+        return
+    special = word.kind == "glob" or (not quoted and bool(GLOB.intersection(word.text)))
+    yield Part(word.text, quoted=True, glob=special)
+
+
+def expand(found: list[Part], home: str) -> tuple[Word, ...]:
+    """Words out of runs: braces, the home folder, and patterns count where they are not quoted."""
+    if not found:
+        return ()
+    bare = "".join("\0" if part.quoted or part.open else part.text for part in found)
+    if _has_braces(bare):
+        return _braced(found, bare, home)
+    if "~" in bare:
+        found = _homed(found, bare, home)
+    return (_word(found),)
+
+
+def _has_braces(bare: str) -> bool:
+    """Whether braces in a word may stand for several."""
+    inner = bare[max(bare.find("{"), 0) : bare.rfind("}") + 1]
+    return inner.startswith("{") and ("," in inner or ".." in inner)
+
+
+def _braced(found: list[Part], bare: str, home: str) -> tuple[Word, ...]:
+    if len(bare) > LONGEST_BRACED:
+        return (OPEN,)
+    pieces = BRACES.split(bare)
+    nested = any("{" in piece or "}" in piece for piece in pieces[::2])
+    if nested or "\0" in bare or RANGE.search(bare) or len(pieces) > 5:
+        return (OPEN,)  # braces come before variables: `$x{a,b}` is `$xa` and `$xb`
+    choices = [piece.split(",") if at % 2 else [piece] for at, piece in enumerate(pieces)]
+    made = ("".join(choice) for choice in product(*choices))
+    return tuple(word for text in made if text for word in expand([Part(text)], home))
+
+
+def _homed(found: list[Part], bare: str, home: str) -> list[Part]:
+    tilde = bare.partition("/")[0]
+    if tilde == "~" and home and bare.count("~") == 1 and found[0].text[:1] == "~":
+        rest = Part(found[0].text[1:])
+        return [Part(home, quoted=True), rest, *found[1:]]
+    if bare.startswith("~") or re.search(r"[=:]~", bare):
+        return [Part(_prefix(found, stop="~"), quoted=True), Part("", open=True)]
+    return found
+
+
+def _prefix(found: list[Part], *, stop: str) -> str:
+    text = ""
+    for part in found:
+        if part.open:
+            break
+        if not part.quoted and stop in part.text:
+            return text + part.text.partition(stop)[0]
+        text += part.text
+    return text
+
+
+def _word(found: list[Part]) -> Word:
+    special = any(part.glob or (not part.quoted and GLOB.intersection(part.text)) for part in found)
+    if any(part.open for part in found):
+        single = not special and all(part.quoted or not part.open for part in found)
+        return Word("" if special else _prefix(found, stop="\0"), "open", single=single)
+    text = "".join(part.text for part in found)
+    return Word(text, "glob" if special else "plain", single=not special)
+
+
+def _escapes(text: str) -> str:
+    value = ESCAPE.sub(_escape, text).partition("\0")[0]
+    if any(char < " " and char not in "\n\t" for char in value):
+        raise Unclear("a string has control characters in it")
+    return value
+
+
+def _escape(found: re.Match[str]) -> str:
+    octal, byte, short, long, control, letter = found.groups()
+    if octal:
+        return _ascii(int(octal, 8) & 0xFF)
+    if byte:
+        return _ascii(int(byte, 16))
+    if short or long:
+        return _ascii(int(short or long, 16))
+    if control:
+        raise Unclear("a string has control characters in it")
+    return LETTERS.get(letter, f"\\{letter}")
+
+
+def _ascii(code: int) -> str:
+    if code > 126:
+        raise Unclear("a string spells characters by their numbers")
+    return chr(code)

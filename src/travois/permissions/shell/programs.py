@@ -1,0 +1,347 @@
+"""One program and its words: what it will do, and what it takes to let it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from travois.permissions.access import Access
+from travois.permissions.shell.builtin import BUILTINS
+from travois.permissions.shell.finding import find
+from travois.permissions.shell.gitline import git
+from travois.permissions.shell.interpreters import is_shell, reads_program
+from travois.permissions.shell.looks import EDITS, LOOKS
+from travois.permissions.shell.options import Given, Refused, Spec, sort, table
+from travois.permissions.shell.place import Place, reading, writing
+from travois.permissions.shell.plan import Step, Word
+from travois.permissions.shell.special import awk, jq, sed, yq
+from travois.permissions.shell.tables import ALWAYS, HAZARDS, RESERVED, RULED, SHORT_HAZARDS
+from travois.permissions.shell.wrappers import SHELLS, WRAPPERS
+
+SYSTEM = ("/bin/", "/usr/bin/")
+PATHLIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
+LOCAL = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
+NAME = re.compile(r"[A-Za-z0-9_-]+")
+LOCAL_NAME = re.compile(
+    r"[\d.:/*\[\]=<>!()&|-]+|:[\w,-]+|[46]?(?:tcp|udp)?(?::[\w,-]*)?|(?:tcp|udp):\w+|sport|dport"
+    r"|state|all|connected|established|listening|listen|or|and|not|eq|ne|[lg][te]|[\w-]+-wait",
+    re.IGNORECASE,
+)
+"""Addresses, ports and words of a filter: whatever holds no name of a host."""
+FILED = re.compile(r"@|.*%output\{", re.DOTALL)
+"""Values for which curl reads or writes a file."""
+RUNNING = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
+HAZARD = "the option {} may name another program, folder or file"
+MAX_WRAPPERS = 6
+BASH_ONLY = re.compile(
+    r"\{[^}\s]*(?:,|\.\.)[^}\s]*\}|\$['\"]|\[\[|[<>]\(|<<<|&>|>&(?!\s*[\d-])|\|&|;;?&|\$\["
+    r"|[@!?+*]\(|\(\(|\b(?:function|time|coproc|select|source|declare|let|read)\b"
+)
+"""What other shells read otherwise: braces, quotes with a dollar sign, and words of its own."""
+NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
+
+Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
+STUDIES: dict[str, Study] = {
+    "git": git,
+    "sed": sed,
+    "awk": awk,
+    "gawk": awk,
+    "mawk": awk,
+    "find": lambda words, place: find(words, place, study),
+    "jq": jq,
+    "yq": yq,
+    **BUILTINS,
+}
+"""Programs whose words need more than a list of options to be understood."""
+
+
+def study(argv: tuple[Word, ...], place: Place, *, depth: int = 0) -> Step:
+    """What it takes to run this program with these words here."""
+    if not argv or argv[0].value is None or not argv[0].text:
+        return Step(argv, "exact", "which program runs only shows when it does")
+    if depth > MAX_WRAPPERS:
+        return Step(argv, "exact", "too many programs run one another")
+    step = _wrapped(argv, place, depth=depth) or _studied(argv, place)
+    return replace(step, texts=(*step.texts, text(argv)))
+
+
+def _wrapped(argv: tuple[Word, ...], place: Place, *, depth: int) -> Step | None:
+    """What a program that only runs another one comes to."""
+    name = argv[0].text
+    words = [word.value for word in argv]
+    if name in SHELLS and len(words) == 3 and words[1] == "-c" and words[2] is not None:
+        place.script(words[2])
+        why = "a shell runs elsewhere than the line began" if place.moved else ""
+        if name != "bash" and BASH_ONLY.search(words[2]):
+            why = f"{name} reads this otherwise than bash does"
+        return Step(argv, "exact" if why else "nothing", why, known=True)
+    if name == "eval" and None not in words:
+        place.script(" ".join(word or "" for word in words[1:]))
+    unwrap = WRAPPERS.get(name)
+    if unwrap is None:
+        return None
+    try:
+        inner = unwrap(argv[1:])
+    except Refused as refused:
+        return Step(argv, "exact", str(refused), tuple(_noticed(argv[1:], place)))
+    return None if inner is None else study(inner, place, depth=depth + 1)
+
+
+def _studied(argv: tuple[Word, ...], place: Place) -> Step:
+    name = argv[0].text
+    for folder in SYSTEM:
+        name = name.removeprefix(folder)
+    wanted = table(LOOKS).get(name) or table(EDITS).get(name)
+    try:
+        if name in STUDIES:
+            accesses = STUDIES[name](argv[1:], place)
+            edits = name == "sed" and text(argv[1:2]).startswith("-i")
+            return Step(argv, "nothing", accesses=accesses, known=True, edits=edits)
+        if wanted is not None:
+            return _listed(argv, wanted, place)
+    except Refused as refused:
+        if wanted is None or "asked" not in wanted.marks:
+            return _ruled(argv, place, why=str(refused))
+    return _ruled(argv, place, why=f"{name} is not known to only look")
+
+
+def _listed(argv: tuple[Word, ...], wanted: Spec, place: Place) -> Step:
+    try:
+        given = sort(wanted, argv[1:])
+        accesses = tuple(_touched(given, wanted, place))
+    except Refused as refused:
+        if "tame" not in wanted.marks:
+            raise
+        found = tuple(_mentioned(argv[1:], place))
+        return Step(argv, "rule", str(refused), found, known=True)
+    if argv[0].text == "cp":
+        accesses = (*accesses, *_copied(given, place))
+    if argv[0].text == "mv":
+        accesses = (*accesses, *_moved(given, place))
+    edits = argv[0].text in table(EDITS)
+    return Step(argv, "nothing", accesses=accesses, known=True, edits=edits)
+
+
+def _touched(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
+    _check_values(given, wanted)
+    for name, value in given.options:
+        kind = wanted.long.get(name) or wanted.short.get(name[1:])
+        if value is not None and kind == "file":
+            yield from reading(value, place)
+    kinds = list(wanted.operands)
+    given_pattern = given.has("-e", "-f", "--regexp", "--file", "--files", "--type-list")
+    if "pattern" in wanted.marks and given_pattern:
+        kinds = kinds[1:]
+    deep = "deep" in wanted.marks
+    files = 0
+    for kind, word in _matched(kinds, given.operands, wanted):
+        files += kind == "file"
+        if kind == "file":
+            yield from reading(word, place, deep=deep)
+        elif kind == "write":
+            yield from writing(word, place)
+    recursive = "cwd" in wanted.marks or (deep and given.has("-r", "-R", "--recursive"))
+    if not files and recursive:
+        yield from reading(Word("."), place, deep=deep)
+
+
+def _check_values(given: Given, wanted: Spec) -> None:
+    """Raise for a value or operand that makes the program read or reach something else."""
+    if "response" in wanted.marks and any(_begins(word, "@") for word in given.operands):
+        raise Refused("a file may hold more words for it")
+    if "local" in wanted.marks:
+        files = "file*" in wanted.operands
+        values = [value for name, value in given.options if value is not None and name == "-i"]
+        filters = () if files else given.operands
+        if not all(LOCAL_NAME.fullmatch(word.value or "?") for word in (*values, *filters)):
+            raise Refused("it may look up the name of a host")
+        if any(_begins(word, "+") for word in given.operands):
+            raise Refused("a plus sign begins an option of it")
+
+
+def _begins(word: Word, char: str) -> bool:
+    """Whether a word may begin with this character when the program sees it."""
+    return word.kind == "open" or word.text[:1] in (char, "*", "?", "[")
+
+
+def _matched(
+    kinds: list[str], operands: tuple[Word, ...], wanted: Spec
+) -> Iterator[tuple[str, Word]]:
+    """Which kind each operand is; raises where there are more than the program may be given."""
+    rest = list(kinds)
+    for word in operands:
+        if "plus" in wanted.marks and word.text.startswith("+"):
+            continue
+        if "number-text" in wanted.marks and word.text.isdigit():
+            continue
+        if not rest:
+            raise Refused(f"what it does with {word.text!r} is not known to only look")
+        kind = rest[0]
+        if not kind.endswith("*"):
+            rest.pop(0)
+            if not word.single:
+                raise Refused("how many words an expansion gives only shows when it runs")
+        yield kind.rstrip("*"), word
+
+
+def _copied(given: Given, place: Place) -> Iterator[Access]:
+    if len(given.operands) < 2:
+        raise Refused("where it copies to is not there")
+    *sources, last = given.operands
+    yield from writing(last, place)
+    yield from _arrived(sources, last, place)
+
+
+def _moved(given: Given, place: Place) -> Iterator[Access]:
+    if len(given.operands) < 2:
+        raise Refused("where it moves to is not there")
+    *sources, last = given.operands
+    yield from _arrived(sources, last, place)
+
+
+def _arrived(sources: list[Word], last: Word, place: Place) -> Iterator[Access]:
+    """What a folder holds after files were put into it."""
+    for word in sources:
+        name = word.text.rstrip("/").rpartition("/")[2]
+        if name in ("", ".", "..") or last.kind != "plain":
+            raise Refused("which names it writes only shows when it runs")
+        arrived = Word(f"{last.text.rstrip('/') or '/.'}/{name}", word.kind)
+        yield from writing(arrived, place)
+
+
+def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
+    """What a rule for the like of it may cover."""
+    words = [word.value or "" for word in argv[:3]]
+    prefixes = (" ".join(words[:count]) for count in (3, 2, 1))
+    found = next((prefix for prefix in prefixes if prefix in table(RULED)), None)
+    try:
+        if argv[0].text in ALWAYS | RESERVED:
+            raise Refused(f"{argv[0].text} runs what its words say")
+        # A rule such as `python3:*` means any Python; one for a shell means its own words.
+        if is_shell(argv) and reads_program(argv):
+            raise Refused("it runs whatever it is given as input")
+        if found is not None:
+            wanted = table(RULED)[found]
+            accesses = tuple(_ordinary(argv[found.count(" ") + 1 :], wanted, place))
+            known, edits = "runs" not in wanted.marks, "edits" in wanted.marks
+            return Step(argv, "rule", why, accesses, known=known, edits=edits)
+        looks = table(LOOKS).get(argv[0].text)
+        if argv[0].text in STUDIES or (looks and "asked" not in looks.marks):
+            raise Refused(why)
+        accesses = tuple(_mentioned(argv[1:], place, careful=True))
+        if named := tuple(_hazards(argv[1:])):
+            return Step(argv, "exact", HAZARD.format(named[0]), accesses, named=named)
+    except Refused as refused:
+        return Step(argv, "exact", str(refused), tuple(_noticed(argv[1:], place)))
+    return Step(argv, "rule", why, accesses)
+
+
+def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[Access]:
+    """What a call with nothing but ordinary options touches."""
+    values = [word.value for word in words]
+    if "passes" in wanted.marks and "--" in values:
+        at = values.index("--")
+        for name in _hazards(words[at + 1 :]):
+            raise Refused(HAZARD.format(name))
+        yield from _mentioned(words[at + 1 :], place, careful=True)
+        words = words[:at]
+    if "dashed" in wanted.marks and not (words and words[0].text.startswith("-")):
+        raise Refused("its options are written without a dash")
+    given = sort(wanted, words)
+    for word in given.operands:
+        if word.kind == "open" or (word.kind == "glob" and word.text[0] in "*?["):
+            raise Refused("an argument only shows when it runs")
+    yield from _named(given, wanted, place)
+    for name, value in given.options:
+        kind = wanted.long.get(name) or wanted.short.get(name[1:])
+        _check_ordinary(name, value, wanted)
+        if kind == "file" and value is not None:
+            yield from reading(value, place)
+        if kind == "name" and (value is None or not NAME.fullmatch(value.text)):
+            raise Refused(f"the value of {name} may be a file")
+
+
+def _check_ordinary(name: str, value: Word | None, wanted: Spec) -> None:
+    """Raise for a value that stands for a file or for something on another machine."""
+    if value is None:
+        return
+    if "values" in wanted.marks and FILED.match(value.text):
+        raise Refused(f"the value of {name} may name a file")
+    if "archive" in wanted.marks and ":" in value.text and name in ("-f", "--file"):
+        raise Refused(f"the value of {name} may name another machine")
+
+
+def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
+    """The operands of an ordinary call that are paths."""
+    if "targets" in wanted.marks:
+        if any("=" in word.text for word in given.operands):
+            raise Refused("a variable of the makefile is set")
+        return
+    if "ip" in wanted.marks:
+        if len(given.operands) > 1 and given.operands[1].text not in ("show", "list", "ls"):
+            raise Refused("it changes the network")
+        return
+    for kind, word in _matched(list(wanted.operands), given.operands, wanted):
+        if LOCAL.match(word.text) or ("remote" in wanted.marks and "::" in word.text):
+            raise Refused(f"{word.text} is not what it seems")
+        if kind == "file" and word.text[:1] in ("+", "@"):
+            raise Refused(f"{word.text} may be more than a file")
+        if kind == "write":
+            yield from writing(word, place)
+        elif kind == "file" or (PATHLIKE.match(word.text) and "://" not in word.text):
+            yield from reading(word, place)
+
+
+def _mentioned(words: tuple[Word, ...], place: Place, *, careful: bool = False) -> Iterator[Access]:
+    """What the words of a program that is not known name as paths."""
+    for word in words:
+        if word.kind == "open":
+            raise Refused("an argument only shows when it runs")
+        name, _, value = word.text.partition("=")
+        dashed = name.startswith("-")
+        if careful and word.kind == "glob" and word.text[0] in "*?[":
+            raise Refused("a name that begins with a dash would be taken for an option")
+        path = Word(value, word.kind) if dashed or value else word
+        if LOCAL.match(path.text):
+            raise Refused(f"{path.text} is not what it seems")
+        if path.text and PATHLIKE.match(path.text) and "://" not in path.text:
+            yield from reading(path, place)
+
+
+def _noticed(words: tuple[Word, ...], place: Place) -> Iterator[Access]:
+    """As many paths among the words as can be told, without insisting."""
+    for word in words:
+        path = Word(word.text.partition("=")[2] or word.text, word.kind)
+        known = path.kind != "open" and not path.text.startswith("-") and "\n" not in path.text
+        if known and PATHLIKE.match(path.text):
+            yield from reading(path, place)
+
+
+def _hazards(words: tuple[Word, ...]) -> Iterator[str]:
+    """The options among words that may name another program, folder or file."""
+    names = (word.text.partition("=")[0] for word in words)
+    yield from (name for name in names if name.startswith("-") and _hazard(name))
+
+
+def _hazard(name: str) -> bool:
+    if name.startswith("--"):
+        if RUNNING.search(name):
+            return True
+        return name[2:].removeprefix("no-").casefold() in HAZARDS
+    letters = name[1:4] if len(name) <= 4 else name[1:2]
+    return bool(SHORT_HAZARDS.intersection(letters)) or name[1:].casefold() in HAZARDS
+
+
+def text(argv: tuple[Word, ...]) -> str:
+    """The words as one would write them; what is not known is an ellipsis."""
+    return " ".join(_written(word) for word in argv)
+
+
+def _written(word: Word) -> str:
+    if word.kind == "open":
+        return f"{word.text}…"
+    if word.kind == "glob" or (word.text and not NEEDS_QUOTES.search(word.text)):
+        return word.text
+    return "'" + word.text.replace("'", "'\\''") + "'"
