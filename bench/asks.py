@@ -40,17 +40,17 @@ from travois.core.facts import AnyFact, Changed, Entry, Opened
 from travois.engine.consent import Ready, decide, use
 from travois.engine.dispatch import understand
 from travois.files.disk import DiskFiles
-from travois.host.cage.programs import find_covered
 from travois.permissions.checkouts import find_sibling
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.shell.families import is_builder
-from travois.policy.bounds import SECRET, Bounds
-from travois.policy.toolchains import list_shown
 from travois.ports.agent import Agent, World
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.snapshot_port import Kept
 from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder
+from travois.sandbox.hidden_files import find_covered
+from travois.sandbox.policy import SECRET, Bounds
+from travois.sandbox.tool_chains import list_shown
 from travois.sessions.blobs import Blobs
 from travois.sessions.home import Home
 from travois.sessions.session import Session

@@ -17,13 +17,13 @@ from statistics import quantiles
 import anyio
 from msgspec.structs import replace
 
-from travois.host.cage.probe import look
-from travois.host.cage.programs import find_covered, find_programs
-from travois.policy.bounds import PINNED, SECRET
-from travois.policy.cage import Cage
-from travois.policy.toolchains import list_shown
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
+from travois.sandbox.hidden_files import find_covered, find_programs
+from travois.sandbox.policy import PINNED, SECRET
+from travois.sandbox.probe import look
+from travois.sandbox.profile import Cage
+from travois.sandbox.tool_chains import list_shown
 
 ROUNDS = 100
 SHELL = ("/bin/bash", "-c", "true")

@@ -42,15 +42,15 @@ from bench.asks import Recorder, make_agent
 from travois.core.content import Call
 from travois.engine.consent import Ready, Ruling, decide
 from travois.engine.dispatch import understand
-from travois.host.cage.probe import Walls, look
-from travois.host.cage.programs import find_covered, find_programs
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.git_config import settle
 from travois.permissions.protected_paths import personal, protected
-from travois.policy.bounds import Bounds
 from travois.ports.agent import Agent
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
+from travois.sandbox.hidden_files import find_covered, find_programs
+from travois.sandbox.policy import Bounds
+from travois.sandbox.probe import Walls, look
 
 MODES: dict[str, tuple[Mode, bool]] = {
     "default": ("default", False),

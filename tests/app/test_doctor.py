@@ -7,8 +7,8 @@ import pytest
 
 from tests.app.commanding import run
 from travois.app.commands import attempt, doctor
-from travois.host.cage import landlock, probe
-from travois.host.cage.probe import bundled_bwrap
+from travois.sandbox import landlock, probe
+from travois.sandbox.probe import bundled_bwrap
 
 NAMES = [
     *("bash", "git", "ripgrep", "terminal", "home", "settings"),

@@ -15,11 +15,11 @@ from travois.app.compose import prepare
 from travois.app.fencing import build
 from travois.app.opening import open_log
 from travois.app.options import Options
-from travois.host.cage.programs import find_covered
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use
 from travois.permissions.shell.judge import plan
-from travois.policy.bounds import Bounds, cage
+from travois.sandbox.hidden_files import find_covered
+from travois.sandbox.policy import Bounds, cage
 
 
 def bounds(folder: Path, settings: dict[str, object]) -> Bounds:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.host.cage.probe import look
+from travois.sandbox.probe import look
 
 WORKS = all(c.works for c in look(None).checks if c.name in ("namespaces", "overlay"))
 pytestmark = pytest.mark.skipif(not WORKS, reason="no namespaces or no overlay here")

@@ -16,7 +16,7 @@ from typing import Any
 
 from travois import lab
 from travois.core.facts import Entry
-from travois.host.cage.probe import look
+from travois.sandbox.probe import look
 from travois.sessions.log_file import entries
 
 Line = dict[str, Any]

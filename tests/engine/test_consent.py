@@ -15,11 +15,11 @@ from travois.engine.dispatch import LOOKED
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Rule, parse
 from travois.permissions.updates import Update, suggested
-from travois.policy.bounds import Bounds
-from travois.policy.cage import Cage
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Answer, Env
+from travois.sandbox.policy import Bounds
+from travois.sandbox.profile import Cage
 from travois.testing import calls, say
 
 BOUNDS = Bounds(temp="/private")

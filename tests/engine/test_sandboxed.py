@@ -23,10 +23,10 @@ from travois.permissions.decide import PLANNING, Guard
 from travois.permissions.resolve_paths import home
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update
-from travois.policy.bounds import Bounds
 from travois.ports.agent import Agent
 from travois.ports.person import Answer, Question
 from travois.ports.snapshot_port import Kept
+from travois.sandbox.policy import Bounds
 from travois.testing import calls, say
 
 BOUNDS = Bounds(temp="/private", attended=True, offered=True)

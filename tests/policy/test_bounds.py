@@ -8,9 +8,9 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.rules import Use
 from travois.permissions.shell.judge import plan
-from travois.policy.bounds import Bounds, cage, harmless
-from travois.policy.cage import Cage
-from travois.policy.program_cage import cage_for_program
+from travois.sandbox.policy import Bounds, cage, harmless
+from travois.sandbox.profile import Cage
+from travois.sandbox.program_sandbox import cage_for_program
 
 BOUNDS = Bounds(temp="/private", hidden=("/home/u/.ssh",))
 

@@ -9,7 +9,7 @@ from travois.permissions.decide import Guard, judge
 from travois.permissions.question import always, effects
 from travois.permissions.rules import Use, parse
 from travois.permissions.shell.judge import plan
-from travois.policy.cage import Cage
+from travois.sandbox.profile import Cage
 
 GUARD = Guard(folders=("/w",))
 WALLS = Cage("work", ("/w",), temp="/tmp/private")

@@ -12,7 +12,7 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, Mode, Verdict, judge
 from travois.permissions.rules import Use, parse
 from travois.permissions.shell.judge import plan
-from travois.policy.bounds import Bounds, cage, contained, held_back
+from travois.sandbox.policy import Bounds, cage, contained, held_back
 
 ROOT, HOME = "/w/proj", "/home/u"
 PERSONAL = (

@@ -19,11 +19,11 @@ from tests.tools.world import World
 from travois.core.content import Media, Text
 from travois.core.errors import Fault
 from travois.host.browser import Chromium, driver_problem, program
-from travois.host.cage.network import reachable
 from travois.host.window import first_line
 from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.providers.http.fetch import lookup
+from travois.sandbox.network import reachable
 from travois.tools.browser import BLIND, CLOSED, browser
 
 FORM = """<title>Form</title><h1>Hello</h1>

@@ -22,10 +22,10 @@ import pytest
 from tests.ports.caged import SECONDS, Mode, found, play, run, scene, walls
 from tests.ports.test_processes import descriptors, nap, others, sleepers, until, zombies
 from tests.processes import run_past_timeout
-from travois.host.cage import probe
-from travois.host.cage.probe import Walls, look
 from travois.ports.world import Captured, Command, Completed
 from travois.process.run import LocalProcesses
+from travois.sandbox import probe
+from travois.sandbox.probe import Walls, look
 
 __all__ = ["nap", "others"]
 MODES: tuple[Mode, ...] = ("full", "partial")
@@ -224,8 +224,8 @@ HARNESS = """
 import anyio, sys
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.host.cage.probe import look
-from travois.policy.cage import Cage
+from travois.sandbox.probe import look
+from travois.sandbox.profile import Cage
 
 async def main():
     processes = LocalProcesses(walls=look(None))

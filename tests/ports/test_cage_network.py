@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.processes import running
-from travois.host.cage.asking import canonical, plain
-from travois.host.cage.network import Door, Network, reachable
-from travois.host.cage.probe import look
 from travois.permissions.hosts import allows
-from travois.policy.cage import Cage
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
+from travois.sandbox.asking import canonical, plain
+from travois.sandbox.network import Door, Network, reachable
+from travois.sandbox.probe import look
+from travois.sandbox.profile import Cage
 
 WALLS = look(None)
 caged = pytest.mark.skipif(WALLS.kind != "full", reason=WALLS.line)

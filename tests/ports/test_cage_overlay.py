@@ -15,12 +15,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois.host.cage.overlay import Overlay
-from travois.host.cage.probe import Walls, look
-from travois.policy.cage import Cage
 from travois.ports.outcome import Change
 from travois.ports.world import Command, Stale
 from travois.process.run import LocalProcesses
+from travois.sandbox.overlay import Overlay
+from travois.sandbox.probe import Walls, look
+from travois.sandbox.profile import Cage
 
 SECONDS = 180.0
 SET = (

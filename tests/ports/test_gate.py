@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from tests.ports.raw import serve
-from travois.host.cage.asking import Asked
 from travois.host.gate import Gate
+from travois.sandbox.asking import Asked
 
 
 def test_the_gate_dials_only_what_it_judged() -> None:

@@ -17,8 +17,8 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use
 from travois.permissions.shell.judge import plan
-from travois.policy.bounds import Bounds, cage
 from travois.process.run import LocalProcesses
+from travois.sandbox.policy import Bounds, cage
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 WHO = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

@@ -14,10 +14,10 @@ import pytest
 from tests.ports.caged import SECONDS, Mode, Scene, play, scene, walls
 from tests.ports.test_processes import children, nap, sleepers, until
 from tests.processes import run_past_timeout
-from travois.host.cage.guard import Journal, watches
-from travois.policy.cage import Cage
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
+from travois.sandbox.guard.guard import Journal, watches
+from travois.sandbox.profile import Cage
 
 __all__ = ["nap"]
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
@@ -373,9 +373,9 @@ KILLED = """
 import anyio, sys
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.host.cage.probe import look
+from travois.sandbox.probe import look
 from msgspec.structs import replace
-from travois.policy.cage import Cage
+from travois.sandbox.profile import Cage
 
 async def main():
     work, temp, journal, nap = sys.argv[1:]
@@ -466,7 +466,7 @@ def test_two_processes_share_what_was_saved(place: Scene) -> None:
 
 
 def test_what_is_too_large_to_save_is_told(place: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    from travois.host.cage import saved
+    from travois.sandbox.guard import saved
 
     monkeypatch.setattr(saved, "MOST_BYTES", 10)
     _, *told = act(place, "echo more >> deep/er/pinned; echo more >> .git/config")

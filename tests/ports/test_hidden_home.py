@@ -23,9 +23,9 @@ from travois.permissions.decide import Guard
 from travois.permissions.decide import Mode as GuardMode
 from travois.permissions.rules import Use
 from travois.permissions.shell.judge import plan
-from travois.policy import bounds
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
+from travois.sandbox import policy as bounds
 
 PLACES = tuple(
     str.split(

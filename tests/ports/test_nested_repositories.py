@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.ports.caged import SECONDS, Mode, Scene, play, scene
-from travois.policy.bounds import PINNED
 from travois.process.run import LocalProcesses
+from travois.sandbox.policy import PINNED
 
 MODES = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 EACH = pytest.mark.parametrize("mode", [None, "full", "partial"], ids=["bare", "bwrap", "landlock"])
@@ -229,7 +229,7 @@ def test_pins_of_what_is_missing_leave_no_trace(mode: Mode) -> None:
 
 
 def test_finding_repositories_takes_no_listing_of_what_did_not_change(tmp_path: Path) -> None:
-    from travois.host.cage.repositories import Repositories
+    from travois.sandbox.guard.repositories import Repositories
 
     for number in range(50):
         (tmp_path / f"a{number}/b/c").mkdir(parents=True)

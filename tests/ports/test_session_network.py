@@ -15,10 +15,10 @@ import anyio
 import pytest
 
 from tests.ports.caged import Scene, scene, walls
-from travois.host.cage import loopback
-from travois.host.cage.loopback import HeldByFiles, HeldByThread, Namespace, find_ports
 from travois.ports.world import Completed
 from travois.process.run import LocalProcesses
+from travois.sandbox import loopback
+from travois.sandbox.loopback import HeldByFiles, HeldByThread, Namespace, find_ports
 
 SECONDS = 300.0
 SERVER = """

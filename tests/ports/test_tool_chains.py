@@ -11,7 +11,7 @@ import pytest
 
 from tests.ports.caged import Mode
 from tests.ports.test_hidden_home import Planted, both, planted, profiles, run_in
-from travois.policy.toolchains import TOOL_CHAINS, ToolChainName, list_shown
+from travois.sandbox.tool_chains import TOOL_CHAINS, ToolChainName, list_shown
 
 CARGO = '[package]\nname = "thing"\nversion = "0.1.0"\nedition = "2021"\n'
 REAL = {

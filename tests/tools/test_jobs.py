@@ -16,8 +16,8 @@ from tests.tools.test_shell import play, told
 from tests.tools.world import World
 from travois.core.facts import Changed
 from travois.permissions.access import Access
-from travois.policy.cage import Cage
 from travois.ports.tool import Refusal
+from travois.sandbox.profile import Cage
 from travois.tools.jobs import BASH_OUTPUT, MONITOR_JOB, TASK_OUTPUT, TASK_STOP
 from travois.tools.shell import BASH
 from travois.tools.terminal import BASH_INPUT

@@ -51,7 +51,6 @@ from travois.engine.practice import Practitioner
 from travois.engine.switch import switch, switch_with_summary
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
-from travois.host.cage.probe import Walls
 from travois.permissions.decide import Guard
 from travois.permissions.rules import withheld
 from travois.permissions.secrets import Secrets, secrets
@@ -62,6 +61,7 @@ from travois.ports.world import Model, Warned
 from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder
 from travois.providers.http.fetch import HttpxWeb
+from travois.sandbox.probe import Walls
 from travois.sessions import home as homes
 from travois.sessions import project as projects
 from travois.sessions.blobs import Blobs

@@ -13,8 +13,12 @@ from travois.app.opening import Found, Place
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Result
-from travois.host.cage.probe import Walls, bundled_bwrap, look
-from travois.host.cage.programs import (
+from travois.permissions.decide import Guard
+from travois.permissions.judged import hiding
+from travois.permissions.paths import inside
+from travois.permissions.resolve_paths import home
+from travois.permissions.rules import Rule
+from travois.sandbox.hidden_files import (
     find_covered,
     find_git_files,
     find_homes,
@@ -22,18 +26,14 @@ from travois.host.cage.programs import (
     find_programs_below_tmp,
     find_settings,
 )
-from travois.permissions.decide import Guard
-from travois.permissions.judged import hiding
-from travois.permissions.paths import inside
-from travois.permissions.resolve_paths import home
-from travois.permissions.rules import Rule
-from travois.policy.bounds import SECRET, Bounds, LazyPaths
-from travois.policy.cage import PRIVATE_TMP, TMP
-from travois.policy.toolchains import Shown, ToolChainName, list_shown
+from travois.sandbox.policy import SECRET, Bounds, LazyPaths
+from travois.sandbox.probe import Walls, bundled_bwrap, look
+from travois.sandbox.profile import PRIVATE_TMP, TMP
+from travois.sandbox.session_tmp import close_session_tmp, is_hollow, open_session_tmp
+from travois.sandbox.tool_chains import Shown, ToolChainName, list_shown
 from travois.sessions.project import verified_repository
 from travois.sessions.session import Session
 from travois.store.origins import UNASKED_COMMANDS
-from travois.store.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.store.settings import Loaded
 from travois.store.skills import personal_folders
 

@@ -62,9 +62,9 @@ def equip(
 
     def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
         from travois.host import hooks as running
-        from travois.host.cage.probe import look
-        from travois.policy.program_cage import cage_for_program
         from travois.process.run import LocalProcesses
+        from travois.sandbox.probe import look
+        from travois.sandbox.program_sandbox import cage_for_program
 
         settings, folder = loaded.settings, found.log.folder
         walls = look(place.home.path / "walls.json", workspace=place.cwd) if agent.bounds else None

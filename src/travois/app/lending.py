@@ -21,10 +21,10 @@ from travois.core.models import Model as Card
 from travois.core.view import waiting
 from travois.engine.switch import switch
 from travois.permissions.rules import Rule, withheld
-from travois.policy.bounds import Bounds
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Warned
+from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
 from travois.store import mcp
 from travois.store.admission import admission
@@ -106,8 +106,8 @@ def surroundings(
 ) -> Surroundings:
     """What all servers of a session have in common."""
     from travois.host.mcp.link import Surroundings
-    from travois.policy.program_cage import cage_for_program
     from travois.process.run import LocalProcesses
+    from travois.sandbox.program_sandbox import cage_for_program
 
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"

@@ -14,10 +14,10 @@ from travois.core.errors import Fault
 from travois.core.terminal_text import complain
 from travois.engine.consent import wary
 from travois.permissions.paths import inside
-from travois.policy.cage import Cage
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Files, Processes
+from travois.sandbox.profile import Cage
 from travois.sessions.project import repository as repository_of
 from travois.tools import repository
 from travois.tools.repository import Repository

@@ -32,12 +32,12 @@ from travois.permissions.rules import Use, parse
 from travois.permissions.shell.judge import plan
 from travois.permissions.shell.plan import Plan
 from travois.permissions.updates import SANDBOXED, suggested
-from travois.policy.bounds import cage, harmless, held_back, leaves, runs_outside
-from travois.policy.cage import TMP, Cage
 from travois.ports.agent import Agent
 from travois.ports.person import OFFER
 from travois.ports.tool import AnyTool
 from travois.ports.world import Answer, Question, digest
+from travois.sandbox.policy import cage, harmless, held_back, leaves, runs_outside
+from travois.sandbox.profile import TMP, Cage
 
 INSIDE = "the settings let no command run outside the sandbox"
 APART = (

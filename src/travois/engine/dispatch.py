@@ -30,20 +30,20 @@ from travois.engine.outbox import AgentOutbox
 from travois.engine.room import call_room
 from travois.engine.skills import Practice
 from travois.engine.tasklist import AgentTasks
-from travois.engine.tmpdir import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.permissions.access import collide
 from travois.permissions.decide import judge
 from travois.permissions.judged import JudgedFiles, hiding
 from travois.permissions.resolve_paths import resolved, understood
-from travois.policy.bounds import runs_outside
-from travois.policy.cage import Cage
 from travois.ports.agent import Agent, World
 from travois.ports.memory import Recording
 from travois.ports.person import Choice, Inquiry
 from travois.ports.tool import Here, Outcome, Refusal, refuse_nul
 from travois.ports.web_search import Search
 from travois.ports.world import Progress, Room, Running, Unanswered
+from travois.sandbox.policy import runs_outside
+from travois.sandbox.profile import Cage
+from travois.sandbox.tmp_folder import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.sessions.session import Session
 
 LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."

@@ -17,12 +17,12 @@ from travois.engine.consent import Ready
 from travois.engine.dispatch import carry_out
 from travois.engine.fork import aside
 from travois.engine.interpret import Meaning, Senseless, interpret
-from travois.engine.tmpdir import place_of
 from travois.permissions.resolve_paths import home
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Stale, Stat, digest
 from travois.providers.replies import as_fact
+from travois.sandbox.tmp_folder import place_of
 
 PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
 FOREIGN = ".claude/session-memory/config"

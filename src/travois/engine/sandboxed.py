@@ -16,9 +16,9 @@ from travois.permissions.protected_paths import protected
 from travois.permissions.resolve_paths import home
 from travois.permissions.rules import Rule, Use, anchor, covers, permits
 from travois.permissions.shell.plan import Step
-from travois.policy.bounds import Bounds, bound, contained, is_plain, runs_outside, shown_reads
-from travois.policy.cage import Cage, Unasked
 from travois.ports.agent import Agent
+from travois.sandbox.policy import Bounds, bound, contained, is_plain, runs_outside, shown_reads
+from travois.sandbox.profile import Cage, Unasked
 
 ASKING = ("default", "accept-edits")
 TOP = re.compile(r"/[\w-][\w.-]*(?=/|$)")

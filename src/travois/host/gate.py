@@ -18,10 +18,10 @@ from weakref import WeakSet
 import anyio
 import anyio.to_thread
 
-from travois.host.cage.asking import Asked, plain
-from travois.host.cage.network import PATIENCE, attend, dialled, reachable
 from travois.providers.http.fetch import Lookup, lookup
 from travois.providers.http.tcp import Tcp
+from travois.sandbox.asking import Asked, plain
+from travois.sandbox.network import PATIENCE, attend, dialled, reachable
 
 LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
 """How this machine is called by those who mean it."""

@@ -17,10 +17,10 @@ from travois.engine import abroad
 from travois.engine.heard import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.engine.hooked import Callback, Hook, listening
 from travois.engine.occasions import AnyOccasion
-from travois.host.own_files import find_folders
-from travois.policy.cage import Cage
 from travois.ports.world import Captured, Command, Job, Processes
 from travois.process.environment import clean
+from travois.sandbox.own_files import find_folders
+from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
     from travois.providers.http.client import Transport

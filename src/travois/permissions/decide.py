@@ -30,7 +30,7 @@ from travois.permissions.rules import (
 )
 from travois.permissions.shell import judge as shell
 from travois.permissions.shell.plan import Plan, Step
-from travois.policy.cage import TMP
+from travois.sandbox.profile import TMP
 
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -14,7 +14,7 @@ from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
 from travois.permissions.shell.interpreters import downloads, reads_program, runs_anything
 from travois.permissions.shell.plan import Plan, Step
-from travois.policy.cage import Cage
+from travois.sandbox.profile import Cage
 
 INTERPRETERS = listed("sh bash dash zsh python python3 node deno bun ruby perl php lua source .")
 GROUPING = listed("gh glab aws gcloud az doctl kubectl helm docker podman firebase supabase")

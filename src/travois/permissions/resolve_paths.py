@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from travois.permissions.access import Access
 from travois.permissions.paths import inside
 from travois.permissions.shell.plan import Plan
-from travois.policy.cage import TMP
 from travois.ports.tool import Here, Refusal
+from travois.sandbox.profile import TMP
 
 STARTS_PROGRAMS = (
     *("fsmonitor", "external", "textconv", "command", "pager", "program", "helper"),

@@ -22,7 +22,6 @@ from travois.engine.hooked import Hook
 from travois.engine.skills import Practice, Skills
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
-from travois.policy.bounds import Bounds
 from travois.ports.mail import Courier
 from travois.ports.memory import Memories
 from travois.ports.snapshot_port import Keeper
@@ -32,6 +31,7 @@ from travois.ports.web_search import Found, Wanted
 from travois.ports.worktrees import Worktrees
 from travois.ports.world import Agents, Blobs, Files, Library, Model, Person, Processes, Web
 from travois.providers.request import Request
+from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
 
 

@@ -18,7 +18,6 @@ from travois.engine.heard import Heard
 from travois.engine.occasions import AnyOccasion
 from travois.engine.skills import Practice
 from travois.permissions.access import Access
-from travois.policy.cage import Cage
 from travois.ports.agents import Agents as Agents
 from travois.ports.agents import Order as Order
 from travois.ports.agents import Report as Report
@@ -42,6 +41,7 @@ from travois.ports.web_search import Search
 from travois.ports.worktrees import Worktrees
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
+from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
     from socket import socket

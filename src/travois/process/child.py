@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from travois.host.cage.fence import read_report
 from travois.ports.world import Captured
 from travois.process.output import Capture, Drain, Feed, Follower
 from travois.process.reap import gone
 from travois.process.spawn import Started
 from travois.process.spool import Spool
+from travois.sandbox.wrap import read_report
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle

@@ -14,25 +14,25 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
-from travois.host.cage.fence import Unfenced
-from travois.host.guarding import Guarding
 from travois.permissions.secrets import secrets
 from travois.ports.world import Command, Completed
 from travois.process.environment import bare, clean
 from travois.process.output import CHUNK
 from travois.process.reap import MARK, Orphans, adopt_orphans, bears, fell, send, tree
 from travois.process.watchdog import Watchdog
+from travois.sandbox.guard.session import Guarding
+from travois.sandbox.wrap import Unfenced
 
 if TYPE_CHECKING:
     from socket import socket
 
-    from travois.host.cage.loopback import Loopback
-    from travois.host.cage.network import Network
-    from travois.host.cage.overlay import Overlay
-    from travois.host.cage.probe import Walls
     from travois.process.child import Child
     from travois.process.job import LocalJob
     from travois.process.talk import Talk
+    from travois.sandbox.loopback import Loopback
+    from travois.sandbox.network import Network
+    from travois.sandbox.overlay import Overlay
+    from travois.sandbox.probe import Walls
 
 GRACE = 0.4
 """How long a program may take to end by itself once it is told to."""
@@ -96,7 +96,7 @@ class LocalProcesses:
 
     async def attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
-        from travois.host.cage import layers, overlay
+        from travois.sandbox import layers, overlay
 
         assert command.cage is not None, "an attempt needs a cage"
         if self._walls is None or self._walls.kind != "full":
@@ -327,7 +327,7 @@ class LocalProcesses:
 
     def _net(self) -> Network:
         """The way out for those that may reach some hosts; there is none until one asks."""
-        from travois.host.cage.network import Network
+        from travois.sandbox.network import Network
 
         self._network = self._network or Network()
         return self._network
@@ -343,7 +343,7 @@ class LocalProcesses:
 
     def _ports(self) -> tuple[int, ...]:
         """Where the servers of the session listen, in its own network."""
-        from travois.host.cage.loopback import find_ports
+        from travois.sandbox.loopback import find_ports
 
         running = (child for child in self._children if child.status is None)
         looks = (find_ports(child.pid) for child in running if child.shares_network)
@@ -351,7 +351,7 @@ class LocalProcesses:
 
     def _session_network(self) -> Loopback:
         """The network that commands without the machine's share."""
-        from travois.host.cage.loopback import Loopback
+        from travois.sandbox.loopback import Loopback
 
         self._loopback = self._loopback or Loopback()
         return self._loopback
@@ -415,7 +415,7 @@ class LocalProcesses:
 
 def _settled(command: Command) -> Command | None:
     """The same, to be tried once more without what has gone since; None if nothing has."""
-    from travois.host.cage.bwrap import sockets
+    from travois.sandbox.bwrap import sockets
 
     assert command.cage is not None, "only walls can fail to be built"
     before = command.cage.sockets

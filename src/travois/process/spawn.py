@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
-from travois.host.cage.fence import Fence, Ground, Unfenced, enclose
-from travois.host.cage.landlock import apart
-from travois.host.cage.probe import Walls
 from travois.ports.world import Command
 from travois.process.output import CHUNK
 from travois.process.ripgrep import resolve
+from travois.sandbox.landlock import apart
+from travois.sandbox.probe import Walls
+from travois.sandbox.wrap import Fence, Ground, Unfenced, enclose
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from travois.host.cage.guard import Journal
-    from travois.host.cage.loopback import Loopback
-    from travois.host.cage.network import Network
+    from travois.sandbox.guard.guard import Journal
+    from travois.sandbox.loopback import Loopback
+    from travois.sandbox.network import Network
 
 ROWS, COLUMNS = 40, 120
 """The size of the terminals that programs get."""

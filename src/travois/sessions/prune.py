@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 
 from travois.core.errors import Fault
+from travois.sandbox.session_tmp import TMP
 from travois.sessions import disk, lock
 from travois.sessions.catalog import Summary, summaries
 from travois.sessions.disk import size
 from travois.sessions.home import Home
 from travois.sessions.log_file import NAME
-from travois.store.session_tmp import TMP
 
 BLOB = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 DAY = GRACE = 24 * 3600.0

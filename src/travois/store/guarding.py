@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from travois.permissions.decide import ALIASES, MODES, Mode
-from travois.policy.toolchains import ToolChainName
+from travois.sandbox.tool_chains import ToolChainName
 from travois.store.part import Part
 
 ModeName = Literal[

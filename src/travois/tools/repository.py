@@ -13,9 +13,9 @@ from typing import Protocol
 
 import msgspec
 
-from travois.policy.cage import Cage
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Completed, Files, Processes
+from travois.sandbox.profile import Cage
 from travois.tools.place import absolute
 
 SECONDS = 30.0

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from travois.engine.disk_facts import LocalDisk
 from travois.permissions.paths import inside
-from travois.policy.cage import PRIVATE_TMP, TMP, Cage
-from travois.policy.denial import Denial, find_denial, find_port
 from travois.ports.world import Completed
+from travois.sandbox.denial import Denial, find_denial, find_port
+from travois.sandbox.disk_facts import LocalDisk
+from travois.sandbox.profile import PRIVATE_TMP, TMP, Cage
 from travois.tools.place import plain
 
 MORE = "If it must, call again with sandbox:"

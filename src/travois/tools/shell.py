@@ -21,9 +21,9 @@ from travois.core.json import encoded
 from travois.engine.hooks import exported
 from travois.engine.jobs import RUNNING
 from travois.permissions.access import Access
-from travois.policy.cage import PRIVATE_TMP
 from travois.ports.tool import Here, Outcome, Refusal, Tool
 from travois.ports.world import Command, Completed, Env
+from travois.sandbox.profile import PRIVATE_TMP
 from travois.tools.job_output import (
     HIDDEN,
     KEEP_JOB,

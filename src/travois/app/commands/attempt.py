@@ -17,11 +17,11 @@ from travois.app.compose import prepare
 from travois.app.options import Options
 from travois.app.rehearsal import intended
 from travois.core.errors import Fault
-from travois.policy import bounds
 from travois.ports.outcome import Attempt, Captured, Change
 from travois.ports.tool import Here
 from travois.ports.world import Command, Stale
 from travois.process.run import LocalProcesses
+from travois.sandbox import policy as bounds
 from travois.terminal.tables import Commands, amount, clean, command, say, table, warn
 
 MORE = """\

@@ -15,10 +15,10 @@ from travois.app.merged import parts
 from travois.app.opening import Place
 from travois.app.rights import inherit
 from travois.core.errors import Fault
-from travois.host.cage.probe import Check, Walls, look
 from travois.permissions.masking import mask_text
 from travois.process.ripgrep import resolve
 from travois.providers import catalog
+from travois.sandbox.probe import Check, Walls, look
 from travois.sessions.home import Home, locate
 from travois.sessions.project import identify
 from travois.store.layers import load
@@ -134,9 +134,9 @@ def _own(walls: Walls) -> Iterator[Check]:
 
 def _visible(loaded: Loaded) -> Iterator[Check]:
     """What commands do not see, and what of the home they see all the same."""
-    from travois.host.cage.programs import find_covered, holds_credential
     from travois.permissions.resolve_paths import home
-    from travois.policy.toolchains import TOOL_CHAINS, list_shown
+    from travois.sandbox.hidden_files import find_covered, holds_credential
+    from travois.sandbox.tool_chains import TOOL_CHAINS, list_shown
 
     unwanted = loaded.settings.sandbox.hidden_tool_chains
     names = [name for name in TOOL_CHAINS if name not in unwanted]
@@ -163,9 +163,9 @@ def _commands(place: Place, loaded: Loaded) -> Check:
 
 async def _run_command(place: Place, loaded: Loaded) -> Check:
     from travois.app import fencing
-    from travois.policy.cage import Cage
     from travois.ports.world import Command
     from travois.process.run import LocalProcesses
+    from travois.sandbox.profile import Cage
 
     async with AsyncExitStack() as stack:
         fence = fencing.build(loaded, place, stack, attended=True)

@@ -105,8 +105,8 @@ async def _tested(server: Server) -> int:
     from travois.app import fencing
     from travois.app.rights import guard
     from travois.host.mcp.link import Link, Surroundings
-    from travois.policy.program_cage import cage_for_program
     from travois.process.run import LocalProcesses
+    from travois.sandbox.program_sandbox import cage_for_program
 
     place, loaded, _ = _here()
     stack = AsyncExitStack()

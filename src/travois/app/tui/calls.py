@@ -15,8 +15,8 @@ from travois.core.content import Call, words
 from travois.core.display_text import visible
 from travois.core.facts import Result
 from travois.core.tool_names import canonical, canonical_name
-from travois.policy.cage import PRIVATE_TMP
 from travois.ports.tool import AnyTool
+from travois.sandbox.profile import PRIVATE_TMP
 
 ERROR = 4
 """How many lines of a failure are shown at once."""

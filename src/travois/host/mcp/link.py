@@ -30,12 +30,12 @@ from travois.host.mcp.speech import (
     worded,
 )
 from travois.host.mcp.tokens import Tokens
-from travois.host.own_files import find_folders
 from travois.permissions.secrets import secrets
-from travois.policy.cage import Cage
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Env
 from travois.process.run import LocalProcesses
+from travois.sandbox.own_files import find_folders
+from travois.sandbox.profile import Cage
 from travois.tools.foreign import Answered, Item, Offer, Resource
 from travois.tools.lenders import Prompt, Server
 

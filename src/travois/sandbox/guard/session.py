@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
-from travois.policy.cage import Cage
 from travois.ports.world import Command
+from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
-    from travois.host.cage.guard import Journal
     from travois.process.child import Child
+    from travois.sandbox.guard.guard import Journal
 
 
 class Guarding:
@@ -34,7 +34,7 @@ class Guarding:
     def journal(self) -> Journal:
         """Where guards keep what protected files were."""
         if self._journal is None:
-            from travois.host.cage.guard import Journal
+            from travois.sandbox.guard.guard import Journal
 
             self._journal = Journal(self._folder or self._temporary())
         return self._journal
@@ -55,7 +55,7 @@ class Guarding:
         """Find the repositories that a command could change, without holding up anybody."""
         if cage is None or cage.profile == "look":
             return
-        from travois.host.cage.guard import repository_roots
+        from travois.sandbox.guard.guard import repository_roots
 
         journal, roots = self.journal(), repository_roots(cage)
         await anyio.to_thread.run_sync(journal.find_repositories, roots)
@@ -68,8 +68,8 @@ class Guarding:
         cage = command.cage
         if cage is None or cage.unasked is None:
             return command
-        from travois.host.cage.guard import repository_roots
-        from travois.host.cage.instructions import find_held
+        from travois.sandbox.guard.guard import repository_roots
+        from travois.sandbox.guard.instructions import find_held
 
         held = find_held(self.journal().list_protected(repository_roots(cage)))
         unasked = replace(cage.unasked, held=held)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from travois.permissions.access import Access
 from travois.permissions.paths import inside
 from travois.permissions.shell.plan import Plan
-from travois.policy.bounds import Bounds, is_covered
-from travois.policy.cage import PRIVATE_TMP, Cage
 from travois.ports.agent import Agent
 from travois.ports.tool import Here
+from travois.sandbox.policy import Bounds, is_covered
+from travois.sandbox.profile import PRIVATE_TMP, Cage
 
 if TYPE_CHECKING:
-    from travois.policy.denial import Denial
+    from travois.sandbox.denial import Denial
 
 REMOVED = "; it is removed when this session ends"
 
@@ -44,8 +44,8 @@ def find_held_back(
     agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str
 ) -> Denial | None:
     """Return what a command failed for that it would have if a person let it run."""
-    from travois.engine.disk_facts import LocalDisk
-    from travois.policy.denial import find_denial
+    from travois.sandbox.denial import find_denial
+    from travois.sandbox.disk_facts import LocalDisk
 
     if cage is None:
         return None

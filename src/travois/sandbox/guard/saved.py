@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from travois.files.openat import Spot, spot
-from travois.host.cage.aside import Aside
+from travois.sandbox.guard.aside import Aside
 
 MOST_BYTES = 32 * 1024 * 1024
 MOST_NAMES = 5_000

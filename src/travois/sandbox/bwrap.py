@@ -13,11 +13,11 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from travois.host.cage.programs import find_own_below_tmp
-from travois.host.cage.real import real_path
-from travois.host.cage.standin import relink
 from travois.permissions.paths import inside
-from travois.policy.cage import TMP, Cage
+from travois.sandbox.hidden_files import find_own_below_tmp
+from travois.sandbox.profile import TMP, Cage
+from travois.sandbox.real import real_path
+from travois.sandbox.standin import relink
 
 NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),

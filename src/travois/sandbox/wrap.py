@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.host.cage.probe import Walls, bundled_bwrap
-from travois.policy.cage import Cage
+from travois.sandbox.probe import Walls, bundled_bwrap
+from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
-    from travois.host.cage.guard import Guard, Journal
-    from travois.host.cage.loopback import Loopback, Namespace
-    from travois.host.cage.network import Door, Network
+    from travois.sandbox.guard.guard import Guard, Journal
+    from travois.sandbox.loopback import Loopback, Namespace
+    from travois.sandbox.network import Door, Network
 
 NONE = "there is no sandbox here; `travois doctor` says why"
 KILLERS = (2, 4, 5, 6, 7, 8, 9, 11, 13, 14, 15, 24, 25, 31)
@@ -80,8 +80,8 @@ class Ground(msgspec.Struct, frozen=True):
 
 def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
     """The fence for one program. Raises `Unfenced` if there can be none."""
-    from travois.host.cage import landlock
-    from travois.host.cage.real import remember_folders
+    from travois.sandbox import landlock
+    from travois.sandbox.real import remember_folders
 
     walls = ground.walls
     if walls is None or walls.kind == "none":
@@ -101,7 +101,7 @@ def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 
 def _held(cage: Cage) -> Cage:
     """The cage with mounts for all that nobody may write, although git may make what is missing."""
-    from travois.host.cage.guard import rule_of
+    from travois.sandbox.guard.guard import rule_of
 
     there = (path for path in cage.git_written if os.path.lexists(path))
     return replace(cage, pinned=(*cage.pinned, *(p for p in there if rule_of(p) == "exact")))
@@ -111,7 +111,7 @@ def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
     """What checks the protected files that no mount holds; none where there are none."""
     if cage.profile == "look" or ground.journal is None:
         return None
-    from travois.host.cage.guard import repository_roots, watches
+    from travois.sandbox.guard.guard import repository_roots, watches
 
     found, roots = watches(cage, held=held), repository_roots(cage)
     if not found and not roots:
@@ -124,14 +124,14 @@ def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
 
 
 def _is_inside(path: str, folders: Iterable[str]) -> bool:
-    from travois.host.cage.real import real_path
+    from travois.sandbox.real import real_path
 
     place = f"{real_path(path)}/"
     return any(place.startswith(real_path(folder).rstrip("/") + "/") for folder in folders)
 
 
 def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
-    from travois.host.cage import bwrap
+    from travois.sandbox import bwrap
 
     assert ground.walls is not None
     refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
@@ -159,7 +159,7 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 
 def _filter(cage: Cage) -> bytes:
     """The filter on system calls; what only looks is refused a socket as it is refused a write."""
-    from travois.host.cage import seccomp
+    from travois.sandbox import seccomp
 
     kinds = seccomp.families(cage.network, own_net=True, profile=cage.profile)
     return _compiled(kinds, errno.EROFS if cage.profile == "look" else errno.EPERM)
@@ -167,7 +167,7 @@ def _filter(cage: Cage) -> bytes:
 
 @lru_cache(maxsize=8)
 def _compiled(kinds: tuple[int, ...], refusal: int) -> bytes:
-    from travois.host.cage import seccomp
+    from travois.sandbox import seccomp
 
     return seccomp.program(kinds, refusal=refusal)
 

@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from travois.host.cage import launch
-from travois.policy.cage import Cage
+from travois.sandbox import launch
+from travois.sandbox.profile import Cage
 
 OPAQUE, OWN = "user.overlay.opaque", "user.overlay."
 """How the layer says that nothing of the folder below shows through; marks of the layer itself."""

@@ -20,11 +20,11 @@ import anyio
 from anyio.abc import ByteReceiveStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from travois.host.cage import bridge
-from travois.host.cage.asking import USER, Asked, canonical, heard, plain
 from travois.permissions.hosts import allows, mentions
 from travois.providers.http.fetch import Lookup, lookup, public
 from travois.providers.http.tcp import Tcp, dial
+from travois.sandbox import bridge
+from travois.sandbox.asking import USER, Asked, canonical, heard, plain
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from travois.host.cage import kernel, seccomp
-from travois.host.cage.real import real_path
-from travois.policy.cage import Cage
+from travois.sandbox import kernel, seccomp
+from travois.sandbox.profile import Cage
+from travois.sandbox.real import real_path
 
 if TYPE_CHECKING:
     from subprocess import Popen

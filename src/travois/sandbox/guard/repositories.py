@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from travois.host.cage.folders import KernelChanges, TimedChanges, Unheard
 from travois.permissions.protected_paths import DEPENDENCIES, is_checked
+from travois.sandbox.guard.folders import KernelChanges, TimedChanges, Unheard
 
 BELOW_GIT = ("modules", "worktrees")
 """The folders of a repository that hold others: of submodules and of linked worktrees."""

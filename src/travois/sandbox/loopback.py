@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from travois.host.cage import kernel
+from travois.sandbox import kernel
 
 if TYPE_CHECKING:
     from subprocess import Popen

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from travois.files.openat import Spot, spot
-from travois.host.cage.layers import Mark, attributes, seen
 from travois.ports.world import Stale
+from travois.sandbox.layers import Mark, attributes, seen
 
 Links = dict[tuple[int, int], str]
 """The real path that a file of the layer with several names has under its first one."""

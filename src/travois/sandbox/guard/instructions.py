@@ -21,12 +21,12 @@ from struct import Struct, error, unpack
 import msgspec
 
 from travois.files.openat import spot
-from travois.host.cage.aside import Aside
-from travois.host.cage.checking import Change, list_few, plain
-from travois.host.cage.saved import SLACK, Node, Saved, hold, read, restore, save
 from travois.permissions.paths import allows
 from travois.permissions.protected_paths import is_checked, protected
-from travois.policy.cage import Unasked
+from travois.sandbox.guard.aside import Aside
+from travois.sandbox.guard.check import Change, list_few, plain
+from travois.sandbox.guard.saved import SLACK, Node, Saved, hold, read, restore, save
+from travois.sandbox.profile import Unasked
 
 MOST_BYTES = 32 * 1024 * 1024
 """How much content is noted. Beyond that a change is noticed but cannot be undone."""

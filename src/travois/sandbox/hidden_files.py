@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 
 from travois.permissions.paths import inside, plain
-from travois.policy.cage import TMP
+from travois.sandbox.profile import TMP
 
-PACKAGE = str(Path(__file__).absolute().parents[2])
+PACKAGE = str(Path(__file__).absolute().parents[1])
 SYSTEM = frozenset(
     (
         *("/bin", "/boot", "/dev", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/libx32"),

@@ -11,11 +11,11 @@ from functools import partial
 
 import msgspec
 
-from travois.host.cage.aside import Aside
-from travois.host.cage.checking import Change, Checked, plain, settle_config
-from travois.host.cage.saved import Node, Saved, Tree, read_names, restore
 from travois.permissions.git_config import is_harmless_hook, settle
 from travois.permissions.paths import inside
+from travois.sandbox.guard.aside import Aside
+from travois.sandbox.guard.check import Change, Checked, plain, settle_config
+from travois.sandbox.guard.saved import Node, Saved, Tree, read_names, restore
 
 NAMES = ("config", "config.worktree", "commondir", "hooks")
 """What git reads in a repository to know which programs to start, and where more of that is."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.policy.cage import Cage
+from travois.sandbox.profile import Cage
 
 TRUE = "/bin/sh", "-c", "exit 0"
 PATIENCE = 10
@@ -146,7 +146,7 @@ def attempt(*programs: str) -> Walls:
         return Walls("full", "Sandbox: full", checks, program, options)
     why = f"no namespaces: {namespaces.why}; fix: {namespaces.fix}"
     if rules.works:
-        from travois.host.cage.landlock import BRIEF_LIMIT, LIMITS
+        from travois.sandbox.landlock import BRIEF_LIMIT, LIMITS
 
         line = f"Sandbox: partial ({why}). {BRIEF_LIMIT}"
         return Walls("partial", line, checks, limits=LIMITS)
@@ -189,7 +189,7 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
     if not program:
         check = Check("namespaces", works=False, why="bubblewrap is not installed", fix=_install())
         return check, ()
-    from travois.host.cage import bwrap
+    from travois.sandbox import bwrap
 
     why = ""
     home = os.path.realpath(os.path.expanduser("~"))
@@ -204,7 +204,7 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
 
 def _refusal(program: str, words: list[str]) -> str:
     """Why a cage cannot be built; empty if it can."""
-    from travois.host.cage import seccomp
+    from travois.sandbox import seccomp
 
     with ExitStack() as stack:
         fd = os.memfd_create("filter")
@@ -246,7 +246,7 @@ def _open_namespaces() -> str:
 
 
 def _landlock() -> Check:
-    from travois.host.cage import kernel, landlock
+    from travois.sandbox import kernel, landlock
 
     version = kernel.landlock_version()
     if version < landlock.LEAST:
@@ -272,7 +272,7 @@ def _overlay(program: str, options: tuple[str, ...]) -> Check:
         return Check("overlay", works=False, why=why)
     from tempfile import TemporaryDirectory
 
-    from travois.host.cage import bwrap, layers
+    from travois.sandbox import bwrap, layers
 
     with TemporaryDirectory() as folder:
         work, temp = os.path.join(folder, "work"), os.path.join(folder, "temp")
@@ -295,8 +295,8 @@ def _loopback(program: str, options: tuple[str, ...]) -> Check:
     if not program:
         why = "needs namespaces; a command cannot reach a server that an earlier one started"
         return Check(LOOPBACK, works=False, why=why)
-    from travois.host.cage import bwrap
-    from travois.host.cage.loopback import hold
+    from travois.sandbox import bwrap
+    from travois.sandbox.loopback import hold
 
     cage = Cage("look", (), temp="/tmp", sockets=())  # noqa: S108
     words = bwrap.arguments(cage, cwd="/", known=options, net="session")

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from anyio import to_thread
 from msgspec.structs import replace
 
-from travois.host.cage.keeping import apply, check
-from travois.host.cage.layers import Layers, Mark
 from travois.permissions.protected_paths import makes_repository, protected
-from travois.policy.cage import Cage
 from travois.ports.outcome import Change, Completed
+from travois.sandbox.keeping import apply, check
+from travois.sandbox.layers import Layers, Mark
+from travois.sandbox.profile import Cage
 
 
 def inner(cage: Cage, layers: Layers) -> Cage:

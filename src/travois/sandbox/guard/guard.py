@@ -21,15 +21,15 @@ from typing import Literal
 import msgspec
 
 from travois.files.folders import make_folders
-from travois.host.cage.aside import Aside
-from travois.host.cage.checking import Change, Check, Checked, check, list_few, plain
-from travois.host.cage.instructions import Instructions, Running, tell_killed
-from travois.host.cage.nested import NAMES, Surroundings, check_repository, find_dangerous
-from travois.host.cage.real import real_path
-from travois.host.cage.repositories import Repositories
-from travois.host.cage.saved import Saved, read, read_names, save
-from travois.policy.cage import Cage, Unasked
 from travois.process.reap import marked
+from travois.sandbox.guard.aside import Aside
+from travois.sandbox.guard.check import Change, Check, Checked, check, list_few, plain
+from travois.sandbox.guard.instructions import Instructions, Running, tell_killed
+from travois.sandbox.guard.nested import NAMES, Surroundings, check_repository, find_dangerous
+from travois.sandbox.guard.repositories import Repositories
+from travois.sandbox.guard.saved import Saved, read, read_names, save
+from travois.sandbox.profile import Cage, Unasked
+from travois.sandbox.real import real_path
 
 PATIENCE = 20.0
 """How many seconds to wait for another process that works on the journal."""

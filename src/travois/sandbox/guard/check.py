@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 
 from travois.files.openat import spot
-from travois.host.cage.aside import Aside
-from travois.host.cage.saved import Node, Saved, Tree, differences, hold, put, read, restore
 from travois.permissions.git_config import Allowed, is_harmless_hook, never, settle
+from travois.sandbox.guard.aside import Aside
+from travois.sandbox.guard.saved import Node, Saved, Tree, differences, hold, put, read, restore
 
 Check = Literal["exact", "config", "hooks"]
 LONGEST = 120
