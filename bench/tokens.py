@@ -25,6 +25,7 @@ from zlib import crc32
 import msgspec
 
 from bench.contents import KINDS, RUNS, made
+from travois.compat.sessions import traj
 from travois.core.tokens import (
     BYTES_PER_TOKEN,
     PER_CALL,
@@ -36,7 +37,6 @@ from travois.core.tokens import (
     estimate,
     shapes,
 )
-from travois.store.recorded import traj
 
 LEAST = 50
 """Smaller steps are mostly marks that the provider adds."""

@@ -11,11 +11,11 @@ import pytest
 from tests.app.inside import Inside, inside
 from tests.store.recorded.writing import TALK, claude, codex, put
 from tests.store.sample import EPOCH, opened, write
+from travois.compat.sessions.spoken import Spoken
 from travois.core.content import Text
 from travois.core.facts import Assistant, User
 from travois.sessions.home import Home
 from travois.sessions.project import identify
-from travois.store.recorded.spoken import Spoken
 
 LOST = "Because redis lost writes whenever the replica fell behind, which nobody noticed for weeks."
 OURS = [

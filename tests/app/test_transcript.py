@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.app.transcript import Writer, encoded
+from travois.compat.claude_transcript import Writer, encoded
+from travois.compat.sessions import claude
 from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Entry, Rewound, User
-from travois.store.recorded import claude
 from travois.testing import Scripted, call, calls, say
 
 LAST = """

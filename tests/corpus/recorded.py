@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from bench.steps import rename
 
+from travois.compat.sessions import traj
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Epoch, Result, ToolSpec, User
 from travois.core.models import Model, Protocol, Usage
-from travois.store.recorded import traj
 
 FOLDER = Path(__file__).parents[3] / "shared" / "lab" / "trajectories"
 needed = pytest.mark.skipif(

@@ -14,8 +14,8 @@ from tests.e2e.program import Program, read
 from tests.store.importing.homes import make, talk, text
 from tests.store.recorded.writing import claude, put
 from travois import lab
+from travois.compat.sessions.spoken import Spoken
 from travois.core.facts import Noted
-from travois.store.recorded.spoken import Spoken
 
 OK = {"say": [{"text": "Going on."}], "repeat": True}
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")

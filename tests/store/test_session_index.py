@@ -10,12 +10,12 @@ import pytest
 
 from tests.store.recorded.writing import TALK, claude, codex, put
 from tests.store.sample import EPOCH, write
+from travois.compat.sessions.spoken import Recorded, Spoken
 from travois.core.content import Call, Text
 from travois.core.facts import Rewound, User
 from travois.sessions import passages as taken
 from travois.sessions.home import Home
 from travois.sessions.search import Known, Progress, SessionIndex
-from travois.store.recorded.spoken import Recorded, Spoken
 
 KEY = "sk-ant-" + "a1B2" * 8
 

@@ -23,7 +23,7 @@ from travois.sessions.blobs import Blobs
 from travois.store.settings import Loaded
 
 if TYPE_CHECKING:
-    from travois.app.transcript import Transcript
+    from travois.compat.claude_transcript import Transcript
     from travois.engine.occasions import SessionStart
 
 Leaving = Literal["clear", "resume", "prompt_input_exit", "other"]
@@ -111,7 +111,7 @@ def _written(
 
     def written() -> str:
         if not kept:
-            from travois.app.transcript import Transcript, Writer
+            from travois.compat.claude_transcript import Transcript, Writer
 
             path = str(found.log.folder / f"{found.id}.jsonl")
             events = stack.enter_context(agent.session.watch())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from travois.app.remembering import open_here
+from travois.compat.sessions.spoken import Found
 from travois.core.errors import Fault
 from travois.sessions.home import Home
 from travois.sessions.project import Project, identify
@@ -17,7 +18,6 @@ from travois.store.importing.plan import THERE, Line, Luggage, Part, carry_out
 from travois.store.importing.sessions import Candidate, aside, bring, candidates
 from travois.store.layers import load
 from travois.store.memory import foreign
-from travois.store.recorded.spoken import Found
 from travois.store.trust import root
 
 Say = Callable[[str], None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from travois.app.opening import Place
+from travois.compat import claude as foreign
 from travois.permissions.decide import Guard
 from travois.permissions.judged import hiding
-from travois.store import foreign
 from travois.store.instructions import Library, Places
 from travois.store.origins import levels
 from travois.store.settings import Loaded

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from travois.app import hooking, rights
 from travois.app.opening import Place
+from travois.compat import claude as foreign
 from travois.core.errors import Fault
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
-from travois.store import foreign
 from travois.store.settings import Loaded
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
+from travois.compat import gemini_hooks as abroad
 from travois.core.facts import Hooked
-from travois.engine import abroad
 from travois.engine.heard import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.engine.hooked import Callback, Hook, listening
 from travois.engine.occasions import AnyOccasion

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from travois.compat.sessions.format import cut
+from travois.compat.sessions.loose import decode, objects, string
+from travois.compat.sessions.spoken import Recorded, Spoken
 from travois.core.content import Call
 from travois.permissions import secrets
 from travois.search.document import Document
-from travois.store.recorded.loose import decode, objects, string
-from travois.store.recorded.spoken import Recorded, Spoken
-from travois.store.recorded.telling import cut
 
 LENGTH = 1000
 """How many characters a passage has, about."""

@@ -16,6 +16,8 @@ from typing import Literal
 
 import msgspec
 
+from travois.compat.sessions import AGENTS, read
+from travois.compat.sessions.spoken import Found
 from travois.search import rank
 from travois.search.document import Candidate, Document, Query
 from travois.search.gather import WIDE
@@ -23,8 +25,6 @@ from travois.search.index import Index
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.sessions.passages import masked, passages
-from travois.store.recorded import AGENTS, read
-from travois.store.recorded.spoken import Found
 
 COLLECTION = "sessions"
 LONGEST = 20_000

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.compat.opencode import APART
 from travois.context.kinds import FORK, Kind
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
 from travois.permissions.decide import ALIASES, MODES
 from travois.permissions.rules import split
-from travois.store.opencode_agents import APART
 from travois.store.reading import nearest
 
 BUILT_IN = Path(__file__).parent.parent / "context" / "prompts" / "agents"

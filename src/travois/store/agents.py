@@ -14,6 +14,9 @@ from typing import TypeGuard
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat import claude as foreign
+from travois.compat import codex as codex_agents
+from travois.compat import opencode as opencode_agents
 from travois.context.kinds import Kind
 from travois.core.errors import Fault
 from travois.files import front_matter as front
@@ -22,7 +25,6 @@ from travois.files.nested import nested
 from travois.permissions.decide import MODES, Mode
 from travois.permissions.paths import inside
 from travois.sessions.home import Home
-from travois.store import codex_agents, foreign, opencode_agents
 from travois.store.agent_files import BUILT_IN, SCOPES, at, described
 from travois.store.instructions import ETC, chain, exactly, markdown, plain_text
 from travois.store.settings import Plugin

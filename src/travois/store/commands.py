@@ -10,13 +10,13 @@ from pathlib import Path
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from travois.compat import claude as foreign
+from travois.compat.config_files import OPENCODE, loose
+from travois.compat.opencode import user
 from travois.context.custom import Custom, Whose, parse, parse_table
 from travois.permissions.paths import inside
 from travois.sessions.home import Home
-from travois.store import foreign
 from travois.store.instructions import chain, exactly, plain_text
-from travois.store.neighbours import OPENCODE, loose
-from travois.store.opencode_agents import user
 from travois.store.reading import is_tree
 from travois.store.settings import Json, Plugin
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from travois.compat import claude as foreign
+from travois.compat.claude_keys import unlike
 from travois.core.errors import Fault
 from travois.permissions.decide import ALIASES, Mode
 from travois.permissions.flaws import remark
@@ -15,10 +17,9 @@ from travois.permissions.masking import MASKED, likely, mask_value, register
 from travois.permissions.paths import inside
 from travois.permissions.rules import EFFECTS, Rule
 from travois.sessions.home import Home
-from travois.store import foreign, mcp, trust
+from travois.store import mcp, trust
 from travois.store.admission import admission
 from travois.store.agents import wishes as kinds
-from travois.store.keys import unlike
 from travois.store.marketplaces import installed
 from travois.store.origins import PREFIX, Where, files, levels, read, run
 from travois.store.plugins import plugins, wished

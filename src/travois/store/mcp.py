@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat import claude as foreign
+from travois.compat.config_files import loose
 from travois.permissions.masking import likely, register
 from travois.permissions.paths import inside
 from travois.sessions.home import Home
-from travois.store import foreign, trust
+from travois.store import trust
 from travois.store.admission import Admission
 from travois.store.mcp_words import Entry, server
-from travois.store.neighbours import loose
 from travois.store.origins import Where
 from travois.store.reading import Level, is_tree
 from travois.store.settings import Json, Plugin

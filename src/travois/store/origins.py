@@ -8,9 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from travois.compat import claude as foreign
+from travois.compat import config_files as neighbours
 from travois.core.errors import Fault
 from travois.sessions.home import Home
-from travois.store import foreign, neighbours, trust
+from travois.store import trust
 from travois.store.plugins import within
 from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parsed
 

@@ -9,11 +9,11 @@ from typing import Literal, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat.claude_keys import translated
 from travois.core.errors import Fault
 from travois.permissions import rules
 from travois.permissions.flaws import flaw
 from travois.permissions.rules import EFFECTS, Effect, Rule
-from travois.store.keys import translated
 from travois.store.settings import Json, Settings
 
 Level = Literal["user", "project", "local", "run", "managed"]

@@ -14,11 +14,11 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat import claude as foreign
 from travois.context.custom import Custom
 from travois.context.skills import SHARE, Known, parse
 from travois.permissions.paths import inside
 from travois.sessions.home import Home
-from travois.store import foreign
 from travois.store.instructions import ETC, chain, exactly, plain_text
 from travois.store.settings import Plugin
 from travois.store.trust import digest

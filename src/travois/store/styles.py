@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.compat import claude as foreign
 from travois.context.styles import Style, parse
-from travois.store import foreign
 from travois.store.instructions import chain, exactly, markdown, plain_text
 from travois.store.skills import Places
 

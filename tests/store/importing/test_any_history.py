@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
 from travois.core.content import Call, Text
 from travois.core.facts import Entry, Epoch, Opened, User
 from travois.core.legality import unsendable
@@ -17,7 +18,6 @@ from travois.lab.validate_items import responses_faults
 from travois.providers.encoder import Encoder
 from travois.sessions.session import Session
 from travois.store.importing.retelling import retell
-from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 
 TEXTS = st.sampled_from(("", " ", "word", "\ud800", "\0 x"))
 IDS = st.sampled_from(("", "a", "b", "a b/c", "a_1"))

@@ -6,6 +6,8 @@ from base64 import b64encode
 from pathlib import Path
 
 from tests.store.recorded.writing import Line, claude, put, stamp
+from travois.compat.sessions.claude import read
+from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
 from travois.core.content import AnyBlock, Call, Media, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
 from travois.core.view import open_calls
@@ -13,8 +15,6 @@ from travois.sessions.log_file import Log
 from travois.sessions.session import Session
 from travois.store.importing.names import translated
 from travois.store.importing.retelling import BEGINS, ENDS, NO_RESULT, STRAY, retell
-from travois.store.recorded.claude import read
-from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 
 
 def told(folder: Path, recorded: Recorded) -> Session:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.recorded.writing import TALK, claude, gemini, opencode_database, put
+from travois.compat.sessions import opencode
+from travois.compat.sessions.spoken import Found, Spoken
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Noted
 from travois.sessions import lock
@@ -16,8 +18,6 @@ from travois.sessions.home import Home
 from travois.sessions.log_file import entries
 from travois.sessions.project import identify
 from travois.store.importing.sessions import aside, bring, candidates, recognised
-from travois.store.recorded import opencode
-from travois.store.recorded.spoken import Found, Spoken
 
 
 @pytest.fixture

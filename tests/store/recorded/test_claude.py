@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.store.recorded.writing import CALL, TALK, claude, put, stamp
-from travois.store.recorded import loose
-from travois.store.recorded.claude import find, read
-from travois.store.recorded.spoken import Compaction, Found, Recorded, Spoken
+from travois.compat.sessions import loose
+from travois.compat.sessions.claude import find, read
+from travois.compat.sessions.spoken import Compaction, Found, Recorded, Spoken
 
 
 def test_a_session_is_what_was_said_in_it(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.store.recorded.writing import TALK, Line, codex, put, stamp
+from travois.compat.sessions.codex import find, read
+from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
 from travois.core.content import Call
-from travois.store.recorded.codex import find, read
-from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
 
 FAILED = Spoken(
     "tool", "Process exited with code 2\nOutput:\nboom", 1002.0, answers="c1", error=True

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tests.corpus.recorded import FOLDER, needed, sessions
 from tests.store.recorded import writing
-from travois.store.recorded import claude, codex, traj
-from travois.store.recorded.spoken import Spoken
+from travois.compat.sessions import claude, codex, traj
+from travois.compat.sessions.spoken import Spoken
 
 
 def turns(name: str) -> list[Spoken]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.store.sample import EPOCH, opened, write
+from travois.compat.sessions import read
+from travois.compat.sessions.own import find
+from travois.compat.sessions.spoken import Recorded, Spoken
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Result, Rewound, User
 from travois.sessions.home import Home
-from travois.store.recorded import read
-from travois.store.recorded.own import find
-from travois.store.recorded.spoken import Recorded, Spoken
 
 TALK: list[AnyFact] = [
     EPOCH,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.store.recorded.writing import TALK, Line, put, stamp
-from travois.store.recorded.pi import find, read
-from travois.store.recorded.spoken import Compaction, Picture, Recorded, Spoken
+from travois.compat.sessions.pi import find, read
+from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
 
 
 def entry(id: str, parent: str, at: float, **more: object) -> Line:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from travois.compat.sessions.spoken import Spoken
 from travois.core.content import Call
-from travois.store.recorded.spoken import Spoken
 
 Line = dict[str, Any]
 CALL = Call("c1", "Edit", '{"file_path":"/w/cache.py"}')

@@ -43,7 +43,7 @@ def export(document: Document, style: Format, *, fetch: Fetch) -> str:
         case "html":
             return html(document, fetch=fetch)
         case "claude":
-            from travois.app.transcript import Writer, encoded
+            from travois.compat.claude_transcript import Writer, encoded
 
             writer = Writer(document.summary.id, fetch)
             return b"".join(encoded(writer, document.entries)).decode()

@@ -12,6 +12,8 @@ from shlex import quote
 from textwrap import wrap
 
 from travois.app.commands.sessions import here
+from travois.compat.sessions import AGENTS
+from travois.compat.sessions.own import NAME as OWN
 from travois.core.errors import Fault
 from travois.search.document import Document
 from travois.search.words import words
@@ -19,8 +21,6 @@ from travois.sessions.home import Home
 from travois.sessions.project import Project, repository
 from travois.sessions.search import Known, Match, Progress, SessionIndex
 from travois.store.layers import load
-from travois.store.recorded import AGENTS
-from travois.store.recorded.own import NAME as OWN
 from travois.terminal.tables import Commands, clean, command, say, say_json, say_list, styled, warn
 
 MORE = """\

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import msgspec
 
+from travois.compat import config_files as neighbours
+from travois.compat import hooks as hookfiles
+from travois.compat import prefix_rules as prefixes
+from travois.compat import served
+from travois.compat.sessions.loose import inner
 from travois.core.errors import Fault
-from travois.store import hookfiles, neighbours, prefixes, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage, tree_of
 from travois.store.instructions import plain_text
 from travois.store.reading import Layer, is_list, nested
-from travois.store.recorded.loose import inner
 from travois.store.settings import Json
 
 TAKEN = (

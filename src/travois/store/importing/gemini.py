@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from travois.compat import hooks as hookfiles
+from travois.compat.config_files import loose
+from travois.compat.sessions.loose import inner
 from travois.core.errors import Fault
-from travois.store import hookfiles
 from travois.store.importing import shelves
 from travois.store.importing.names import TOOLS
 from travois.store.importing.plan import Luggage
 from travois.store.instructions import plain_text
-from travois.store.neighbours import loose
 from travois.store.reading import is_list, is_tree
-from travois.store.recorded.loose import inner
 from travois.store.settings import Json
 
 LISTS = {

@@ -8,8 +8,8 @@ from typing import cast
 
 import msgspec
 
+from travois.compat.sessions.loose import Json, decode
 from travois.core.content import Call
-from travois.store.recorded.loose import Json, decode
 
 PATH = ("file_path",)
 EDIT = ("file_path", "old_string", "new_string")

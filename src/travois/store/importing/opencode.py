@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from travois.compat import config_files as neighbours
+from travois.compat import opencode as opencode_agents
+from travois.compat import served
+from travois.compat.sessions.loose import inner
 from travois.core.errors import Fault
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
-from travois.store import neighbours, opencode_agents, served
 from travois.store.importing import shelves
 from travois.store.importing.plan import Luggage
 from travois.store.instructions import plain_text
-from travois.store.recorded.loose import inner
 from travois.store.settings import Json
 
 TAKEN = (

@@ -15,6 +15,11 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
+from travois.compat import sessions as recorded
+from travois.compat.sessions import claude, codex, gemini, pi, traj
+from travois.compat.sessions.format import headline, stamped
+from travois.compat.sessions.loose import Json, decode, lines
+from travois.compat.sessions.spoken import WHOLE, Found, Recorded
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Opened
 from travois.permissions.secrets import secrets
@@ -25,12 +30,7 @@ from travois.sessions.home import Home
 from travois.sessions.log_file import Log
 from travois.sessions.project import identify
 from travois.sessions.session import Session
-from travois.store import recorded
 from travois.store.importing.retelling import origin, retell
-from travois.store.recorded import claude, codex, gemini, pi, traj
-from travois.store.recorded.loose import Json, decode, lines
-from travois.store.recorded.spoken import WHOLE, Found, Recorded
-from travois.store.recorded.telling import headline, stamped
 from travois.version import __version__
 
 GLANCE = 300

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from travois.compat import hooks as hookfiles
+from travois.compat import served
+from travois.compat.claude_keys import LETTERS
 from travois.permissions.rules import Effect, Rule
-from travois.store import hookfiles, served
 from travois.store.instructions import plain_text
-from travois.store.keys import LETTERS
 from travois.store.reading import Layer, Level, is_list, is_tree
 from travois.store.settings import Json
 
@@ -84,7 +85,7 @@ def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
 
         return codex(profiled(loads(text), path), path, level=level)
     if path.endswith(".rules"):
-        from travois.store.prefixes import prefixes
+        from travois.compat.prefix_rules import prefixes
 
         found, odd = prefixes(text)
         values: Json = {f"permissions.{effect}": rules for effect, rules in found.items()}

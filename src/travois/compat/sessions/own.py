@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from travois.compat.sessions.format import cut, stamped, told
+from travois.compat.sessions.spoken import WHOLE, Found, Recorded, Spoken
 from travois.core.content import calls, words
 from travois.core.facts import (
     AnyFact,
@@ -22,8 +24,6 @@ from travois.sessions.catalog import folders
 from travois.sessions.home import locate
 from travois.sessions.log_file import NAME as LOG
 from travois.sessions.log_file import entries
-from travois.store.recorded.spoken import WHOLE, Found, Recorded, Spoken
-from travois.store.recorded.telling import cut, stamped, told
 
 NAME, RESUME = "travois", "travois --resume {id}"
 BARE = Noted("said", "")

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from travois.compat.sessions.format import asked, content, folder, sessions, shortened, told
+from travois.compat.sessions.loose import Json, encoded, inner, lines, moment, number, string
+from travois.compat.sessions.spoken import WHOLE, Compaction, Found, Recorded, Spoken
 from travois.core.content import Call
-from travois.store.recorded.loose import Json, encoded, inner, lines, moment, number, string
-from travois.store.recorded.spoken import WHOLE, Compaction, Found, Recorded, Spoken
-from travois.store.recorded.telling import asked, content, folder, sessions, shortened, told
 
 NAME, RESUME = "codex", "codex resume {id}"
 WHERE = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")

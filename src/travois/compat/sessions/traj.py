@@ -6,9 +6,8 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.core.content import Call
-from travois.core.errors import Fault
-from travois.store.recorded.loose import (
+from travois.compat.sessions.format import shortened, told
+from travois.compat.sessions.loose import (
     Json,
     decode,
     encoded,
@@ -19,8 +18,9 @@ from travois.store.recorded.loose import (
     string,
     texts,
 )
-from travois.store.recorded.spoken import WHOLE, Compaction, Recorded, Spoken
-from travois.store.recorded.telling import shortened, told
+from travois.compat.sessions.spoken import WHOLE, Compaction, Recorded, Spoken
+from travois.core.content import Call
+from travois.core.errors import Fault
 
 NAME, FORMAT = "traj", "traj/1"
 PACKED = b"\x1f\x8b"

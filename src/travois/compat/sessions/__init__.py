@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from travois.compat.sessions import claude, codex, gemini, opencode, own, pi
+from travois.compat.sessions.spoken import WHOLE, Found, Recorded
 from travois.core.errors import Fault
-from travois.store.recorded import claude, codex, gemini, opencode, own, pi
-from travois.store.recorded.spoken import WHOLE, Found, Recorded
 
 
 class Agent(Protocol):

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat.config_files import OPENCODE, TOOLS, loose
 from travois.files.front_matter import Front, Value
 from travois.permissions.rules import EDITS
 from travois.store.instructions import plain_text
-from travois.store.neighbours import OPENCODE, TOOLS, loose
 from travois.store.reading import is_tree
 from travois.store.settings import Json
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.compat.sessions.loose import Json, encoded, inner, objects, string, texts
+from travois.compat.sessions.spoken import WHOLE, Compaction, Found, Picture, Recorded, Spoken, Who
 from travois.core.content import Call
-from travois.store.recorded.loose import Json, encoded, inner, objects, string, texts
-from travois.store.recorded.spoken import WHOLE, Compaction, Found, Picture, Recorded, Spoken, Who
 
 TITLE = 200
 INJECTED = re.compile(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.compat.claude_keys import unlike
 from travois.core.models import Effort
 from travois.store.guarding import ModeName
-from travois.store.keys import unlike
 from travois.store.reading import Layer, known
 
 HONOURED = (

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.compat.sessions.format import asked, content, folder, sessions, shortened, told
+from travois.compat.sessions.loose import Json, decode, encoded, inner, moment, string
+from travois.compat.sessions.spoken import WHOLE, Compaction, Found, Recorded, Spoken
 from travois.core.content import Call
-from travois.store.recorded.loose import Json, decode, encoded, inner, moment, string
-from travois.store.recorded.spoken import WHOLE, Compaction, Found, Recorded, Spoken
-from travois.store.recorded.telling import asked, content, folder, sessions, shortened, told
 
 NAME, RESUME = "opencode", "opencode --session {id}"
 LISTING = """\

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.store.recorded.loose import Json, decode, inner, lines, moment, objects, string
-from travois.store.recorded.spoken import WHOLE, Found, Recorded, Spoken
-from travois.store.recorded.telling import asked, call, content, folder, sessions, shortened, told
+from travois.compat.sessions.format import asked, call, content, folder, sessions, shortened, told
+from travois.compat.sessions.loose import Json, decode, inner, lines, moment, objects, string
+from travois.compat.sessions.spoken import WHOLE, Found, Recorded, Spoken
 
 NAME, RESUME = "gemini", "gemini --resume {id}"
 LARGEST, ENDS = 1 << 28, (".json", ".jsonl")
