@@ -24,7 +24,7 @@ from travois.core.facts import Decided, Entry, Result, User
 from travois.core.tokens import estimate
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.world import Warned
-from travois.store import trust
+from travois.settings import trust
 from travois.testing import Scripted, call, say
 from travois.tools.foreign import Offer
 from travois.tools.lenders import Server, lent

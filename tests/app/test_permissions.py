@@ -25,7 +25,7 @@ from travois.ports.person import Answer, Inquiry, Question
 from travois.sessions.home import Home, locate
 from travois.sessions.log_file import Log
 from travois.sessions.project import identify
-from travois.store.layers import load
+from travois.settings.load import load
 from travois.testing import Scripted, call, say
 
 

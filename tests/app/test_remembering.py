@@ -16,7 +16,7 @@ from travois.context.memory.memory import Memory, Put
 from travois.search import embedder_minilm as minilm
 from travois.sessions.home import Home
 from travois.sessions.project import identify
-from travois.store.layers import load
+from travois.settings.load import load
 
 MANY = 100
 

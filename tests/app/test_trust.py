@@ -13,9 +13,9 @@ from travois.app.commands import permissions
 from travois.app.commands import trust as trusting
 from travois.core.errors import Fault
 from travois.sessions.home import Home
-from travois.store import trust
-from travois.store.layers import load
-from travois.store.settings import Loaded, Settings
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.schema import Loaded, Settings
 
 
 @pytest.fixture(autouse=True)

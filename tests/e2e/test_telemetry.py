@@ -16,7 +16,7 @@ from travois.app.telemetry import CONTENT, ENDPOINT, Place, Wish, wished
 from travois.core.cache_audit import Spent
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
-from travois.store.settings import Settings
+from travois.settings.schema import Settings
 
 SECRET = "sk-ant-" + "abcdefgh" * 4
 WORDS = ("say the magic word", "open sesame", "needle in a haystack", "part of the work")

@@ -238,7 +238,7 @@ def test_what_keeps_to_its_room_is_never_cut_again(tmp_path: Path, window: int) 
 
 
 def test_the_caps_are_settings() -> None:
-    from travois.store.settings import Settings
+    from travois.settings.schema import Settings
 
     given = {"context": {"toolTokens": {"Bash": 300, "Read": 0}, "resultTokens": 70}}
     layers = msgspec.convert(given, Settings).context.layers

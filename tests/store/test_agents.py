@@ -11,9 +11,9 @@ from travois.context.kinds import BACKGROUND, PERSONAL, Kind, usable
 from travois.core.errors import Fault
 from travois.permissions.decide import MODES, Mode
 from travois.sessions.home import Home
+from travois.settings.trust import digest
+from travois.settings.wants import STRICT
 from travois.store.agents import kinds, narrowed, wishes
-from travois.store.trust import digest
-from travois.store.wants import STRICT
 from travois.tools.catalogue import TOOLS
 
 OURS = ("explore", "general", "plan")

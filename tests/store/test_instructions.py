@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from travois.sessions.home import Home
+from travois.settings.load import load
 from travois.store.instructions import Library, Places
-from travois.store.layers import load
 
 
 class Disk:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from travois.sessions.home import Home
-from travois.store import trust
+from travois.settings import trust
+from travois.settings.sources import Where
 from travois.store.mcp import Found, find, own, wanted
 from travois.store.mcp_words import SOCKET, share
-from travois.store.origins import Where
 from travois.tools.lenders import Server
 
 

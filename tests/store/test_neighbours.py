@@ -11,10 +11,10 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
 from travois.sessions.home import Home
-from travois.store import trust
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.schema import Loaded
 from travois.store.instructions import Library, Places
-from travois.store.layers import load
-from travois.store.settings import Loaded
 
 
 def put(path: Path, text: str) -> None:

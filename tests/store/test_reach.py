@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from travois.sessions.home import Home
-from travois.store import trust
-from travois.store.layers import load
-from travois.store.reach import BYTES, FILES, reached
-from travois.store.settings import Loaded
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.reach import BYTES, FILES, reached
+from travois.settings.schema import Loaded
 
 TREE = {
     "hooks/x.py": "import os\nfrom lib import y\nimport pkg.deep\nfrom . import beside\n",

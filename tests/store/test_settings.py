@@ -14,10 +14,10 @@ from travois.permissions import flaws
 from travois.permissions.rules import Rule
 from travois.permissions.updates import SANDBOXED
 from travois.sessions.home import Home
-from travois.store import trust
-from travois.store.guarding import Filesystem, Permissions, Sandbox
-from travois.store.layers import Value, load
-from travois.store.settings import Loaded, Settings, Timeouts, Tui
+from travois.settings import trust
+from travois.settings.guarding import Filesystem, Permissions, Sandbox
+from travois.settings.load import Value, load
+from travois.settings.schema import Loaded, Settings, Timeouts, Tui
 from travois.tools.catalogue import TOOLS
 
 LAYERS = ("user", "project", "local", "given", "flags", "managed")

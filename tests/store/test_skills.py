@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from travois.sessions.home import Home
-from travois.store import trust
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.schema import Loaded
 from travois.store.agents import kinds
 from travois.store.commands import commands
-from travois.store.layers import load
 from travois.store.plugins import plugins, wished
-from travois.store.settings import Loaded
 from travois.store.skills import DiskSkills, Places, wishes
 from travois.store.styles import styles
 

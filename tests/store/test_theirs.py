@@ -20,9 +20,9 @@ from travois.providers.terms import Terms
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log
 from travois.sessions.prune import DAY, tidy
+from travois.settings.guarding import Filesystem, Permissions
+from travois.settings.schema import Settings, Tui
 from travois.store.admission import Admission, admission
-from travois.store.guarding import Filesystem, Permissions
-from travois.store.settings import Settings, Tui
 from travois.tools.lenders import Server
 
 GO = Server("go", origin="/w/.mcp.json", argv=("go", "run"))

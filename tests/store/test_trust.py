@@ -13,7 +13,7 @@ import pytest
 from tests.store.test_project import git, repository
 from travois.core.errors import Fault
 from travois.sessions.home import Home
-from travois.store import trust
+from travois.settings import trust
 
 ROOT = "/somewhere"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.errors import Fault
 from travois.ports.tool import PATHS, AnyTool, Refusal, refuse_nul
-from travois.store.reading import parsed
+from travois.settings.validate import parsed
 from travois.tools.catalogue import TOOLS
 
 EDITS = [{"old_string": "a", "new_string": "b"}]

@@ -10,7 +10,7 @@ from travois.core.errors import Fault
 from travois.ports.agent import World
 from travois.ports.tool import AnyTool
 from travois.sessions.session import Session
-from travois.store.settings import Loaded
+from travois.settings.schema import Loaded
 
 
 def opened(

@@ -164,7 +164,7 @@ def _refuse_typo(argv: list[str]) -> None:
     word = argv[0] if argv else ""
     if not word.isascii() or not word.isalpha() or word in COMMANDS or {"-p", "--print"} & {*argv}:
         return
-    from travois.store.reading import nearest
+    from travois.settings.validate import nearest
 
     swapped = [name for name in COMMANDS if sorted(name) == sorted(word.lower())]
     if near := nearest(word.lower(), (*COMMANDS, "help")) or "".join(swapped[:1]):

@@ -66,10 +66,11 @@ from travois.sessions import home as homes
 from travois.sessions import project as projects
 from travois.sessions.blobs import Blobs
 from travois.sessions.session import Session
-from travois.store import agents, trust
-from travois.store.layers import load
-from travois.store.origins import levels
-from travois.store.settings import Loaded, Plugin, Settings
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.schema import Loaded, Plugin, Settings
+from travois.settings.sources import levels
+from travois.store import agents
 from travois.store.snapshots import Snapshots
 from travois.tools import plan
 from travois.tools.catalogue import TOOLS

@@ -23,7 +23,7 @@ from travois.engine.occasions import UserPromptExpansion
 from travois.engine.skills import ASKED, USED
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
-from travois.store.origins import levels
+from travois.settings.sources import levels
 from travois.store.skills import FILE
 
 DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me what came of it."

@@ -30,12 +30,12 @@ from travois.sessions import catalog as sessions
 from travois.sessions import disk, lock
 from travois.sessions.log_file import NAME, Log, entries
 from travois.sessions.session import Session
+from travois.settings.schema import Loaded
 from travois.store.mail import Mailbox
 from travois.store.memory import night
 from travois.store.memory.history import Transaction
 from travois.store.memory.memories import FolderMemories, open_memories
 from travois.store.memory.night import Gates, Night, Seen
-from travois.store.settings import Loaded
 from travois.version import __version__
 
 FOLDER, MORNING = "dreams", "morning"

@@ -33,8 +33,8 @@ from travois.sandbox.session_tmp import close_session_tmp, is_hollow, open_sessi
 from travois.sandbox.tool_chains import Shown, ToolChainName, list_shown
 from travois.sessions.project import verified_repository
 from travois.sessions.session import Session
-from travois.store.origins import UNASKED_COMMANDS
-from travois.store.settings import Loaded
+from travois.settings.schema import Loaded
+from travois.settings.sources import UNASKED_COMMANDS
 from travois.store.skills import personal_folders
 
 OFF = (

@@ -20,7 +20,7 @@ from travois.engine.hooked import Hook, Listener, called, parse
 from travois.ports.agent import Agent
 from travois.ports.person import Choice, Inquiry, Option
 from travois.sessions.blobs import Blobs
-from travois.store.settings import Loaded
+from travois.settings.schema import Loaded
 
 if TYPE_CHECKING:
     from travois.compat.claude_transcript import Transcript

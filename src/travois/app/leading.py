@@ -15,9 +15,9 @@ from travois.engine.practice import preload
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool
 from travois.sessions.session import Session
+from travois.settings.load import FLAGS
+from travois.settings.schema import Loaded
 from travois.store.agents import narrowed
-from travois.store.layers import FLAGS
-from travois.store.settings import Loaded
 
 LEAD = "agent"
 """State of a session: the kind that it began with."""

@@ -26,10 +26,10 @@ from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Warned
 from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
+from travois.settings.schema import Loaded
+from travois.settings.sources import Where, levels
 from travois.store import mcp
 from travois.store.admission import admission
-from travois.store.origins import Where, levels
-from travois.store.settings import Loaded
 from travois.tools.tool_search import own_search
 
 if TYPE_CHECKING:

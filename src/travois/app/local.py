@@ -11,7 +11,7 @@ from travois.core.models import Model as Card
 from travois.ports.world import Model
 from travois.providers.http.client import Direct, Timeouts
 from travois.sessions import home as homes
-from travois.store.settings import Loaded
+from travois.settings.schema import Loaded
 
 if TYPE_CHECKING:
     from travois.host.local.engine import Engine

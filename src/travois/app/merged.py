@@ -8,7 +8,7 @@ import msgspec
 
 from travois.app.opening import Place
 from travois.app.options import Options
-from travois.store.settings import Loaded
+from travois.settings.schema import Loaded
 
 
 class Told(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from travois.store.layers import Value
+    from travois.settings.load import Value
 
 NAMED = ("Bash", "BashInput", "BashOutput", "KillShell", "WebFetch", "WebSearch")
 """Tools that run commands or reach the web: a restricted session has them only by name."""

@@ -16,9 +16,9 @@ from travois.core.facts import Changed, User
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.sessions.home import Home
+from travois.settings.schema import Mail
 from travois.store import mail as store
 from travois.store.mail import Letter, Mailbox
-from travois.store.settings import Mail
 
 STOP = "stop"
 """The sender of a letter that ends an agent at its next step; no mailbox has this name."""

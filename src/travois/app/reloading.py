@@ -17,7 +17,7 @@ from travois.compat import claude as foreign
 from travois.core.errors import Fault
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
-from travois.store.settings import Loaded
+from travois.settings.schema import Loaded
 
 T = TypeVar("T")
 Stamps = dict[str, tuple[int, int]]

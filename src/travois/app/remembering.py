@@ -19,8 +19,8 @@ from travois.ports.world import Model
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.sessions.project import Project
+from travois.settings.schema import Loaded, Remembering
 from travois.store.memory.place import key
-from travois.store.settings import Loaded, Remembering
 
 if TYPE_CHECKING:
     from travois.search.index import Index

@@ -15,9 +15,9 @@ from travois.permissions.updates import Update
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.sessions.home import Home
-from travois.store import trust
-from travois.store.layers import FLAGS
-from travois.store.settings import Loaded
+from travois.settings import trust
+from travois.settings.load import FLAGS
+from travois.settings.schema import Loaded
 
 FOLDERS = "permissions.additionalDirectories"
 DAY = 24 * 3_600

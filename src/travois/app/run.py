@@ -39,7 +39,7 @@ from travois.engine.hooks import MODES
 from travois.engine.jobs import PATIENCE as JOB_PATIENCE
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event, Retrying, Warned
-from travois.store.settings import Plugin
+from travois.settings.schema import Plugin
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.version import __version__
 

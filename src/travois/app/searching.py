@@ -15,7 +15,7 @@ from travois.ports.agent import Agent, Small
 from travois.ports.web_search import Found, Wanted
 from travois.ports.world import Model
 from travois.providers.catalog import Catalog
-from travois.store.settings import Loaded
+from travois.settings.schema import Loaded
 
 
 def offered(loaded: Loaded, card: Card) -> bool:

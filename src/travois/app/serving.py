@@ -30,8 +30,8 @@ from travois.providers.http.transport import transport
 from travois.providers.options import LEVELS
 from travois.providers.terms import Terms
 from travois.sessions.session import Session
-from travois.store.settings import Loaded
-from travois.store.using import Manner
+from travois.settings.schema import Loaded
+from travois.settings.using import Manner
 
 SCRIPTED = Card("scripted", "scripted", "anthropic")
 

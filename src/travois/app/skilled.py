@@ -13,9 +13,9 @@ from travois.core.toolsets import DEFAULT as DEFAULT_TOOLS
 from travois.engine.heads import shown_names
 from travois.ports.tool import AnyTool
 from travois.sessions.session import Session
-from travois.store import trust
-from travois.store.origins import levels
-from travois.store.settings import Loaded
+from travois.settings import trust
+from travois.settings.schema import Loaded
+from travois.settings.sources import levels
 from travois.store.skills import DiskSkills, Places
 from travois.store.styles import styles
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from travois.core.display_text import visible
 from travois.sessions.home import Home
-from travois.store import trust
-from travois.store.settings import Loaded
+from travois.settings import trust
+from travois.settings.schema import Loaded
 
 FIRST = "brings settings that run programs or give rights"
 LATER = "asks for more than you trusted it with"

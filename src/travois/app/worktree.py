@@ -172,7 +172,7 @@ def within(name: str, work: Callable[[], int]) -> int:
 def _shared() -> tuple[str, ...]:
     from travois.sessions.home import locate
     from travois.sessions.project import identify
-    from travois.store.layers import load
+    from travois.settings.load import load
 
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
     loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from travois.compat.claude_keys import unlike
 from travois.core.models import Effort
-from travois.store.guarding import ModeName
-from travois.store.reading import Layer, known
+from travois.settings.guarding import ModeName
+from travois.settings.validate import Layer, known
 
 HONOURED = (
     "permissions.",

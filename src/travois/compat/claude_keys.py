@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from travois.core.loose import rows, table
-from travois.store.settings import Json
+from travois.settings.schema import Json
 
 ALIASES = {
     "sandbox.failIfUnavailable": "sandbox.required",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from travois.store.reading import is_list, is_tree
-from travois.store.settings import Json
+from travois.settings.schema import Json
+from travois.settings.validate import is_list, is_tree
 
 GEMINI = "gemini"
 EVENTS = {

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from travois.compat.config_files import OPENCODE, TOOLS, loose
 from travois.files.front_matter import Front, Value
 from travois.permissions.rules import EDITS
+from travois.settings.schema import Json
+from travois.settings.validate import is_tree
 from travois.store.instructions import plain_text
-from travois.store.reading import is_tree
-from travois.store.settings import Json
 
 FOLDERS = ("agent", "agents")
 APART = "apart"

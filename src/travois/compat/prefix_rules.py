@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from travois.permissions.rules import Effect
-from travois.store.reading import is_list
+from travois.settings.validate import is_list
 
 DECISIONS: dict[object, Effect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
 MOST = 64

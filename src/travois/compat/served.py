@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from travois.store.reading import is_tree
-from travois.store.settings import Json
+from travois.settings.schema import Json
+from travois.settings.validate import is_tree
 
 RESERVED = ("openai", "ollama", "lmstudio")
 """Names that Codex itself gives a meaning."""

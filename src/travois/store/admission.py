@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.core.loose import rows, string, table
-from travois.store.settings import Json, Settings
+from travois.settings.schema import Json, Settings
 
 if TYPE_CHECKING:
     from travois.tools.lenders import Server

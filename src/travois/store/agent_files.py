@@ -14,7 +14,7 @@ from travois.files import front_matter as front
 from travois.files.front_matter import Front
 from travois.permissions.decide import ALIASES, MODES
 from travois.permissions.rules import split
-from travois.store.reading import nearest
+from travois.settings.validate import nearest
 
 BUILT_IN = Path(__file__).parent.parent / "context" / "prompts" / "agents"
 LONGEST = 100_000

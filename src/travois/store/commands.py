@@ -16,9 +16,9 @@ from travois.compat.opencode import user
 from travois.context.custom import Custom, Whose, parse, parse_table
 from travois.permissions.paths import inside
 from travois.sessions.home import Home
+from travois.settings.schema import Json, Plugin
+from travois.settings.validate import is_tree
 from travois.store.instructions import chain, exactly, plain_text
-from travois.store.reading import is_tree
-from travois.store.settings import Json, Plugin
 
 PROJECT = (
     ".travois/commands",

@@ -19,13 +19,13 @@ from travois.compat.config_files import loose
 from travois.permissions.masking import likely, register
 from travois.permissions.paths import inside
 from travois.sessions.home import Home
-from travois.store import trust
+from travois.settings import trust
+from travois.settings.schema import Json, Plugin
+from travois.settings.sources import Where
+from travois.settings.validate import Level, is_tree
+from travois.settings.wants import programs
 from travois.store.admission import Admission
 from travois.store.mcp_words import Entry, server
-from travois.store.origins import Where
-from travois.store.reading import Level, is_tree
-from travois.store.settings import Json, Plugin
-from travois.store.wants import programs
 
 if TYPE_CHECKING:
     from travois.tools.lenders import Server

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from travois.settings.schema import Json
+from travois.settings.sources import Where
+from travois.settings.validate import Level, is_list, is_tree
 from travois.store.instructions import plain_text
-from travois.store.origins import Where
-from travois.store.reading import Level, is_list, is_tree
-from travois.store.settings import Json
 
 if TYPE_CHECKING:
     from travois.tools.lenders import Server, Standing

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from travois.settings.schema import Json, Plugin
+from travois.settings.validate import is_list, is_tree
 from travois.store.marketplaces import Offer, offered, table
-from travois.store.reading import is_list, is_tree
-from travois.store.settings import Json, Plugin
 
 MANIFESTS = (".claude-plugin/plugin.json", "plugin.json", ".codex-plugin/plugin.json")
 NAME = re.compile(r"[^\W_][\w.-]{0,63}")

@@ -19,10 +19,10 @@ from travois.context.custom import Custom
 from travois.context.skills import SHARE, Known, parse
 from travois.permissions.paths import inside
 from travois.sessions.home import Home
+from travois.settings.schema import Plugin
+from travois.settings.trust import digest
+from travois.settings.wants import listens
 from travois.store.instructions import ETC, chain, exactly, plain_text
-from travois.store.settings import Plugin
-from travois.store.trust import digest
-from travois.store.wants import listens
 
 AGENTS = (
     ".travois", ".claude", ".agents", ".codex", ".opencode", ".gemini", ".qwen", ".kimi-code",

@@ -19,7 +19,7 @@ from travois.core.facts import Changed
 from travois.permissions.rules import parse
 from travois.ports.world import Command
 from travois.sessions.home import Home
-from travois.store import trust
+from travois.settings import trust
 from travois.testing import Scripted, say
 
 REVIEW = """\

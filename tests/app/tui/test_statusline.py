@@ -17,9 +17,9 @@ from travois.app.tui.whereabouts import repository, worktree
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
 from travois.sessions.home import Home
-from travois.store import trust
-from travois.store.layers import load
-from travois.store.settings import Loaded, StatusLine
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.schema import Loaded, StatusLine
 from travois.testing import Scripted, say
 
 RED = "\x1b[31mred\x1b[0m"

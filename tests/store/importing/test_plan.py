@@ -14,14 +14,15 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
 from travois.sessions.home import Home
-from travois.store import mcp, trust
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.sources import Where
+from travois.store import mcp
 from travois.store.agents import kinds
 from travois.store.commands import commands
 from travois.store.importing import claude, codex, gemini, opencode
 from travois.store.importing.plan import Luggage, carry_out
 from travois.store.instructions import Library, Places
-from travois.store.layers import load
-from travois.store.origins import Where
 from travois.store.skills import DiskSkills
 from travois.store.skills import Places as Shelves
 

@@ -13,9 +13,9 @@ from travois.core.errors import Fault
 from travois.permissions.masking import mask_text, mask_value
 from travois.sessions.home import locate
 from travois.sessions.project import identify
-from travois.store.layers import load
-from travois.store.reading import flatten, nearest
-from travois.store.settings import Json, Loaded
+from travois.settings.load import load
+from travois.settings.schema import Json, Loaded
+from travois.settings.validate import flatten, nearest
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 MORE = """\

@@ -25,7 +25,7 @@ from travois.sessions.catalog import Summary, find, newest
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history
 from travois.sessions.session import Session
-from travois.store.layers import load
+from travois.settings.load import load
 from travois.terminal.tables import Commands, ago, clean, command, say, say_json, table
 
 MORE = """\

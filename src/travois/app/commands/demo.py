@@ -77,7 +77,7 @@ def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, boo
     start.paint(os.environ)
     from travois.app.demo.guide import Tour
     from travois.app.tui.talk import talk
-    from travois.store.settings import Tui
+    from travois.settings.schema import Tui
 
     tour = Tour(pace)
     return talk("", options, Tui(), guide=tour), tour.finished

@@ -21,8 +21,8 @@ from travois.providers import catalog
 from travois.sandbox.probe import Check, Walls, look
 from travois.sessions.home import Home, locate
 from travois.sessions.project import identify
-from travois.store.layers import load
-from travois.store.settings import Loaded
+from travois.settings.load import load
+from travois.settings.schema import Loaded
 from travois.terminal.tables import Commands, clean, command, say, styled, table
 
 ESSENTIAL = ("bash", "ripgrep", "home", "settings", "model", "commands")

@@ -19,9 +19,10 @@ from travois.app.options import Options
 from travois.core.errors import Fault
 from travois.permissions.masking import mask_text, mask_value
 from travois.sessions import disk
-from travois.store import mcp, trust
+from travois.settings import trust
+from travois.settings.schema import Json, Loaded
+from travois.store import mcp
 from travois.store.mcp_words import SOCKET, SOCKETS
-from travois.store.settings import Json, Loaded
 from travois.terminal.tables import Commands, clean, command, say, table
 from travois.tools.lenders import Server, lent
 

@@ -20,7 +20,7 @@ from travois.core.errors import Fault
 from travois.permissions.leaks import leak
 from travois.ports.memory import Applied
 from travois.sessions import disk
-from travois.store import trust
+from travois.settings import trust
 from travois.store.memory import foreign
 from travois.store.memory.memories import FolderMemories, share
 from travois.terminal.tables import clean, say, styled, table

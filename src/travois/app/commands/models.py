@@ -25,8 +25,8 @@ from travois.providers import catalog
 from travois.providers.catalog import Catalog
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Grew, Problem, Reply
-from travois.store.layers import load
-from travois.store.settings import Loaded
+from travois.settings.load import load
+from travois.settings.schema import Loaded
 from travois.terminal.tables import Commands, clean, command, say, say_json, table, warn
 
 MORE = """\

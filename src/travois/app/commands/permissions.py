@@ -28,9 +28,9 @@ from travois.sessions.catalog import folders
 from travois.sessions.home import Home, locate
 from travois.sessions.log_file import Skipped, history
 from travois.sessions.project import identify
-from travois.store import trust
-from travois.store.layers import load
-from travois.store.origins import UNASKED_COMMANDS
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.sources import UNASKED_COMMANDS
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 CHECK = """\

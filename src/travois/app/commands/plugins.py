@@ -10,8 +10,8 @@ import msgspec
 
 from travois.sessions.home import locate
 from travois.sessions.project import identify
-from travois.store.layers import load
-from travois.store.settings import Plugin
+from travois.settings.load import load
+from travois.settings.schema import Plugin
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 MORE = """\

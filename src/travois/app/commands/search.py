@@ -20,7 +20,7 @@ from travois.search.words import words
 from travois.sessions.home import Home
 from travois.sessions.project import Project, repository
 from travois.sessions.search import Known, Match, Progress, SessionIndex
-from travois.store.layers import load
+from travois.settings.load import load
 from travois.terminal.tables import Commands, clean, command, say, say_json, say_list, styled, warn
 
 MORE = """\

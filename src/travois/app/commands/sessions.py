@@ -18,7 +18,7 @@ from travois.sessions.catalog import Summary, find, summaries
 from travois.sessions.home import Home, locate
 from travois.sessions.log_file import Log, Skipped, history
 from travois.sessions.project import Project, identify
-from travois.store.layers import load
+from travois.settings.load import load
 from travois.terminal.tables import (
     Commands,
     ago,

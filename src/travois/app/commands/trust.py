@@ -10,9 +10,9 @@ from travois.core.display_text import visible
 from travois.core.errors import Fault
 from travois.sessions.home import locate
 from travois.sessions.project import identify
-from travois.store import trust
-from travois.store.layers import load
-from travois.store.settings import Loaded
+from travois.settings import trust
+from travois.settings.load import load
+from travois.settings.schema import Loaded
 from travois.terminal.tables import Commands, command, say, table
 
 MORE = """\

@@ -19,7 +19,7 @@ from travois.permissions.updates import Spec, Update, amend
 from travois.providers import catalog
 from travois.providers.options import LEVELS
 from travois.sessions import home as homes
-from travois.store.chosen import keep
+from travois.settings.chosen import keep
 
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
 MODE = "permissions.defaultMode"

@@ -13,7 +13,7 @@ from travois.app.sdk import Session
 from travois.context.custom import TYPED
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
-from travois.store.reading import nearest
+from travois.settings.validate import nearest
 
 if TYPE_CHECKING:
     from travois.app.shelf import Shelf

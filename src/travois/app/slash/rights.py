@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.core.errors import Fault
-from travois.store.origins import ANSWERS
+from travois.settings.sources import ANSWERS
 from travois.terminal.tables import table
 
 WORDS = ("why", "forget", "mode")

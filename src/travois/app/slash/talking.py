@@ -18,7 +18,7 @@ from travois.core.tasks import task_remark
 from travois.permissions.decide import MODES
 from travois.providers.options import LEVELS
 from travois.sessions import home as homes
-from travois.store.chosen import keep
+from travois.settings.chosen import keep
 from travois.store.snapshot.timeline import Turn, turns
 from travois.store.snapshots import Snapshots
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from travois.store.settings import Settings
+from travois.settings.schema import Settings
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 ENDPOINTS = (ENDPOINT, *(f"OTEL_EXPORTER_OTLP_{kind}_ENDPOINT" for kind in ("TRACES", "METRICS")))

@@ -32,7 +32,7 @@ from travois.core.content import Shown, words
 from travois.core.errors import Fault
 from travois.core.facts import User
 from travois.sessions.catalog import Summary
-from travois.store.settings import Tui
+from travois.settings.schema import Tui
 
 MODES = ("default", "accept-edits", "plan")
 FIGURES = "123456789abcdefghijklmnopqrstuvwxyz"

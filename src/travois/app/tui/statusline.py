@@ -22,7 +22,7 @@ from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
 from travois.core.view import THINKING
 from travois.ports.world import Command, Processes
-from travois.store.settings import Json, StatusLine
+from travois.settings.schema import Json, StatusLine
 from travois.version import __version__
 
 PAUSE, PATIENCE = 0.3, 5.0

@@ -30,7 +30,7 @@ from travois.engine.hooks import notify, remind
 from travois.engine.warmth import keep_warm
 from travois.ports.world import AgentProgress
 from travois.process.run import LocalProcesses
-from travois.store.settings import Tui
+from travois.settings.schema import Tui
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 
 SLOW = 0.3

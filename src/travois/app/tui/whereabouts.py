@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from travois.app.worktree import FOLDER
-from travois.store.settings import Json
+from travois.settings.schema import Json
 
 ORIGIN = re.compile(r'\[remote "origin"\][^\[]*?\burl\s*=\s*(\S+)')
 ADDRESS = re.compile(r"(?:\w+://)?(?:[^@/]+@)?([^:/]+)(?::\d+)?[:/](.+)/([^/]+?)(?:\.git)?/?")

@@ -10,10 +10,10 @@ from travois.compat.sessions.loose import inner
 from travois.context.instructions import scope
 from travois.permissions import rules
 from travois.permissions.rules import EFFECTS, READS
+from travois.settings.validate import Layer, checked, is_list, parsed, words
 from travois.store.importing import shelves
 from travois.store.importing.plan import NOWHERE, Luggage, tree_of
 from travois.store.instructions import plain_text
-from travois.store.reading import Layer, checked, is_list, parsed, words
 from travois.store.styles import FOLDER
 
 UNTAKEN = {

@@ -18,9 +18,9 @@ from travois.permissions import secrets
 from travois.permissions.leaks import leak
 from travois.sessions import disk
 from travois.sessions.home import Home
+from travois.settings.schema import Json
+from travois.settings.validate import UNITED, flat, is_list, is_tree, nested
 from travois.store import mcp
-from travois.store.reading import UNITED, flat, is_list, is_tree, nested
-from travois.store.settings import Json
 
 Fate = Literal["kept", "translated", "left out"]
 Part = Literal[

@@ -8,10 +8,10 @@ from pathlib import Path
 from travois.compat.sessions.loose import inner
 from travois.context.instructions import imports
 from travois.permissions.paths import inside
+from travois.settings.schema import Json
+from travois.settings.validate import is_tree
 from travois.store.importing.plan import LARGEST, MOST, Luggage, Part
 from travois.store.instructions import HOPS, plain_text
-from travois.store.reading import is_tree
-from travois.store.settings import Json
 
 SKILL = "SKILL.md"
 

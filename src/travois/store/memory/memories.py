@@ -30,7 +30,7 @@ from travois.ports.memory import Applied
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.sessions.project import Project
-from travois.store import trust
+from travois.settings import trust
 from travois.store.instructions import plain_bytes
 from travois.store.memory import foreign, place, usage
 from travois.store.memory.archive import Archive

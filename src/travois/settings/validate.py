@@ -14,7 +14,7 @@ from travois.core.errors import Fault
 from travois.permissions import rules
 from travois.permissions.flaws import flaw
 from travois.permissions.rules import EFFECTS, Effect, Rule
-from travois.store.settings import Json, Settings
+from travois.settings.schema import Json, Settings
 
 Level = Literal["user", "project", "local", "run", "managed"]
 NAMED = (

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from travois.permissions.paths import inside
-from travois.store.reading import PROJECT_DIR
+from travois.settings.validate import PROJECT_DIR
 
 FILES, BYTES, LONGEST = 400, 8 << 20, 1 << 20
 """How many files are followed for one command, how many bytes of them, and of one of them."""

@@ -12,9 +12,9 @@ from travois.compat import claude as foreign
 from travois.compat import config_files as neighbours
 from travois.core.errors import Fault
 from travois.sessions.home import Home
-from travois.store import trust
+from travois.settings import trust
+from travois.settings.validate import DEFAULTS, UNITED, Layer, Level, nearest, parsed
 from travois.store.plugins import within
-from travois.store.reading import DEFAULTS, UNITED, Layer, Level, nearest, parsed
 
 PREFIX = "TRAVOIS_"
 THEIRS = {

@@ -7,8 +7,8 @@ import msgspec
 from travois.core.errors import Fault
 from travois.sessions import disk
 from travois.sessions.home import Home
-from travois.store.reading import is_tree, parsed
-from travois.store.settings import Json
+from travois.settings.schema import Json
+from travois.settings.validate import is_tree, parsed
 
 
 def keep(home: Home, key: str, value: str) -> None:

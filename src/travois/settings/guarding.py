@@ -6,7 +6,7 @@ from typing import Literal
 
 from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.sandbox.tool_chains import ToolChainName
-from travois.store.part import Part
+from travois.settings.part import Part
 
 ModeName = Literal[
     "default",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from travois.permissions.updates import SANDBOX_MODE, Update
 from travois.sessions import disk
 from travois.sessions.home import Home
-from travois.store.settings import Status
+from travois.settings.schema import Status
 
 Kept = Literal["allow", "ask", "deny", "folders"]
 RUNNING = ("hook ", "hooks: ", "mcp server ", "statusLine.command")
@@ -112,7 +112,7 @@ def changes(
     lines = [line for line in wanted if digest(line) in said.reached] if said.trusted else []
     if not lines:
         return {}
-    from travois.store import reach  # few folders have such hooks, and all would wait for it
+    from travois.settings import reach  # few folders have such hooks, and all would wait for it
 
     found = {
         line: reach.compare(said.reached[digest(line)], reach.reached(line, places))
@@ -125,7 +125,7 @@ def _reached(lines: tuple[str, ...], places: tuple[str, ...]) -> dict[str, dict[
     running = [line for line in lines if line.startswith(RUNNING)] if places else []
     if not running:
         return {}
-    from travois.store import reach
+    from travois.settings import reach
 
     return {digest(line): reach.reached(line, places) for line in running}
 

@@ -17,13 +17,10 @@ from travois.permissions.masking import MASKED, likely, mask_value, register
 from travois.permissions.paths import inside
 from travois.permissions.rules import EFFECTS, Rule
 from travois.sessions.home import Home
-from travois.store import mcp, trust
-from travois.store.admission import admission
-from travois.store.agents import wishes as kinds
-from travois.store.marketplaces import installed
-from travois.store.origins import PREFIX, Where, files, levels, read, run
-from travois.store.plugins import plugins, wished
-from travois.store.reading import (
+from travois.settings import trust
+from travois.settings.schema import Json, Loaded, Plugin, Settings
+from travois.settings.sources import PREFIX, Where, files, levels, read, run
+from travois.settings.validate import (
     DEFAULTS,
     UNITED,
     Layer,
@@ -36,9 +33,13 @@ from travois.store.reading import (
     parsed_rules,
     words,
 )
-from travois.store.settings import Json, Loaded, Plugin, Settings
+from travois.settings.wants import RUN, scripts, sift
+from travois.store import mcp
+from travois.store.admission import admission
+from travois.store.agents import wishes as kinds
+from travois.store.marketplaces import installed
+from travois.store.plugins import plugins, wished
 from travois.store.skills import wishes as practices
-from travois.store.wants import RUN, scripts, sift
 
 ETC = Path("/etc")
 FLAGS = "command line"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from travois.core.models import Effort
-from travois.store.part import Count, Part, Quantity
+from travois.settings.part import Count, Part, Quantity
 
 
 class Manner(Part, frozen=True):

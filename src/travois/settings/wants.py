@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import msgspec
 
 from travois.permissions.paths import inside
-from travois.store.guarding import Permissions
-from travois.store.reading import PROJECT_DIR, UNITED, Layer, is_list, words
-from travois.store.settings import Json
-from travois.store.trust import digest
+from travois.settings.guarding import Permissions
+from travois.settings.schema import Json
+from travois.settings.trust import digest
+from travois.settings.validate import PROJECT_DIR, UNITED, Layer, is_list, words
 
 STRICT = ("plan", "dont-ask", "default", "accept-edits", "auto", "bypass")
 """Modes, the strictest first."""

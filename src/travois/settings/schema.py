@@ -10,9 +10,9 @@ from travois.context.layers import Idle, Layers, NotesKept
 from travois.context.memory.memory import Consent
 from travois.core.models import Effort
 from travois.permissions.rules import Rule
-from travois.store.guarding import Permissions, Sandbox
-from travois.store.part import Count, Part, Percent, Quantity, Seconds
-from travois.store.using import Attribution, Manner, Pricing, Worktrees
+from travois.settings.guarding import Permissions, Sandbox
+from travois.settings.part import Count, Part, Percent, Quantity, Seconds
+from travois.settings.using import Attribution, Manner, Pricing, Worktrees
 
 Status = Literal["trusted", "changed", "unknown", "refused"]
 """Whether the user trusts what a folder asks for; only the first lets any of it happen."""
