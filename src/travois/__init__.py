@@ -6,12 +6,12 @@ TYPE_CHECKING = False  # as in typing, which `--version` should not have to impo
 if TYPE_CHECKING:
     from travois.app.options import Options
     from travois.app.sdk import Session
-    from travois.engine.hooked import Listener
+    from travois.hooks.config import Listener
     from travois.ports.tool import Tool
 
 __all__ = ["Listener", "Options", "Session", "Tool", "__version__"]
 WHERE = {
-    "Listener": "travois.engine.hooked",
+    "Listener": "travois.hooks.config",
     "Options": "travois.app.options",
     "Session": "travois.app.sdk",
     "Tool": "travois.ports.tool",

@@ -22,7 +22,7 @@ from travois.context.custom import parse
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Result, User
-from travois.engine.hooks import remind
+from travois.hooks.fire import remind
 from travois.ports.world import Doing, Signalled
 from travois.testing import Scripted, call, say
 

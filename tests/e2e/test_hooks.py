@@ -17,7 +17,7 @@ from tests.e2e.test_terminal import Screen
 from travois import lab
 from travois.core.content import words
 from travois.core.facts import Decided, Ended, Hooked, Result, User
-from travois.engine.occasions import EVENTS
+from travois.hooks.events import EVENTS
 
 COMMON = ["session_id", "transcript_path", "cwd", "permission_mode", "model", "hook_event_name"]
 TURN = ["prompt_id", "turn_id"]
@@ -220,7 +220,7 @@ def test_the_example_of_the_page_guards_a_branch(house: House) -> None:
 
 
 def test_a_session_without_hooks_loads_nothing_that_runs_them() -> None:
-    code = "import sys, travois.app.compose; print('travois.host.hooks' in sys.modules)"
+    code = "import sys, travois.app.compose; print('travois.hooks.run' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -20,11 +20,9 @@ from tests.engine.fakes import RecordingPerson, agent, begun, check, facts, play
 from travois.core.content import Text, words
 from travois.core.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
 from travois.core.tool_aliases import PARTIAL, TOOL_ALIASES
-from travois.engine.heard import SILENCE, Around, Heard, Said, merge, understand
-from travois.engine.hooked import Hook, Parsed, listening, matching, parse
-from travois.engine.hooks import fire, notify
 from travois.engine.loop import turn
-from travois.engine.occasions import (
+from travois.hooks.config import Hook, Parsed, listening, matching, parse
+from travois.hooks.events import (
     TOOLS,
     ConfigChange,
     CwdChanged,
@@ -38,7 +36,9 @@ from travois.engine.occasions import (
     SubagentStart,
     SubagentStop,
 )
-from travois.host.hooks import LocalHooks, Place, Reach, exports
+from travois.hooks.fire import fire, notify
+from travois.hooks.output import SILENCE, Around, Heard, Said, merge, understand
+from travois.hooks.run import LocalHooks, Place, Reach, exports
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use

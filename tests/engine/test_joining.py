@@ -12,9 +12,9 @@ import pytest
 
 from travois import Options, Session
 from travois.core.facts import Hooked
-from travois.engine.hooked import Hook, listening, parse
-from travois.engine.hooks import fire, join
-from travois.engine.occasions import Stop, SubagentStop
+from travois.hooks.config import Hook, listening, parse
+from travois.hooks.events import Stop, SubagentStop
+from travois.hooks.fire import fire, join
 from travois.testing import Scripted, say
 
 STOP: dict[str, Any] = {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}

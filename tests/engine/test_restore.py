@@ -23,8 +23,8 @@ from travois.core.models import Usage
 from travois.core.tokens import estimate
 from travois.engine.briefing import NESTED, again
 from travois.engine.compaction import compact
-from travois.engine.heard import SILENCE, Around, Heard
-from travois.engine.occasions import AnyOccasion, InstructionsLoaded
+from travois.hooks.events import AnyOccasion, InstructionsLoaded
+from travois.hooks.output import SILENCE, Around, Heard
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse
 from travois.permissions.secrets import Secrets

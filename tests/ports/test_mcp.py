@@ -16,8 +16,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from travois.engine.heard import SILENCE, Heard
-from travois.engine.occasions import AnyOccasion
+from travois.hooks.events import AnyOccasion
+from travois.hooks.output import SILENCE, Heard
 from travois.host.mcp import life
 from travois.host.mcp import link as link_module
 from travois.host.mcp.link import Link, Surroundings

@@ -8,8 +8,8 @@ import pytest
 
 from tests.tools.world import World
 from travois.core.content import words
-from travois.engine.heard import Heard
-from travois.engine.occasions import AnyOccasion
+from travois.hooks.events import AnyOccasion
+from travois.hooks.output import Heard
 from travois.ports.tool import Outcome, Refusal
 from travois.tools.tasks import TASK_CREATE, TASK_GET, TASK_LIST, TASK_UPDATE
 

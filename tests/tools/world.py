@@ -11,9 +11,9 @@ import msgspec
 
 from travois.context.layers import Layers
 from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
-from travois.engine.heard import SILENCE, Heard
-from travois.engine.occasions import AnyOccasion
 from travois.files.disk import DiskFiles
+from travois.hooks.events import AnyOccasion
+from travois.hooks.output import SILENCE, Heard
 from travois.permissions.access import Access
 from travois.permissions.judged import JudgedFiles
 from travois.permissions.resolve_paths import resolved

@@ -45,12 +45,12 @@ from travois.core.models import Model as Card
 from travois.core.spending import Amount, Limits, Purse
 from travois.engine.briefing import again
 from travois.engine.fallback import HOME
-from travois.engine.hooked import Listener
 from travois.engine.modes import MODE, follow
 from travois.engine.practice import Practitioner
 from travois.engine.switch import switch, switch_with_summary
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
+from travois.hooks.config import Listener
 from travois.permissions.decide import Guard
 from travois.permissions.rules import withheld
 from travois.permissions.secrets import Secrets, secrets

@@ -25,10 +25,10 @@ from travois.core.models import Model as Card
 from travois.core.spending import Limits, Purse
 from travois.engine.children import Children
 from travois.engine.heads import first_head
-from travois.engine.hooks import join
 from travois.engine.offspring import branch, offspring, point
 from travois.engine.practice import preload
 from travois.engine.report import RESUMED, STAYS, lost
+from travois.hooks.fire import join
 from travois.permissions.paths import inside
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order

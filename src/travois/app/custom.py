@@ -18,9 +18,9 @@ from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed
 from travois.engine import practice
-from travois.engine.hooks import unexpanded
-from travois.engine.occasions import UserPromptExpansion
 from travois.engine.skills import ASKED, USED
+from travois.hooks.events import UserPromptExpansion
+from travois.hooks.fire import unexpanded
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.settings.sources import levels

@@ -15,8 +15,8 @@ from travois.app.opening import Found, Place
 from travois.app.options import Options
 from travois.core.errors import Fault
 from travois.core.tokens import context_tokens
-from travois.engine.heard import SILENCE, Heard, Hooks, Said
-from travois.engine.hooked import Hook, Listener, called, parse
+from travois.hooks.config import Hook, Listener, called, parse
+from travois.hooks.output import SILENCE, Heard, Hooks, Said
 from travois.ports.agent import Agent
 from travois.ports.person import Choice, Inquiry, Option
 from travois.sessions.blobs import Blobs
@@ -24,7 +24,7 @@ from travois.settings.schema import Loaded
 
 if TYPE_CHECKING:
     from travois.compat.claude_transcript import Transcript
-    from travois.engine.occasions import SessionStart
+    from travois.hooks.events import SessionStart
 
 Leaving = Literal["clear", "resume", "prompt_input_exit", "other"]
 """Why a session is left: for another one, or because the user said so, or anything else."""
@@ -61,7 +61,7 @@ def equip(
     """Let these listen to a session, and others join them, unless that is switched off."""
 
     def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
-        from travois.host import hooks as running
+        from travois.hooks import run as running
         from travois.process.run import LocalProcesses
         from travois.sandbox.probe import look
         from travois.sandbox.program_sandbox import cage_for_program
@@ -98,7 +98,7 @@ def equip(
 
 
 async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:
-    from travois.engine.within import answered
+    from travois.hooks.model_hooks import answered
 
     return await answered(agent, hook, event)
 
@@ -128,8 +128,8 @@ async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
     """Tell hooks that a session begins; returns what the user should know."""
     if agent.hooks is None:
         return ()
-    from travois.engine.hooks import fire
-    from travois.engine.occasions import Setup
+    from travois.hooks.events import Setup
+    from travois.hooks.fire import fire
 
     ready = await fire(agent, Setup(options.setup)) if options.setup else SILENCE
     heard = await fire(agent, _started(agent, options))
@@ -138,7 +138,7 @@ async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
 
 def _started(agent: Agent, options: Options) -> SessionStart:
     """How a session begins; one that goes on with what may have changed since."""
-    from travois.engine.occasions import SessionStart
+    from travois.hooks.events import SessionStart
 
     name, kind = (agent.session.state.get(key, "") for key in ("name", LEAD))
     if not options.resume and not options.latest:
@@ -161,8 +161,8 @@ async def switching(agent: Agent, name: str, *, source: str) -> AsyncGenerator[N
     if agent.hooks is None or agent.other is None or epoch is None:
         yield
         return
-    from travois.engine.hooks import fire
-    from travois.engine.occasions import PostModelSwitch, PreModelSwitch
+    from travois.hooks.events import PostModelSwitch, PreModelSwitch
+    from travois.hooks.fire import fire
 
     before, after, view = epoch.model.name, agent.other(name).card.name, agent.session.view
     warm = agent.session.cache.left(agent.clock()) > 0
@@ -186,8 +186,8 @@ async def _unwanted(agent: Agent, heard: Heard, model: str) -> str:
 
 async def watch(agent: Agent) -> None:
     """Tell hooks of changes of the files that they watch, as long as the session is open."""
-    from travois.engine.hooks import fire
-    from travois.engine.occasions import FileChanged
+    from travois.hooks.events import FileChanged
+    from travois.hooks.fire import fire
 
     assert agent.hooks is not None
     seen = _stamps(agent.hooks.watched)
@@ -217,8 +217,8 @@ async def end(agent: Agent, why: Leaving) -> tuple[str, ...]:
     """Tell hooks that a session is left, also while it is being cancelled."""
     if agent.hooks is None:
         return ()
-    from travois.engine.hooks import fire
-    from travois.engine.occasions import SessionEnd
+    from travois.hooks.events import SessionEnd
+    from travois.hooks.fire import fire
 
     heard = SILENCE
     with anyio.CancelScope(shield=True):

@@ -42,8 +42,8 @@ class Reload:
             await self._reload(changed[0])
 
     async def _reload(self, path: str) -> None:
-        from travois.engine.hooks import fire
-        from travois.engine.occasions import ConfigChange
+        from travois.hooks.events import ConfigChange
+        from travois.hooks.fire import fire
 
         agent = self._agent
         try:

@@ -35,8 +35,8 @@ from travois.core.models import Model
 from travois.core.terminal_text import complain, for_stream
 from travois.engine.briefing import skills
 from travois.engine.extract import PATIENCE, settled, told
-from travois.engine.hooks import MODES
 from travois.engine.jobs import PATIENCE as JOB_PATIENCE
+from travois.hooks.fire import MODES
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event, Retrying, Warned
 from travois.settings.schema import Plugin

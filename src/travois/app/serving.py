@@ -16,9 +16,9 @@ from travois.context.layers import MCP, Layers
 from travois.core.errors import Fault
 from travois.core.models import Effort, Price
 from travois.core.models import Model as Card
-from travois.engine.hooked import parse
 from travois.engine.recover import restore_window
 from travois.engine.room import model
+from travois.hooks.config import parse
 from travois.permissions.secrets import secrets
 from travois.ports.agent import Agent, Naming, Small, Summaries
 from travois.ports.world import Model

@@ -9,7 +9,7 @@ import msgspec
 from travois.app.shapes import Json
 from travois.core.errors import Fault
 from travois.core.loose import table
-from travois.engine.hooked import Listener
+from travois.hooks.config import Listener
 from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 from travois.providers.json_schema import flaws

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.loose import table
-from travois.engine.heard import Said
-from travois.engine.hooked import abroad
+from travois.hooks.config import abroad
+from travois.hooks.output import Said
 
 EVENTS = {
     "PreToolUse": "BeforeTool",

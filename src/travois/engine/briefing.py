@@ -16,11 +16,11 @@ from travois.context.skills import Known
 from travois.context.sources import baseline, updated
 from travois.core.content import Text, words
 from travois.core.facts import Changed, User
-from travois.engine import hooks
-from travois.engine.occasions import InstructionsLoaded
 from travois.engine.recollect import remembered
 from travois.engine.room import model
 from travois.engine.skills import AWAKE, NEAR
+from travois.hooks import fire as hooks
+from travois.hooks.events import InstructionsLoaded
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 

@@ -22,14 +22,14 @@ from travois.core.content import Text
 from travois.core.facts import Changed, EndedWhy, Finished, Spawned, User
 from travois.core.spending import Limits, Purse
 from travois.core.view import open_calls
-from travois.engine.hooks import fire
 from travois.engine.jobs import PATIENCE, hand_over, wait_for_news
 from travois.engine.loop import turn
-from travois.engine.occasions import SubagentStart
 from travois.engine.offspring import Asking, Herald, directive, point
 from travois.engine.report import STATES, budget, deliver, fitted, note, report, spent
 from travois.engine.room import fitted as layers
 from travois.engine.room import limit
+from travois.hooks.events import SubagentStart
+from travois.hooks.fire import fire
 from travois.ports.agent import Agent
 from travois.ports.agents import HOOK, Order, Report, State
 from travois.ports.events import AgentProgress

@@ -12,9 +12,7 @@ from travois.core.content import words
 from travois.core.facts import Compacted, Failed, Noted, User
 from travois.core.tokens import context_tokens, head_tokens, ratio
 from travois.engine.briefing import reloaded
-from travois.engine.hooks import bounded, fire
 from travois.engine.notes import is_updating, keep_notes, keeps_notes, notes, offer_notes
-from travois.engine.occasions import PostCompact, PreCompact, SessionStart
 from travois.engine.restore import SHARE, SKILLS, Held, practised, recent, restored
 from travois.engine.room import fitted, hard_stop, limit, model
 from travois.engine.signed import record
@@ -28,6 +26,8 @@ from travois.engine.summary_call import (
     told_source,
     write_model_part,
 )
+from travois.hooks.events import PostCompact, PreCompact, SessionStart
+from travois.hooks.fire import bounded, fire
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Warned
 

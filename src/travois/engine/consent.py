@@ -10,9 +10,6 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.facts import Asked, Decided
-from travois.engine.heard import SILENCE, Heard
-from travois.engine.hooks import arguments, fire, update
-from travois.engine.occasions import PermissionRequest
 from travois.engine.sandboxed import (
     accept_sandbox,
     check_afterwards,
@@ -23,6 +20,9 @@ from travois.engine.sandboxed import (
     would_run_unasked,
 )
 from travois.engine.uncovered import warn_of_uncovered
+from travois.hooks.events import PermissionRequest
+from travois.hooks.fire import arguments, fire, update
+from travois.hooks.output import SILENCE, Heard
 from travois.permissions import question as narrow
 from travois.permissions.access import Access
 from travois.permissions.decide import PLANNING, Verdict, judge

@@ -18,19 +18,20 @@ from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
-from travois.engine import doom, gate, hooks
+from travois.engine import doom, gate
 from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
-from travois.engine.heard import Heard
 from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.keeping import keep
 from travois.engine.modes import MODE, follow
-from travois.engine.occasions import AnyOccasion, CwdChanged
 from travois.engine.outbox import AgentOutbox
 from travois.engine.room import call_room
 from travois.engine.skills import Practice
 from travois.engine.tasklist import AgentTasks
 from travois.engine.uncovered import stamp_uncovered, tell_changed
+from travois.hooks import fire as hooks
+from travois.hooks.events import AnyOccasion, CwdChanged
+from travois.hooks.output import Heard
 from travois.permissions.access import collide
 from travois.permissions.decide import judge
 from travois.permissions.judged import JudgedFiles, hiding

@@ -12,7 +12,6 @@ from travois.engine import doom
 from travois.engine.briefing import brief
 from travois.engine.extract import gather
 from travois.engine.fallback import come_back
-from travois.engine.hooks import gave_up, sent_back, unwelcome
 from travois.engine.keeping import settle
 from travois.engine.notes import keep_notes
 from travois.engine.practice import lapse
@@ -20,6 +19,7 @@ from travois.engine.recollect import recollect
 from travois.engine.relief import relieve
 from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
+from travois.hooks.fire import gave_up, sent_back, unwelcome
 from travois.ports.agent import Agent
 from travois.sessions.session import Session
 

@@ -15,9 +15,9 @@ from travois.context.skills import shown
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Opened, User
 from travois.engine.briefing import skills
-from travois.engine.hooks import join
 from travois.engine.offspring import FORKED
 from travois.engine.skills import ASKED, USED, Used
+from travois.hooks.fire import join
 from travois.permissions.flaws import flaw
 from travois.permissions.rules import Rule, parse, split
 from travois.ports.agent import Agent

@@ -17,9 +17,9 @@ from travois.core.facts import User
 from travois.core.models import Model as Card
 from travois.core.spending import Purse
 from travois.core.view import View
-from travois.engine.heard import Hooks, Said
-from travois.engine.hooked import Hook
 from travois.engine.skills import Practice, Skills
+from travois.hooks.config import Hook
+from travois.hooks.output import Hooks, Said
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
 from travois.ports.mail import Courier

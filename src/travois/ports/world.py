@@ -14,9 +14,9 @@ import msgspec
 from travois.context.instructions import Found, Kind
 from travois.context.offload import Room as Room
 from travois.core.facts import AnyFact, Entry
-from travois.engine.heard import Heard
-from travois.engine.occasions import AnyOccasion
 from travois.engine.skills import Practice
+from travois.hooks.events import AnyOccasion
+from travois.hooks.output import Heard
 from travois.permissions.access import Access
 from travois.ports.agents import Agents as Agents
 from travois.ports.agents import Order as Order

@@ -17,7 +17,7 @@ from travois.core.tasks import (
     find_task,
     open_blockers,
 )
-from travois.engine.occasions import TaskCompleted, TaskCreated
+from travois.hooks.events import TaskCompleted, TaskCreated
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from travois.core.tasks import Task, Tasks, replace_tasks
-from travois.engine.occasions import TaskCompleted, TaskCreated
+from travois.hooks.events import TaskCompleted, TaskCreated
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 

@@ -31,8 +31,8 @@ from travois.app.shapes import Object
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
-from travois.engine.hooks import notify
 from travois.engine.warmth import keep_warm
+from travois.hooks.fire import notify
 from travois.ports.agent import Agent
 from travois.ports.world import AgentProgress, Event
 

@@ -22,8 +22,8 @@ from travois.context.styles import DEFAULT
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import stop_at
-from travois.engine.hooks import MODES
 from travois.engine.jobs import report_end, running_jobs
+from travois.hooks.fire import MODES
 from travois.providers.options import worth
 from travois.store.snapshots import Snapshots
 from travois.store.styles import styles

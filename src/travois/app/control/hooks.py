@@ -12,8 +12,8 @@ import msgspec
 from travois.app.control.desk import Desk
 from travois.app.control.lines import Matcher
 from travois.core.errors import Fault
-from travois.engine.hooked import CALLED, Listener
-from travois.engine.occasions import EVENTS
+from travois.hooks.config import CALLED, Listener
+from travois.hooks.events import EVENTS
 
 
 def listeners(desk: Desk, hooks: Mapping[str, tuple[Matcher, ...]]) -> Iterator[Listener]:

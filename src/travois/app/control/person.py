@@ -9,8 +9,8 @@ import msgspec
 from travois.app.control.desk import Declined
 from travois.app.shapes import Json, Object
 from travois.core.content import Call
-from travois.engine.heard import NOTHING, Decision
-from travois.engine.hooks import arguments
+from travois.hooks.fire import arguments
+from travois.hooks.output import NOTHING, Decision
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update, suggested
 from travois.ports.person import Answer, Choice, Inquiry, Question

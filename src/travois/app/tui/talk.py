@@ -26,8 +26,8 @@ from travois.app.tui.transcript import FRAME
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
-from travois.engine.hooks import notify, remind
 from travois.engine.warmth import keep_warm
+from travois.hooks.fire import notify, remind
 from travois.ports.world import AgentProgress
 from travois.process.run import LocalProcesses
 from travois.settings.schema import Tui

@@ -8,8 +8,8 @@ import msgspec
 
 from travois.core.display_text import visible
 from travois.core.loose import rows, string, table
-from travois.engine.heard import Heard
-from travois.engine.occasions import Elicitation, ElicitationResult
+from travois.hooks.events import Elicitation, ElicitationResult
+from travois.hooks.output import Heard
 from travois.ports.person import Choice, Option
 from travois.ports.world import Env, Unanswered
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from travois.engine.occasions import EVENTS, TOOLS, AnyOccasion
+from travois.hooks.events import EVENTS, TOOLS, AnyOccasion
 from travois.permissions.rules import Use, matches
 from travois.permissions.rules import parse as rule
 

@@ -14,9 +14,9 @@ import msgspec
 
 from travois.compat import gemini_hooks as abroad
 from travois.core.facts import Hooked
-from travois.engine.heard import SILENCE, Around, Heard, Said, Within, merge, told, understand
-from travois.engine.hooked import Callback, Hook, listening
-from travois.engine.occasions import AnyOccasion
+from travois.hooks.config import Callback, Hook, listening
+from travois.hooks.events import AnyOccasion
+from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.ports.world import Captured, Command, Job, Processes
 from travois.process.environment import clean
 from travois.sandbox.own_files import find_folders

@@ -14,11 +14,11 @@ import msgspec
 from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.core.loose import table
-from travois.engine import occasions as told
-from travois.engine.heard import SILENCE, Around, Heard
-from travois.engine.hooked import parse
 from travois.engine.interpret import meant_call
 from travois.engine.sandboxed import accept_sandbox
+from travois.hooks import events as told
+from travois.hooks.config import parse
+from travois.hooks.output import SILENCE, Around, Heard
 from travois.permissions.rules import Use
 from travois.permissions.updates import KEPT, SANDBOX_MODE, Update, amend
 from travois.ports.agent import Agent

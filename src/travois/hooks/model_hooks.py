@@ -16,16 +16,16 @@ from travois.core.loose import table
 from travois.core.view import project
 from travois.engine.dispatch import Unfit, carry_out, understand
 from travois.engine.fork import beside
-from travois.engine.heard import Said
-from travois.engine.hooked import Hook
 from travois.engine.room import model
 from travois.engine.spending import Exhausted
+from travois.hooks.config import Hook
+from travois.hooks.output import Said
 from travois.ports.agent import Agent, Small
 from travois.ports.agents import HOOK, Order
 from travois.ports.tool import Refusal
 from travois.providers.replies import Problem
 
-VERDICT = Path(__file__).parent.parent / "context" / "prompts" / "verdict.md"
+VERDICT = Path(__file__).with_name("verdict.md")
 EVENT = "$ARGUMENTS"
 TURNS = 50
 """How many an agent may take that a hook starts."""

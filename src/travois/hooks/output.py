@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from travois.core.facts import Hooked
-from travois.engine.hooked import Hook
-from travois.engine.occasions import AnyOccasion
+from travois.hooks.config import Hook
+from travois.hooks.events import AnyOccasion
 from travois.permissions.rules import Use
 
 STATUSES = (126, 127)
