@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.context.instructions import (
+from travois.core.content import Text
+from travois.core.facts import Result, User
+from travois.core.tokens import estimate
+from travois.core.view import Item
+from travois.prompt.environment import Surroundings, baseline, updated
+from travois.prompt.instruction_text import (
     Instruction,
     fits,
     imports,
@@ -17,11 +22,6 @@ from travois.context.instructions import (
     uncommented,
     untold,
 )
-from travois.context.sources import Surroundings, baseline, updated
-from travois.core.content import Text
-from travois.core.facts import Result, User
-from travois.core.tokens import estimate
-from travois.core.view import Item
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from travois.core.models import Model as Card
 from travois.core.models import cost
 from travois.core.tokens import estimate
 from travois.core.view import Item
-from travois.engine.briefing import again
 from travois.ports.agent import Agent, Small
+from travois.prompt.briefing import again
 from travois.providers.replies import Problem
 from travois.store.memory.memories import FolderMemories
 from travois.testing import Scripted, call, say

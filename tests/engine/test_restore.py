@@ -16,12 +16,10 @@ from msgspec.structs import replace
 
 from tests.engine.fakes import MemoryLog, agent, begun, facts, log, play
 from travois.context.layers import Layers
-from travois.context.sources import Surroundings, baseline
 from travois.core.content import Text, words
 from travois.core.facts import Compacted, Result, User
 from travois.core.models import Usage
 from travois.core.tokens import estimate
-from travois.engine.briefing import NESTED, again
 from travois.engine.compaction import compact
 from travois.hooks.events import AnyOccasion, InstructionsLoaded
 from travois.hooks.output import SILENCE, Around, Heard
@@ -30,10 +28,12 @@ from travois.permissions.rules import parse
 from travois.permissions.secrets import Secrets
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
+from travois.prompt.briefing import NESTED, again
+from travois.prompt.environment import Surroundings, baseline
+from travois.prompt.instruction_files import Library, Places
 from travois.providers.replies import Reply
 from travois.providers.request import Request
 from travois.sessions.session import Session
-from travois.store.instructions import Library, Places
 from travois.testing import Scripted, call, calls, say
 from travois.tools.edit import EDIT
 from travois.tools.read import READ

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from travois.prompt.instruction_files import Library, Places
 from travois.sessions.home import Home
 from travois.settings.load import load
-from travois.store.instructions import Library, Places
 
 
 class Disk:

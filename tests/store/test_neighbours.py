@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
+from travois.prompt.instruction_files import Library, Places
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.load import load
 from travois.settings.schema import Loaded
-from travois.store.instructions import Library, Places
 
 
 def put(path: Path, text: str) -> None:

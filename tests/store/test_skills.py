@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from travois.prompt.style_files import styles
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.load import load
@@ -16,7 +17,6 @@ from travois.store.agents import kinds
 from travois.store.commands import commands
 from travois.store.plugins import plugins, wished
 from travois.store.skills import DiskSkills, Places, wishes
-from travois.store.styles import styles
 
 
 def put(path: Path, text: str) -> None:

@@ -37,13 +37,11 @@ from travois.app.reloading import Reload
 from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.app.telemetry import Wish, wished
 from travois.context.kinds import Kind
-from travois.context.styles import DEFAULT
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Amount, Limits, Purse
-from travois.engine.briefing import again
 from travois.engine.fallback import HOME
 from travois.engine.modes import MODE, follow
 from travois.engine.practice import Practitioner
@@ -59,6 +57,8 @@ from travois.ports.person import Answer, Inquiry, Person, Question
 from travois.ports.tool import AnyTool
 from travois.ports.world import Model, Warned
 from travois.process.run import LocalProcesses
+from travois.prompt.briefing import again
+from travois.prompt.style_text import DEFAULT
 from travois.providers.encoder import Encoder
 from travois.providers.http.fetch import HttpxWeb
 from travois.sandbox.probe import Walls

@@ -16,7 +16,6 @@ from travois.app import fencing, serving
 from travois.app.opening import Found, Place
 from travois.app.posting import slot
 from travois.context.kinds import FORK, Kind, listing, named, usable
-from travois.context.sources import baseline, updated
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted, Opened, User
@@ -34,6 +33,7 @@ from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Model, Warned
+from travois.prompt.environment import baseline, updated
 from travois.providers import catalog
 from travois.providers.options import LEVELS
 from travois.sessions.log_file import NAME, Log, history

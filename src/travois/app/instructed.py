@@ -8,9 +8,9 @@ from travois.app.opening import Place
 from travois.compat import claude as foreign
 from travois.permissions.decide import Guard
 from travois.permissions.judged import hiding
+from travois.prompt.instruction_files import Library, Places
 from travois.settings.schema import Loaded
 from travois.settings.sources import levels
-from travois.store.instructions import Library, Places
 
 
 def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Library:

@@ -62,7 +62,7 @@ def _skills(place: Place, loaded: Loaded) -> Found:
 
 def _styles(place: Place, loaded: Loaded) -> Found:
     from travois.app.skilled import places
-    from travois.store.styles import styles
+    from travois.prompt.style_files import styles
 
     for style in styles(places(place, loaded, Options()))[0].values():
         yield style.name, Told(style.description, style.origin)

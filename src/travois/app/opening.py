@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app.options import PICK, Options
-from travois.context.sources import Surroundings, baseline
 from travois.core.errors import Fault
 from travois.core.facts import (
     AnyFact,
@@ -37,6 +36,7 @@ from travois.engine.heads import first_head
 from travois.engine.heads import specs as specs
 from travois.engine.loop import UNKNOWN, answer_open
 from travois.ports.tool import AnyTool
+from travois.prompt.environment import Surroundings, baseline
 from travois.sessions import catalog as sessions
 from travois.sessions.checkpoint import FILE as CHECKPOINT
 from travois.sessions.enduring import Enduring

@@ -94,7 +94,7 @@ def _barred(options: Options) -> tuple[str, ...]:
 
 def settings(options: Options) -> dict[str, Value]:
     """What the command line chose, by settings key; what it left open is not there."""
-    from travois.context.styles import DEFAULT
+    from travois.prompt.style_text import DEFAULT
 
     flags: dict[str, Value] = {
         "model": options.model,

@@ -9,12 +9,12 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context import instructions
 from travois.core.cache_audit import Cache, Spent, Strikes
 from travois.core.content import words
 from travois.core.facts import Assistant, Compacted, Entry, Epoch, Finished, Restored, Spawned
 from travois.core.tokens import compact_at
 from travois.core.view import living, project
+from travois.prompt import instruction_text as instructions
 
 State = Literal["stands", "undone", "taken in by a later one", "taken back"]
 FILES = re.compile(r'^<file path="([^"]*)"', re.MULTILINE)

@@ -8,16 +8,16 @@ from msgspec.structs import replace
 
 from travois.app.opening import PROMPT, Place
 from travois.app.options import Options
-from travois.context.styles import DEFAULT, styled, wishes
 from travois.core.toolsets import DEFAULT as DEFAULT_TOOLS
 from travois.engine.heads import shown_names
 from travois.ports.tool import AnyTool
+from travois.prompt.style_files import styles
+from travois.prompt.style_text import DEFAULT, styled, wishes
 from travois.sessions.session import Session
 from travois.settings import trust
 from travois.settings.schema import Loaded
 from travois.settings.sources import levels
 from travois.store.skills import DiskSkills, Places
-from travois.store.styles import styles
 
 
 def places(place: Place, loaded: Loaded, options: Options) -> Places:

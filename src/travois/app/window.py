@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context import instructions, sources
 from travois.context.compact import is_summary
 from travois.context.memory.shown import CHANGED, INDEX, RECALLED
 from travois.core.cache_audit import Cache
@@ -17,6 +16,8 @@ from travois.core.facts import Assistant, Cleared, Compacted, Entry, Epoch, Offl
 from travois.core.models import Usage
 from travois.core.tokens import PER_RESULT, block_tokens, estimate, fact_tokens, ratio
 from travois.core.view import Item, View
+from travois.prompt import environment as sources
+from travois.prompt import instruction_text as instructions
 
 Kind = Literal["tools", "system", "instructions", "memory", "summary", "messages", "results"]
 State = Literal["read", "written", "not cached", "not yet sent", "cold"]

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 
 from travois.files.front_matter import Front, Value
+from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_tree
-from travois.store.instructions import plain_text
 
 
 def tabled(folder: str) -> Iterator[tuple[str, Front]]:

@@ -15,9 +15,9 @@ from travois.compat import hooks as hookfiles
 from travois.compat import served
 from travois.compat.claude_keys import LETTERS
 from travois.permissions.rules import Effect, Rule
+from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import Layer, Level, is_list, is_tree
-from travois.store.instructions import plain_text
 
 OPENCODE = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json")
 CODEX, HOOKS = ".codex/config.toml", "hooks.json"

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from travois.compat.config_files import OPENCODE, TOOLS, loose
 from travois.files.front_matter import Front, Value
 from travois.permissions.rules import EDITS
+from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_tree
-from travois.store.instructions import plain_text
 
 FOLDERS = ("agent", "agents")
 APART = "apart"

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from travois.context.ledger.acts import decoded, is_list, is_object, kind_of
-from travois.context.sources import plain
 from travois.core.content import Call, calls, words
 from travois.core.facts import Asked, Assistant, Decided, Ended, Entry, Failed, Noted, Result, User
 from travois.core.tool_names import canonical
+from travois.prompt.environment import plain
 
 NAME = "doing"
 """The note in an agent's log with what a small model calls its work."""

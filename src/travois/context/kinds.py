@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from travois.context.sources import plain
 from travois.core.tokens import estimate
+from travois.prompt.environment import plain
 
 FORK = "fork"
 """A child that goes on with the whole conversation; no kind may be called so."""

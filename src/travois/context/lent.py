@@ -17,7 +17,7 @@ from math import log
 
 import msgspec
 
-from travois.context.sources import plain
+from travois.prompt.environment import plain
 
 OPENING, CLOSING = "<servers>\n", "\n</servers>"
 HOW = (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.context.sources import plain
 from travois.core.content import Text
 from travois.core.facts import User
+from travois.prompt.environment import plain
 
 LONGEST = 20_000
 """How many characters of a message are shown; a longer one is on file."""

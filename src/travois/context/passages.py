@@ -14,12 +14,12 @@ from math import log2
 import msgspec
 
 from travois.context.declared import FILE, NAME, declared_name
-from travois.context.instructions import beginning
 from travois.context.ledger.acts import decoded, kind_of
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.facts import Assistant, Entry, User
 from travois.core.tokens import estimate
 from travois.core.view import Item
+from travois.prompt.instruction_text import beginning
 
 LONG = 25
 """So many lines of one declaration are cut at the next blank line."""

@@ -16,13 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.custom import Custom, read
-from travois.context.instructions import fits
-from travois.context.sources import NONE, plain
 from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate
 from travois.core.view import Item
 from travois.files import front_matter as front
+from travois.prompt.environment import NONE, plain
+from travois.prompt.instruction_text import fits
 
 OPENING, CLOSING = "<skills>\n", "\n</skills>"
 INTRO = "Skills that you can use with the Skill tool, each where its line fits the task:"

@@ -11,7 +11,6 @@ from travois.context.passages import spoken_names
 from travois.core.content import words
 from travois.core.facts import Compacted, Failed, Noted, User
 from travois.core.tokens import context_tokens, head_tokens, ratio
-from travois.engine.briefing import reloaded
 from travois.engine.notes import is_updating, keep_notes, keeps_notes, notes, offer_notes
 from travois.engine.restore import SHARE, SKILLS, Held, practised, recent, restored
 from travois.engine.room import fitted, hard_stop, limit, model
@@ -30,6 +29,7 @@ from travois.hooks.events import PostCompact, PreCompact, SessionStart
 from travois.hooks.fire import bounded, fire
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Warned
+from travois.prompt.briefing import reloaded
 
 PROMPT = PROMPTS / "summary.md"
 RUNGS = (1.0, 0.5, 0.2, 0.0)

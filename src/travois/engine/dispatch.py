@@ -19,7 +19,6 @@ from travois.core.errors import Fault
 from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
 from travois.engine import doom, gate
-from travois.engine.briefing import touch
 from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
 from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.keeping import keep
@@ -42,6 +41,7 @@ from travois.ports.person import Choice, Inquiry
 from travois.ports.tool import Here, Outcome, Refusal, refuse_nul
 from travois.ports.web_search import Search
 from travois.ports.world import Progress, Room, Running, Unanswered
+from travois.prompt.briefing import touch
 from travois.sandbox.policy import runs_outside
 from travois.sandbox.profile import Cage
 from travois.sandbox.tmp_folder import find_held_back, hidden_place, place_of, tmp_remarks

@@ -9,7 +9,6 @@ from travois.core.errors import Fault
 from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
 from travois.core.view import THINKING, View, open_calls, waiting
 from travois.engine import doom
-from travois.engine.briefing import brief
 from travois.engine.extract import gather
 from travois.engine.fallback import come_back
 from travois.engine.keeping import settle
@@ -21,6 +20,7 @@ from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
 from travois.hooks.fire import gave_up, sent_back, unwelcome
 from travois.ports.agent import Agent
+from travois.prompt.briefing import brief
 from travois.sessions.session import Session
 
 STOPPED = "Stopped before it finished; what it had done by then is not known."

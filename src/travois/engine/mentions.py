@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from travois.context.sources import plain
 from travois.core.content import Text, words
 from travois.core.facts import User
 from travois.core.tokens import estimate
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import digest
+from travois.prompt.environment import plain
 
 if TYPE_CHECKING:
     from travois.engine.consent import Word

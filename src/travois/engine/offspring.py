@@ -14,12 +14,12 @@ from travois.core.content import Text
 from travois.core.facts import Asked, Changed, Result
 from travois.core.spending import Purse
 from travois.core.view import open_calls
-from travois.engine.briefing import again
 from travois.engine.tasklist import SessionTasks
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.world import Model
+from travois.prompt.briefing import again
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sessions.session import Session

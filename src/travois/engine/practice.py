@@ -14,7 +14,6 @@ from travois.context.custom import Custom, Part, filled
 from travois.context.skills import shown
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Opened, User
-from travois.engine.briefing import skills
 from travois.engine.offspring import FORKED
 from travois.engine.skills import ASKED, USED, Used
 from travois.hooks.fire import join
@@ -24,6 +23,7 @@ from travois.ports.agent import Agent
 from travois.ports.agents import Order
 from travois.ports.tool import Refusal
 from travois.ports.world import Warned
+from travois.prompt.briefing import skills
 
 EFFORT = "high"
 """How much a model thinks that nobody told."""

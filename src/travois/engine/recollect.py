@@ -15,7 +15,6 @@ import msgspec
 
 from travois.context.memory.memory import Memory
 from travois.context.memory.shown import mark, names, opening, render, untold, useful
-from travois.context.sources import plain
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
@@ -23,6 +22,7 @@ from travois.core.view import View, project
 from travois.ports.agent import Agent, Small
 from travois.ports.memory import Memories
 from travois.ports.world import Warned
+from travois.prompt.environment import plain
 
 CHOOSE = Path(__file__).parent.parent / "context" / "prompts" / "choose.md"
 CANDIDATES = 20

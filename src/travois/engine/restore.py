@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.context.in_sight import continued_at, edited_paths, is_in_sight, notes_shown
-from travois.context.instructions import beginning
 from travois.context.passages import Lines, choose, spoken_names, weigh_file
-from travois.context.sources import plain
 from travois.core.content import Text
 from travois.core.facts import Changed, Cleared, Entry, Result, User
 from travois.core.tokens import context_tokens, estimate, ratio
 from travois.core.view import Item
-from travois.engine.briefing import nested
 from travois.engine.room import beside_head, limit
 from travois.engine.skills import USED
 from travois.permissions.access import Access
@@ -26,6 +23,9 @@ from travois.permissions.rules import Use
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import digest
+from travois.prompt.briefing import nested
+from travois.prompt.environment import plain
+from travois.prompt.instruction_text import beginning
 
 if TYPE_CHECKING:
     from travois.context.ledger.acts import Act

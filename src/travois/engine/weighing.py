@@ -23,19 +23,19 @@ from travois.context.memory.likeness import content, covered, same
 from travois.context.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
 from travois.context.memory.rules import Signal, draft, points_elsewhere, ruled, signals
 from travois.context.memory.wording import explicit
-from travois.context.sources import plain
 from travois.core.content import calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Entry, Noted, Opened
 from travois.core.tokens import estimate
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
-from travois.engine.briefing import nested
 from travois.engine.fork import inquire
 from travois.permissions.leaks import leak
 from travois.ports.agent import Agent
 from travois.ports.memory import GROWTH, Applied, Outcome, Turn
 from travois.ports.world import Warned
+from travois.prompt.briefing import nested
+from travois.prompt.environment import plain
 
 PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "extract.md"
 PATHS = re.compile(r"(?<![\w/:.])[\w.@-]*(?:/[\w.@-]+)*\.\w{1,8}\b")

@@ -11,7 +11,6 @@ import anyio
 import msgspec
 
 from travois.context.layers import Layers
-from travois.context.sources import Surroundings
 from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.models import Model as Card
@@ -30,6 +29,7 @@ from travois.ports.tool import AnyTool
 from travois.ports.web_search import Found, Wanted
 from travois.ports.worktrees import Worktrees
 from travois.ports.world import Agents, Blobs, Files, Library, Model, Person, Processes, Web
+from travois.prompt.environment import Surroundings
 from travois.providers.request import Request
 from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from travois.context.instructions import Found, Kind
 from travois.context.offload import Room as Room
 from travois.core.facts import AnyFact, Entry
 from travois.engine.skills import Practice
@@ -39,6 +38,7 @@ from travois.ports.person import Question as Question
 from travois.ports.tasks import SharedTasks
 from travois.ports.web_search import Search
 from travois.ports.worktrees import Worktrees
+from travois.prompt.instruction_text import Found, Kind
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sandbox.profile import Cage

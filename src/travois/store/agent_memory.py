@@ -9,14 +9,14 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.instructions import Instruction
 from travois.context.kinds import Kind
-from travois.context.sources import plain
 from travois.permissions.decide import Guard
 from travois.permissions.paths import inside
 from travois.permissions.rules import Rule
+from travois.prompt.environment import plain
+from travois.prompt.instruction_files import exactly, plain_text
+from travois.prompt.instruction_text import Instruction
 from travois.sessions.home import Home
-from travois.store.instructions import exactly, plain_text
 
 INDEX = "MEMORY.md"
 LINES, BYTES = 200, 25_000

@@ -24,12 +24,12 @@ from travois.files.front_matter import Front
 from travois.files.nested import nested
 from travois.permissions.decide import MODES, Mode
 from travois.permissions.paths import inside
+from travois.prompt.instruction_files import ETC, chain, exactly, markdown, plain_text
 from travois.sessions.home import Home
 from travois.settings.schema import Plugin
 from travois.settings.trust import digest
 from travois.settings.wants import STRICT, listens
 from travois.store.agent_files import BUILT_IN, SCOPES, at, described
-from travois.store.instructions import ETC, chain, exactly, markdown, plain_text
 
 FLAG = "--agents"
 MOST = 200

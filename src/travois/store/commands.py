@@ -15,10 +15,10 @@ from travois.compat.config_files import OPENCODE, loose
 from travois.compat.opencode import user
 from travois.context.custom import Custom, Whose, parse, parse_table
 from travois.permissions.paths import inside
+from travois.prompt.instruction_files import chain, exactly, plain_text
 from travois.sessions.home import Home
 from travois.settings.schema import Json, Plugin
 from travois.settings.validate import is_tree
-from travois.store.instructions import chain, exactly, plain_text
 
 PROJECT = (
     ".travois/commands",

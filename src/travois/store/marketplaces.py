@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from travois.permissions.paths import inside
+from travois.prompt.instruction_files import exactly, plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_list, is_tree
-from travois.store.instructions import exactly, plain_text
 
 LISTS = (".claude-plugin/marketplace.json", ".agents/plugins/marketplace.json", "marketplace.json")
 

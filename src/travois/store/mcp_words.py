@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.sources import Where
 from travois.settings.validate import Level, is_list, is_tree
-from travois.store.instructions import plain_text
 
 if TYPE_CHECKING:
     from travois.tools.lenders import Server, Standing

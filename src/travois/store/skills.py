@@ -18,11 +18,11 @@ from travois.compat import claude as foreign
 from travois.context.custom import Custom
 from travois.context.skills import SHARE, Known, parse
 from travois.permissions.paths import inside
+from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
 from travois.sessions.home import Home
 from travois.settings.schema import Plugin
 from travois.settings.trust import digest
 from travois.settings.wants import listens
-from travois.store.instructions import ETC, chain, exactly, plain_text
 
 AGENTS = (
     ".travois", ".claude", ".agents", ".codex", ".opencode", ".gemini", ".qwen", ".kimi-code",

@@ -13,6 +13,7 @@ from travois.core.errors import Fault
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
+from travois.prompt.instruction_files import Library, Places
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.load import load
@@ -22,7 +23,6 @@ from travois.store.agents import kinds
 from travois.store.commands import commands
 from travois.store.importing import claude, codex, gemini, opencode
 from travois.store.importing.plan import Luggage, carry_out
-from travois.store.instructions import Library, Places
 from travois.store.skills import DiskSkills
 from travois.store.skills import Places as Shelves
 

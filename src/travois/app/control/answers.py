@@ -18,15 +18,15 @@ from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
 from travois.app.speak import uuid
 from travois.app.window import look
-from travois.context.styles import DEFAULT
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import stop_at
 from travois.engine.jobs import report_end, running_jobs
 from travois.hooks.fire import MODES
+from travois.prompt.style_files import styles
+from travois.prompt.style_text import DEFAULT
 from travois.providers.options import worth
 from travois.store.snapshots import Snapshots
-from travois.store.styles import styles
 from travois.version import __version__
 
 

@@ -13,9 +13,9 @@ from travois.app.control.port import Driven
 from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.models import Effort, Model
-from travois.engine.briefing import skills
 from travois.permissions.rules import Effect, Rule, parse
 from travois.permissions.updates import Spec, Update, amend
+from travois.prompt.briefing import skills
 from travois.providers import catalog
 from travois.providers.options import LEVELS
 from travois.sessions import home as homes

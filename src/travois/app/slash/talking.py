@@ -12,10 +12,10 @@ from travois.app import rewinding
 from travois.app.hooking import Leaving, switching
 from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
-from travois.context.styles import DEFAULT
 from travois.core.errors import Fault
 from travois.core.tasks import task_remark
 from travois.permissions.decide import MODES
+from travois.prompt.style_text import DEFAULT
 from travois.providers.options import LEVELS
 from travois.sessions import home as homes
 from travois.settings.chosen import keep
@@ -144,7 +144,7 @@ def _styles(desk: Desk) -> dict[str, str]:
     """The output styles that there are, each with what it is about."""
     from travois.app.compose import prepare
     from travois.app.skilled import places
-    from travois.store.styles import styles
+    from travois.prompt.style_files import styles
 
     place, loaded = prepare(desk.options)
     found, _ = styles(places(place, loaded, desk.options))

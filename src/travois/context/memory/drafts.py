@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from travois.context.memory.memory import Memory, Scope, Type
-from travois.context.sources import plain
+from travois.prompt.environment import plain
 
 MOST = 10
 """Drafts of one reply beyond this are no longer durable knowledge."""

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from travois.context.instructions import beginning
 from travois.context.memory.memory import Memory
-from travois.context.sources import plain
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, User
 from travois.core.tokens import estimate
 from travois.core.view import Item
+from travois.prompt.environment import plain
+from travois.prompt.instruction_text import beginning
 
 RECALLED, INDEX, CHANGED = "<memories>", "<memory-index>", "<memory-index-changed>"
 INTRO = (

@@ -16,9 +16,9 @@ import msgspec
 from travois.context.memory.index import INDEX, PINNED, TOPICS, fits, index, prose
 from travois.context.memory.memory import Memory, Scope
 from travois.context.memory.text import parse
+from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import disk
 from travois.sessions.blobs import digest
-from travois.store.instructions import plain_bytes
 
 LINK = "it is a link, and links are not followed here"
 SHELVED = ".kept"

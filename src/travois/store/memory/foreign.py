@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from travois.context.memory.index import INDEX, prose
 from travois.context.memory.memory import Evidence, Memory, Scope, Type
 from travois.context.memory.text import parse, slug
-from travois.store.instructions import plain_text
+from travois.prompt.instruction_files import plain_text
 from travois.store.memory.folder import unlinked
 
 MANY = 2_000

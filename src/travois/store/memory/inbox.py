@@ -11,7 +11,7 @@ import msgspec
 
 from travois.context.memory.memory import Change, Drop, Proposal, Put, Scope
 from travois.core.errors import Fault
-from travois.store.instructions import plain_bytes
+from travois.prompt.instruction_files import plain_bytes
 from travois.store.memory.archive import Archive
 from travois.store.memory.folder import Folder
 

@@ -27,11 +27,11 @@ from travois.context.memory.text import slug, tidy
 from travois.context.memory.wording import names
 from travois.core.errors import Fault
 from travois.ports.memory import Applied
+from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.sessions.project import Project
 from travois.settings import trust
-from travois.store.instructions import plain_bytes
 from travois.store.memory import foreign, place, usage
 from travois.store.memory.archive import Archive
 from travois.store.memory.finding import Finder

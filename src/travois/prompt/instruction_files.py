@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.instructions import (
+from travois.permissions.paths import inside
+from travois.prompt.instruction_text import (
     Found,
     Instruction,
     Kind,
@@ -25,7 +26,6 @@ from travois.context.instructions import (
     scope,
     uncommented,
 )
-from travois.permissions.paths import inside
 
 Opener = Callable[[str, int], int]
 ETC = Path("/etc")

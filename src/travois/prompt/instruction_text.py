@@ -15,12 +15,12 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.sources import plain
 from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate
 from travois.core.view import Item
 from travois.files import front_matter as front
+from travois.prompt.environment import plain
 
 Kind = Literal["Managed", "User", "Project", "Local"]
 """Who wrote a file, by the names that hooks know."""

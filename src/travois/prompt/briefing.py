@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from travois.context import skills as listing
 from travois.context.custom import Custom
-from travois.context.instructions import Instruction, Kind, Reason, render, room, untold
 from travois.context.memory.shown import opening
 from travois.context.skills import Known
-from travois.context.sources import baseline, updated
 from travois.core.content import Text, words
 from travois.core.facts import Changed, User
 from travois.engine.recollect import remembered
@@ -23,6 +21,8 @@ from travois.hooks import fire as hooks
 from travois.hooks.events import InstructionsLoaded
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
+from travois.prompt.environment import baseline, updated
+from travois.prompt.instruction_text import Instruction, Kind, Reason, render, room, untold
 
 if TYPE_CHECKING:
     from travois.engine.consent import Ready

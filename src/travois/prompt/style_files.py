@@ -9,12 +9,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from travois.compat import claude as foreign
-from travois.context.styles import Style, parse
-from travois.store.instructions import chain, exactly, markdown, plain_text
+from travois.prompt.instruction_files import chain, exactly, markdown, plain_text
+from travois.prompt.style_text import Style, parse
 from travois.store.skills import Places
 
 FOLDER = "output-styles"
-BUILT_IN = Path(__file__).parent.parent / "context" / "prompts" / "styles"
+BUILT_IN = Path(__file__).parent / "styles"
 
 
 def styles(places: Places) -> tuple[dict[str, Style], tuple[str, ...]]:
