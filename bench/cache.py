@@ -20,8 +20,8 @@ import msgspec
 
 from bench.fidelity import KEEP_ALL
 from bench.replay import FILLER, Free, Nobody, NoWeb
+from travois.context.cache_lifetime import Life
 from travois.context.layers import Layers
-from travois.context.lifetime import Life
 from travois.core.content import Text
 from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import Model

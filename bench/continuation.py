@@ -14,7 +14,7 @@ import msgspec
 
 from bench.present import calls_of
 from bench.steps import Step
-from travois.context.ledger.acts import decoded, is_list, is_object
+from travois.context.ledger.extractors import decoded, is_list, is_object
 from travois.core.content import Text, words
 
 NEXT = 10

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from bench.steps import Step
-from travois.context.ledger.acts import Act, decoded, is_list, is_object, kind_of
+from travois.context.ledger.extractors import Act, decoded, is_list, is_object, kind_of
 from travois.core.content import Call, calls, words
 from travois.ports.tool import Outcome
 

@@ -21,7 +21,7 @@ from bench.present import present, stated_by_model
 from bench.steps import Step, shown
 from bench.tree import Tree, TreeFiles
 from travois.context.layers import Layers
-from travois.context.offload import measure, most_that_fits
+from travois.context.tool_results import measure, most_that_fits
 from travois.core.content import Text, calls, words
 from travois.core.facts import (
     AnyFact,

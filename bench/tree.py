@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from travois.context.ledger.acts import Act, decoded, is_list, is_object, kind_of
+from travois.context.ledger.extractors import Act, decoded, is_list, is_object, kind_of
 from travois.core.content import Call, words
 from travois.core.facts import Changed
 from travois.files.disk import DiskFiles

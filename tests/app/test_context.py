@@ -12,9 +12,10 @@ from tests.app.commanding import run
 from tests.kernel.told import EPOCH, entries, reply, result, user
 from tests.store.sample import opened
 from travois.app.commands import context
-from travois.app.receipts import receipts
-from travois.app.window import Window, look
-from travois.context.compact import OPENING
+from travois.context.app_window import Window, look
+from travois.context.compaction.cut import OPENING
+from travois.context.receipts import receipts
+from travois.context.switch_model import Rehearsal
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import (
@@ -29,7 +30,6 @@ from travois.core.facts import (
     Spawned,
 )
 from travois.core.models import Usage
-from travois.engine.switch import Rehearsal
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from tests.kernel.told import EPOCH, entries, reply, user
 from travois.app.commands.cost import bill, told
+from travois.context.switch_model import Rehearsal
 from travois.core.facts import AnyFact, Finished, Opened, Rewound, Sent
 from travois.core.models import Price, Usage
-from travois.engine.switch import Rehearsal
 from travois.sessions.session import Session
 
 DEAR = Price(input=6.0, output=30.0, read=0.6, write=7.5)

@@ -12,7 +12,11 @@ HEAVY = ("httpx2", "rich", "prompt_toolkit", "mcp", "tree_sitter", "sqlite3", "p
 HEAVY += ("opentelemetry",)
 LATER = (
     *("json", "shlex", "shutil", "tempfile", "tomllib"),
-    *("travois.engine.dispatch", "travois.engine.compaction", "travois.permissions.shell.parse"),
+    *(
+        "travois.engine.dispatch",
+        "travois.context.compaction.compact",
+        "travois.permissions.shell.parse",
+    ),
     *(
         "travois.providers.stream_reader",
         "travois.providers.errors",

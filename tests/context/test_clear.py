@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from travois.context.clear import Clearing, Now, clearable, clearing, old_thinking
 from travois.context.layers import Layers
+from travois.context.microcompact.plan import Clearing, Now, clearable, clearing, old_thinking
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
 from travois.core.models import Model

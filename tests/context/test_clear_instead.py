@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from travois.context.clear import Clearing, Now
-from travois.context.clear_instead import clearing_instead
 from travois.context.layers import Layers
+from travois.context.microcompact.clear_instead import clearing_instead
+from travois.context.microcompact.plan import Clearing, Now
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
 from travois.core.models import Model

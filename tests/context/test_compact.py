@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.context.compact import OPENING, TEXTS, Cut, cut_after
+from travois.context.compaction.cut import OPENING, TEXTS, Cut, cut_after
 from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tokens import fact_tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.kernel.told import EPOCH, entries
-from travois.context.declared import TITLE, listing
+from travois.context.compaction.declarations import TITLE, listing
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Result
 from travois.core.tokens import estimate

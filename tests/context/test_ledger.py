@@ -19,8 +19,8 @@ from travois.context.ledger.files import File
 from travois.context.ledger.jobs import Job
 from travois.context.ledger.made import Git, Made
 from travois.context.ledger.render import nearest_folder
-from travois.context.ledger.said import Said, shortened
 from travois.context.ledger.tasks import Task
+from travois.context.ledger.user_words import Said, shortened
 from travois.core.content import Call, Text
 from travois.core.facts import (
     AnyFact,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.context.lifetime import Choice, Step, choose, steps
+from travois.context.cache_lifetime import Choice, Step, choose, steps
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Assistant, Entry, Sent
 from travois.core.models import Price, Usage

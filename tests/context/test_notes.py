@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from travois.context import notes
-from travois.context.notes import (
+from travois.context.session_memory import plan as notes
+from travois.context.session_memory.plan import (
     Budget,
     Pace,
     Progress,

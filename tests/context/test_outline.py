@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from travois.context.outline import (
+from travois.context.compaction.outline import (
     AGENT,
     MAIN,
     OWN,

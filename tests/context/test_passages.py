@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from travois.context.passages import choose, spoken_names, weigh_file
+from travois.context.compaction.passages import choose, spoken_names, weigh_file
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tokens import estimate

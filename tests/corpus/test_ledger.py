@@ -10,7 +10,9 @@ import pytest
 
 from tests.corpus.recorded import facts, needed, sessions
 from tests.kernel.told import entries
-from travois.context import declared, ledger, spans
+from travois.context import ledger
+from travois.context.compaction import declarations as declared
+from travois.context.compaction import spans
 from travois.core.content import Call, calls, words
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tokens import estimate

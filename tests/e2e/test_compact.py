@@ -10,8 +10,8 @@ import pytest
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
 from travois import lab
+from travois.context.switch_model import Rehearsal
 from travois.core.facts import Compacted, Ended, Epoch, Finished, Noted, Sent, Spawned
-from travois.engine.switch import Rehearsal
 from travois.sessions.session import Session
 
 FILES = 18

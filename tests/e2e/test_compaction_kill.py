@@ -14,10 +14,10 @@ import pytest
 from tests.e2e.program import Program, read
 from tests.e2e.test_kill import MANNERS, mortal
 from travois import lab
+from travois.context.compaction.compact import PROMPT
 from travois.core.content import words
 from travois.core.facts import Assistant, Changed, Compacted, Ended, Entry, Result
 from travois.core.view import project
-from travois.engine.compaction import PROMPT
 from travois.lab import Prompt, Reply, call, text
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session

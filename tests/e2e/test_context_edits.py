@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from tests.engine.against import OPUS, LabModel, opened, say
 from tests.engine.fakes import facts, log
+from travois.context.compaction.compact import compact
+from travois.context.keep_warm import keep_warm
 from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Epoch, Sent, User
 from travois.core.view import project
-from travois.engine.compaction import compact
-from travois.engine.warmth import keep_warm
 from travois.lab import Prompt, call, text, thinking
 from travois.lab.exchange import Exchange
 from travois.lab.faults import parse_rules

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session, lab
+from travois.context.compaction.compact import PROMPT, compact, prepare, receipt
 from travois.core.content import Media, Text, words
 from travois.core.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
 from travois.core.tokens import context_tokens, fact_tokens, ratio, stop_at
-from travois.engine.compaction import PROMPT, compact, prepare, receipt
 from travois.lab import Prompt, Reply, call, text, thinking
 from travois.ports.world import Event, Warned
 

@@ -11,9 +11,9 @@ from typing import Any
 from tests.e2e.program import Program, read
 from tests.e2e.test_kill import mortal
 from travois import lab
+from travois.context.session_memory.keep import decode_notes
 from travois.core.content import words
 from travois.core.facts import Compacted, Ended, Entry, Noted, Spawned
-from travois.engine.notes import decode_notes
 from travois.lab import Prompt, call, text
 
 ASKED = "keeps notes on this conversation in one file"

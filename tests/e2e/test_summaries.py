@@ -12,10 +12,10 @@ import pytest
 from tests.e2e.glass import Glass
 from tests.e2e.program import Line, Program
 from travois import lab
-from travois.context.compact import ALONE
+from travois.context.compaction.cut import ALONE
+from travois.context.compaction.summary_call import UNATTENDED
 from travois.core.content import words
 from travois.core.facts import Cleared, Compacted
-from travois.engine.summary_call import UNATTENDED
 
 ASKED = "This is the harness"
 FILES = 12

@@ -17,7 +17,7 @@ from tests.engine.fakes import begun
 from tests.engine.test_children import agent, options, own, play
 from travois import Options, Session
 from travois.app import serving
-from travois.context.compact import SET_ASIDE
+from travois.context.compaction.cut import SET_ASIDE
 from travois.core.content import Text
 from travois.core.facts import Compacted, Entry, Noted, Spawned, User
 from travois.core.models import Usage

@@ -10,10 +10,10 @@ import pytest
 from tests.e2e.test_context_edits import worked
 from tests.engine.against import Disk, LabModel, opened, say
 from tests.engine.fakes import facts
+from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
 from travois.core.content import Opaque, words
 from travois.core.facts import Changed, Cleared, Compacted, Offloaded, Result
-from travois.engine.compaction import compact
 from travois.lab import Prompt, call, editing, text, thinking
 from travois.lab.objects import Json
 from travois.ports.agent import Agent

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.engine.fakes import facts, log, play
 from tests.engine.test_relief import shown, working
-from travois.context.fold import FOLDED
 from travois.context.layers import Layers
+from travois.context.manage import wanted
+from travois.context.microcompact.fold import FOLDED
 from travois.core.content import words
 from travois.core.facts import Compacted, Restored
-from travois.engine.relief import wanted
 from travois.sessions.session import Session
 
 

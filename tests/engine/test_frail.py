@@ -13,10 +13,10 @@ from tests.engine.test_dream import opened, parent, run
 from tests.engine.test_extract import PROMPT, bodies, ended, remembering
 from tests.engine.test_relief import shown, weighed, working
 from travois.app.serving import small
+from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
 from travois.context.memory.memory import Memory
 from travois.core.facts import Compacted, Noted, Spawned
-from travois.engine.compaction import compact
 from travois.ports.agent import Agent
 from travois.providers.catalog import catalog, resolve
 from travois.testing import Scripted, say

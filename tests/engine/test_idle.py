@@ -14,12 +14,12 @@ from tests.engine.against import LabModel, opened, say
 from tests.engine.fakes import Place, agent, begun, facts, log, play, prompt, small
 from tests.engine.test_relief import DONE, Line, shown, weighed, working
 from travois.context.layers import Idle, Layers
+from travois.context.window import model
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.models import Price
 from travois.core.tokens import context_tokens, warn_at
 from travois.engine.loop import turn
-from travois.engine.room import model
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 from travois.ports.agent import Agent

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from tests.engine.against import Disk
 from tests.engine.fakes import PRICE, MemoryLog, agent, begun, card, facts, log, play, spec
 from tests.engine.test_relief import DONE, Line, look, saying, shown, weighed
+from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
+from travois.context.manage import relieve
+from travois.context.session_memory.keep import keeps_notes, notes
+from travois.context.session_memory.update import ROUNDS, template
 from travois.core.facts import Compacted, Epoch, Finished, Noted, Rewound, Spawned, ToolSpec
 from travois.core.models import Price
-from travois.engine.compaction import compact
-from travois.engine.note_update import ROUNDS, template
-from travois.engine.notes import keeps_notes, notes
-from travois.engine.relief import relieve
 from travois.ports.agent import Agent
 from travois.providers.replies import Problem
 from travois.providers.request import Request

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from tests.engine.fakes import OPENED, MemoryLog, agent, card, facts, play
 from travois.app.opening import specs
 from travois.context.layers import Layers
+from travois.context.window import results_room
 from travois.core.content import words
 from travois.core.facts import Assistant, Compacted, Epoch, Offloaded, Result
 from travois.core.models import Usage
 from travois.core.tokens import estimate, fact_tokens
-from travois.engine.room import results_room
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from tests.engine.against import Disk
 from tests.engine.fakes import Place, agent, begun, facts, log, play, small
-from travois.context.compact import OPENING
+from travois.context.compaction.compact import compact
+from travois.context.compaction.cut import OPENING
 from travois.context.layers import Layers
-from travois.context.offload import measure
+from travois.context.tool_results import measure
 from travois.core.content import AnyBlock, Media, Text, words
 from travois.core.facts import (
     Assistant,
@@ -29,7 +30,6 @@ from travois.core.facts import (
 )
 from travois.core.models import Usage
 from travois.core.tokens import context_tokens, estimate, stop_at
-from travois.engine.compaction import compact
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env

@@ -9,14 +9,14 @@ import pytest
 
 from tests.engine.fakes import facts, log, play
 from tests.engine.test_restore import bodies, texts, weighed, working
+from travois.context.compaction.restore import LEAST_AGAIN
 from travois.context.layers import Layers
+from travois.context.microcompact.clear import MARKER
+from travois.context.window import limit
 from travois.core.content import Text, words
 from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.tokens import context_tokens
 from travois.core.view import project
-from travois.engine.clearing import MARKER
-from travois.engine.restore import LEAST_AGAIN
-from travois.engine.room import limit
 from travois.ports.agent import Agent
 from travois.testing import Scripted, call, calls, say
 

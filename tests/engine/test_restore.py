@@ -15,12 +15,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import MemoryLog, agent, begun, facts, log, play
+from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
 from travois.core.content import Text, words
 from travois.core.facts import Compacted, Result, User
 from travois.core.models import Usage
 from travois.core.tokens import estimate
-from travois.engine.compaction import compact
 from travois.hooks.events import AnyOccasion, InstructionsLoaded
 from travois.hooks.output import SILENCE, Around, Heard
 from travois.permissions.decide import Guard

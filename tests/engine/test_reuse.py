@@ -10,14 +10,14 @@ import pytest
 
 from tests.engine.fakes import MemoryLog, card, facts, log, play
 from tests.engine.test_relief import DONE, look, shown, weighed, working
+from travois.context.compaction.compact import compact
+from travois.context.compaction.summary_store import MOST, FolderSummaries
 from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Compacted, Epoch, Finished, User
-from travois.engine.compaction import compact
 from travois.engine.fork import REUSED
 from travois.ports.agent import Agent
 from travois.sessions.session import Session
-from travois.store.summaries import MOST, FolderSummaries
 from travois.testing import Scripted, say
 
 LAYERS = Layers(notes=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from travois.context.layers import Layers
+from travois.context.window import hard_stop, threshold
 from travois.core.models import Model
-from travois.engine.room import hard_stop, threshold
 
 CARD = Model("p", "m", "anthropic", window=200_000, output=20_000)
 

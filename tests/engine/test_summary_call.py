@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from tests.engine.fakes import facts, play
 from tests.engine.test_relief import DONE, look, shown, weighed, working
-from travois.context.compact import ALONE, starting, up_to
+from travois.context.compaction import summary_call
+from travois.context.compaction.compact import compact, prepare, receipt
+from travois.context.compaction.cut import ALONE, starting, up_to
 from travois.context.layers import Layers
 from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Noted, Rewound, Spawned, User
-from travois.engine import summary_call
-from travois.engine.compaction import compact, prepare, receipt
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event
 from travois.providers.replies import Problem

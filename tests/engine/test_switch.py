@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import agent, begun, check, facts, log, play
+from travois.context.switch_model import switch
 from travois.core.errors import Fault
 from travois.core.facts import Compacted, Epoch
 from travois.core.models import Usage
 from travois.core.tokens import context_tokens, stop_at
-from travois.engine.switch import switch
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.testing import say

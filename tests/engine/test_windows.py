@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tests.engine.fakes import Place, agent, begun, check, facts, faults, log, small
 from tests.sampling import first
+from travois.context.window import model
 from travois.core.cache_audit import Strikes
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.facts import Assistant, Compacted, Failed, User
@@ -23,7 +24,6 @@ from travois.core.models import Usage
 from travois.core.spending import Limits, Purse
 from travois.core.tokens import context_tokens, fact_tokens, stop_at
 from travois.engine.loop import turn
-from travois.engine.room import model
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env

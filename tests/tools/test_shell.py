@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.processes import running
 from tests.tools.world import World
-from travois.context.offload import measure
+from travois.context.tool_results import measure
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.tokens import estimate

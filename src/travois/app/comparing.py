@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.ledger.acts import acts
+from travois.context.ledger.extractors import acts
 from travois.context.ledger.files import files
 from travois.core.cache_audit import Spent
 from travois.core.content import calls, words

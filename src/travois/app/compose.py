@@ -37,6 +37,7 @@ from travois.app.reloading import Reload
 from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.app.telemetry import Wish, wished
 from travois.context.kinds import Kind
+from travois.context.switch_model import switch, switch_with_summary
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
@@ -45,7 +46,6 @@ from travois.core.spending import Amount, Limits, Purse
 from travois.engine.fallback import HOME
 from travois.engine.modes import MODE, follow
 from travois.engine.practice import Practitioner
-from travois.engine.switch import switch, switch_with_summary
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.hooks.config import Listener

@@ -177,7 +177,7 @@ class Yard(msgspec.Struct, frozen=True):
 
         Another model or effort is a head of its own, as in any session.
         """
-        from travois.engine.switch import switch
+        from travois.context.switch_model import switch
 
         session, head = child.session, parent.session.view.epoch
         epoch = session.view.epoch

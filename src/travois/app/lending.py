@@ -14,12 +14,12 @@ from travois.app.options import Options
 from travois.app.rights import guard
 from travois.app.shapes import Json
 from travois.context.lent import Told, announced
+from travois.context.switch_model import switch
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.core.models import Model as Card
 from travois.core.view import waiting
-from travois.engine.switch import switch
 from travois.permissions.rules import Rule, withheld
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Refusal

@@ -12,8 +12,8 @@ import anyio.to_thread
 from travois.app import serving
 from travois.app.opening import Place
 from travois.context.memory.memory import Consent, Memory, Scope
+from travois.context.window import model
 from travois.core.models import Model as Card
-from travois.engine.room import model
 from travois.ports.agent import Agent
 from travois.ports.world import Model
 from travois.sessions import disk

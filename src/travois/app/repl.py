@@ -25,13 +25,13 @@ from travois.app.slash.plain import Lines, browse
 from travois.app.slash.sessions import pick_up
 from travois.app.slash.talking import left
 from travois.app.tui import shell
+from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown, Text, words
 from travois.core.display_text import visible
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Ended, Entry, Noted, Result, User
 from travois.core.terminal_text import harmless
 from travois.engine.extract import settled, told
-from travois.engine.warmth import keep_warm
 from travois.hooks.fire import notify
 from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.ports.world import Event, Retrying, Running, Warned

@@ -272,7 +272,7 @@ class Run:
         events: MemoryObjectReceiveStream[Event],
     ) -> None:
         """Compact, and print what happens while it happens: a summary may take minutes."""
-        from travois.engine.compaction import receipt
+        from travois.context.compaction.compact import receipt
 
         async def tell() -> None:
             async for event in events:

@@ -41,7 +41,7 @@ from travois.ports.world import Event, Model, Person
 from travois.providers.options import LEVELS
 
 if TYPE_CHECKING:
-    from travois.context.compact import Cut
+    from travois.context.compaction.cut import Cut
 
 LEAVING = 5.0
 """How many seconds somebody who leaves waits until what they said is remembered."""
@@ -181,7 +181,7 @@ class Session:
 
         Raises `Fault` with the reason, and leaves the conversation as it is, if that cannot help.
         """
-        from travois.engine.compaction import compact
+        from travois.context.compaction.compact import compact
 
         agent = self.crew.agent
         self._idle()
@@ -242,7 +242,7 @@ class Session:
     def _chosen(self, first: int, last: int) -> Cut | None:
         if not first and not last:
             return None
-        from travois.context.compact import starting, up_to
+        from travois.context.compaction.cut import starting, up_to
 
         view = self.crew.agent.session.view
         part = starting(view, first) if first else up_to(view, last)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from travois.app import serving
+from travois.context.window import model
 from travois.core.models import Model as Card
-from travois.engine.room import model
 from travois.engine.searching import Searcher, searched
 from travois.ports.agent import Agent, Small
 from travois.ports.web_search import Found, Wanted

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from travois.app.local import EMBEDDED, PROVIDER, Local, notice
 from travois.context.layers import MCP, Layers
+from travois.context.window import model
 from travois.core.errors import Fault
 from travois.core.models import Effort, Price
 from travois.core.models import Model as Card
 from travois.engine.recover import restore_window
-from travois.engine.room import model
 from travois.hooks.config import parse
 from travois.permissions.secrets import secrets
 from travois.ports.agent import Agent, Naming, Small, Summaries
@@ -304,6 +304,6 @@ def _patience(loaded: Loaded, card: Card) -> Timeouts:
 
 def open_summaries(folder: Path) -> Summaries:
     """The summaries that the sessions of one project share, as far as it is trusted now."""
-    from travois.store.summaries import FolderSummaries
+    from travois.context.compaction.summary_store import FolderSummaries
 
     return FolderSummaries(folder)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from travois.context.ledger.acts import decoded, is_list, is_object, kind_of
+from travois.context.ledger.extractors import decoded, is_list, is_object, kind_of
 from travois.core.content import Call, calls, words
 from travois.core.facts import Asked, Assistant, Decided, Ended, Entry, Failed, Noted, Result, User
 from travois.core.tool_names import canonical

@@ -18,6 +18,8 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from travois.context.mail import mail
+from travois.context.window import fitted as layers
+from travois.context.window import limit
 from travois.core.content import Text
 from travois.core.facts import Changed, EndedWhy, Finished, Spawned, User
 from travois.core.spending import Limits, Purse
@@ -26,8 +28,6 @@ from travois.engine.jobs import PATIENCE, hand_over, wait_for_news
 from travois.engine.loop import turn
 from travois.engine.offspring import Asking, Herald, directive, point
 from travois.engine.report import STATES, budget, deliver, fitted, note, report, spent
-from travois.engine.room import fitted as layers
-from travois.engine.room import limit
 from travois.hooks.events import SubagentStart
 from travois.hooks.fire import fire
 from travois.ports.agent import Agent

@@ -14,6 +14,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
+from travois.context.window import call_room
 from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Decided, Noted, Result
@@ -24,7 +25,6 @@ from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.keeping import keep
 from travois.engine.modes import MODE, follow
 from travois.engine.outbox import AgentOutbox
-from travois.engine.room import call_room
 from travois.engine.skills import Practice
 from travois.engine.tasklist import AgentTasks
 from travois.engine.uncovered import stamp_uncovered, tell_changed

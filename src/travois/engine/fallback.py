@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from travois.context.switch_model import switch
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Model
-from travois.engine.switch import switch
 from travois.ports.agent import Agent, Patience, Small
 from travois.ports.world import Warned
 from travois.providers.replies import Problem, ProblemKind

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from travois.context.window import model
 from travois.core.content import Text, words
 from travois.core.facts import Entry, Finished, Spawned, User
 from travois.core.legality import unsendable
 from travois.core.models import Usage, cost
 from travois.core.view import View
-from travois.engine.room import model
 from travois.engine.spending import Exhausted, paid
 from travois.ports.agent import Agent
 from travois.providers.ration import rationed
@@ -78,14 +78,14 @@ def _known(agent: Agent, view: View, what: str) -> Reply | None:
     """What another session was answered at this very point."""
     if agent.summaries is None:
         return None
-    from travois.engine.reuse import find_reply
+    from travois.context.compaction.shared_summaries import find_reply
 
     return find_reply(agent, view, what=what)
 
 
 def _keep(agent: Agent, view: View, reply: Reply, what: str) -> None:
     if agent.summaries is not None:
-        from travois.engine.reuse import keep_reply
+        from travois.context.compaction.shared_summaries import keep_reply
 
         keep_reply(agent, view, reply, what=what)
 

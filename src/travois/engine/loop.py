@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import anyio
 
+from travois.context.manage import relieve
+from travois.context.session_memory.keep import keep_notes
 from travois.core.content import Opaque, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
@@ -12,10 +14,8 @@ from travois.engine import doom
 from travois.engine.extract import gather
 from travois.engine.fallback import come_back
 from travois.engine.keeping import settle
-from travois.engine.notes import keep_notes
 from travois.engine.practice import lapse
 from travois.engine.recollect import recollect
-from travois.engine.relief import relieve
 from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
 from travois.hooks.fire import gave_up, sent_back, unwelcome

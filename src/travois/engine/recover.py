@@ -8,12 +8,12 @@ from math import inf
 
 from msgspec.structs import replace
 
+from travois.context.window import fitted, model
 from travois.core.budget import room
 from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text
 from travois.core.facts import IMPORTED, Assistant, Changed, Cleared, Compacted, Epoch, Result, User
 from travois.core.tokens import context_tokens, head_tokens, ratio
 from travois.core.view import Item, View
-from travois.engine.room import fitted, model
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.providers.replies import Problem
@@ -43,7 +43,7 @@ SHRINK = 0.6
 
 async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
     """Whether something was done after which the next try may pass."""
-    from travois.engine.compaction import compact
+    from travois.context.compaction.compact import compact
 
     if tried >= TRIES:
         return False
@@ -69,9 +69,9 @@ async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
 
 def flatten(agent: Agent) -> bool:
     """Tell a history that a provider will not hear as it was as one note; whether there is any."""
-    from travois.context.compact import Cut
-    from travois.engine.summary import Paper, summarise
-    from travois.engine.summary_call import Wish, Written
+    from travois.context.compaction.cut import Cut
+    from travois.context.compaction.summary import Paper, summarise
+    from travois.context.compaction.summary_call import Wish, Written
 
     items = tuple(agent.session.view.items)
     if len(items) < 2:

@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from travois.context.layers import Layers
-from travois.context.offload import preview
+from travois.context.tool_results import preview
 from travois.core.cache_audit import Spent
 from travois.core.content import Call, Text, calls, words
 from travois.core.facts import (

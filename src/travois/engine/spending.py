@@ -14,13 +14,13 @@ from math import inf
 
 import msgspec
 
+from travois.context.window import model
 from travois.core.content import Text
 from travois.core.facts import EndedWhy, User
 from travois.core.models import Model, Usage, cost, rates
 from travois.core.spending import Amount, Reached, amount
 from travois.core.tokens import context_tokens
 from travois.core.view import View
-from travois.engine.room import model
 from travois.ports.agent import Agent
 
 LEAST = 2_000

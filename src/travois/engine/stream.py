@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from travois.context.microcompact.clear import check
+from travois.context.window import way_out
 from travois.core.facts import Epoch, Failed, Sent
 from travois.core.models import Quirk
 from travois.core.tokens import context_tokens
 from travois.core.view import SEALED, View, thinks
-from travois.engine.clearing import check
 from travois.engine.fallback import fall_back, patience
 from travois.engine.recover import notice_truncation, recover
 from travois.engine.retry import pause
-from travois.engine.room import way_out
 from travois.engine.spending import paid
 from travois.ports.agent import Agent
 from travois.ports.world import Retrying, Warned

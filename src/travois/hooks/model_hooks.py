@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from travois.context.window import model
 from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
@@ -16,7 +17,6 @@ from travois.core.loose import table
 from travois.core.view import project
 from travois.engine.dispatch import Unfit, carry_out, understand
 from travois.engine.fork import beside
-from travois.engine.room import model
 from travois.engine.spending import Exhausted
 from travois.hooks.config import Hook
 from travois.hooks.output import Said

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from travois.context.offload import Room as Room
+from travois.context.tool_results import Room as Room
 from travois.core.facts import AnyFact, Entry
 from travois.engine.skills import Practice
 from travois.hooks.events import AnyOccasion

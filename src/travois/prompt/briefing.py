@@ -12,10 +12,10 @@ from travois.context import skills as listing
 from travois.context.custom import Custom
 from travois.context.memory.shown import opening
 from travois.context.skills import Known
+from travois.context.window import model
 from travois.core.content import Text, words
 from travois.core.facts import Changed, User
 from travois.engine.recollect import remembered
-from travois.engine.room import model
 from travois.engine.skills import AWAKE, NEAR
 from travois.hooks import fire as hooks
 from travois.hooks.events import InstructionsLoaded

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from travois.context.offload import measure, preview
+from travois.context.tool_results import measure, preview
 from travois.core.content import Media, Shown, Text
 from travois.core.display_text import visible
 from travois.core.loose import table

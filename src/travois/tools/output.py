@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.offload import clip_ends, left_out, measure
+from travois.context.tool_results import clip_ends, left_out, measure
 from travois.ports.world import Captured
 from travois.tools import text as texts
 

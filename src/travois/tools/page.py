@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from travois.context.offload import MOST_CHARS, measure, most_that_fits
+from travois.context.tool_results import MOST_CHARS, measure, most_that_fits
 from travois.core.tokens import estimate
 from travois.ports.world import Room
 from travois.tools.text import shown

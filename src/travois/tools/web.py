@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 
-from travois.context.offload import measure, most_that_fits
+from travois.context.tool_results import measure, most_that_fits
 from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Command, Env, Page

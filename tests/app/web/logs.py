@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.kernel.told import EPOCH, reply, result, user
-from travois.context.compact import OPENING
+from travois.context.compaction.cut import OPENING
 from travois.core.content import Text
 from travois.core.facts import (
     AnyFact,

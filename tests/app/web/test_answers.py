@@ -12,12 +12,12 @@ from tests.app.web.logs import HEAD, RULES, compacted, make, talk, turn, write
 from tests.kernel.told import user
 from travois.app.commands.audit import check
 from travois.app.commands.cost import bill
-from travois.app.receipts import receipts
 from travois.app.web import answers
 from travois.app.web.answers import Choice, Hit
 from travois.app.web.reading import Reading
 from travois.app.web.shelf import QUESTIONS, Shelf
 from travois.app.web.story import LAYERS, Story
+from travois.context.receipts import receipts
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
 from travois.core.view import project

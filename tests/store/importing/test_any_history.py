@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
+from travois.context.switch_model import Rehearsal
 from travois.core.content import Call, Text
 from travois.core.facts import Entry, Epoch, Opened, User
 from travois.core.legality import unsendable
 from travois.core.models import Model
-from travois.engine.switch import Rehearsal
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_items import responses_faults
 from travois.providers.encoder import Encoder

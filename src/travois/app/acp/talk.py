@@ -28,10 +28,10 @@ from travois.app.options import Options
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
 from travois.app.shapes import Object
+from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
-from travois.engine.warmth import keep_warm
 from travois.hooks.fire import notify
 from travois.ports.agent import Agent
 from travois.ports.world import AgentProgress, Event

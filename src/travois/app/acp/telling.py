@@ -11,6 +11,7 @@ from travois.app.acp.choices import Choices
 from travois.app.sdk import typed
 from travois.app.shapes import Json, Object
 from travois.app.tui.todos import read
+from travois.context.compaction.compact import receipt
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text, words
 from travois.core.content import calls as called
 from travois.core.facts import (
@@ -27,7 +28,6 @@ from travois.core.facts import (
 )
 from travois.core.tokens import context_tokens
 from travois.core.tool_names import canonical_name
-from travois.engine.compaction import receipt
 from travois.engine.extract import told
 from travois.engine.modes import MODE
 from travois.ports.agent import Agent

@@ -9,7 +9,7 @@ import msgspec
 
 from travois.app.commands.context import picked, told
 from travois.app.options import Options
-from travois.app.receipts import receipts
+from travois.context.receipts import receipts
 from travois.sessions.log_file import history
 from travois.terminal.tables import Commands, command, say
 

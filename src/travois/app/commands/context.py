@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 
 from travois.app.commands.sessions import here
-from travois.app.receipts import Receipt, receipts
-from travois.app.window import Window, look
+from travois.context.app_window import Window, look
 from travois.context.layers import Layers
+from travois.context.receipts import Receipt, receipts
+from travois.context.switch_model import Rehearsal
+from travois.context.window import threshold
 from travois.core.cache_audit import Cache, clock
 from travois.core.errors import Fault
 from travois.core.facts import Restored
 from travois.core.models import Model
 from travois.core.tokens import context_tokens, estimate, stop_at
-from travois.engine.room import threshold
-from travois.engine.switch import Rehearsal
 from travois.sessions.catalog import Summary, find, newest
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history

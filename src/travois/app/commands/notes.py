@@ -9,10 +9,10 @@ from collections.abc import Iterable
 import msgspec
 
 from travois.app.commands.context import picked
+from travois.context.session_memory.keep import decode_notes
 from travois.core.facts import Changed, Entry, Noted
 from travois.core.tokens import estimate
 from travois.core.view import living
-from travois.engine.notes import decode_notes
 from travois.sessions.log_file import history
 from travois.terminal.tables import Commands, ago, clean, command, say, say_json
 

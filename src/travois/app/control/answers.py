@@ -17,7 +17,7 @@ from travois.app.hooking import switching
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
 from travois.app.speak import uuid
-from travois.app.window import look
+from travois.context.app_window import look
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import stop_at

@@ -53,7 +53,7 @@ class Tasks:
         """A command in the background that began or ended."""
         call = self._asked.get(self._answered)
         if state == RUNNING:
-            from travois.context.ledger.acts import decoded
+            from travois.context.ledger.extractors import decoded
 
             args = decoded(call.args) if call else {}
             what = str(args.get("description") or args.get("command") or "")

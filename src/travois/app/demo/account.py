@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from travois.app.commands.context import picked, told
 from travois.app.demo.tour import Pace
-from travois.app.receipts import receipts
+from travois.context.receipts import receipts
 from travois.lab.server import Api
 from travois.sessions.log_file import history
 from travois.terminal.tables import say, styled

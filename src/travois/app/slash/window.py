@@ -25,7 +25,7 @@ CHOSEN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.DOTALL)
 
 async def _compact(desk: Desk, typed: str) -> str:
     """Compact all, or what stands on one side of a message that is named or picked."""
-    from travois.engine.compaction import receipt
+    from travois.context.compaction.compact import receipt
 
     if typed == PICK:
         part = await desk.pick("What is to be set aside?", PARTS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from travois.context.window import call_room
 from travois.core.content import Call, Text
 from travois.core.facts import User
-from travois.engine.room import call_room
 from travois.ports.agent import Agent
 from travois.ports.world import Command
 from travois.tools.output import readable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from travois.app.agent_progress import running_agents
 from travois.app.sdk import Session
 from travois.app.tui.footer import Standing
+from travois.context.window import threshold
 from travois.core.tasks import TODOS, read_tasks
 from travois.core.tokens import context_tokens
-from travois.engine.room import threshold
 
 if TYPE_CHECKING:
     from travois.ports.agent import Agent

@@ -23,10 +23,10 @@ from travois.app.tui import keys, shell, start
 from travois.app.tui.desk import Desk
 from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import FRAME
+from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
-from travois.engine.warmth import keep_warm
 from travois.hooks.fire import notify, remind
 from travois.ports.world import AgentProgress
 from travois.process.run import LocalProcesses

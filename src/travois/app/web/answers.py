@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from travois.app.commands.audit import derived, difference
 from travois.app.commands.cost import Kind, bill
 from travois.app.commands.notes import Version, versions
-from travois.app.receipts import Receipt, receipts
 from travois.app.web.story import LAYERS, Step, Story, layer
-from travois.app.window import portions
+from travois.context.app_window import portions
 from travois.context.ledger.tasks import Task, listed
+from travois.context.receipts import Receipt, receipts
 from travois.core.cache_audit import Miss
 from travois.core.content import Call, calls
 from travois.core.errors import Fault

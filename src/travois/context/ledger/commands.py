@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.context.ledger.acts import Act
 from travois.context.ledger.checks import verifies
+from travois.context.ledger.extractors import Act
 from travois.context.ledger.shell import parts
 
 LAST = 40

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from travois.context.ledger.acts import Act, is_list, is_object
+from travois.context.ledger.extractors import Act, is_list, is_object
 
 PAIR = re.compile(r'"([^"\n]{4,})"="([^"\n]+)"')
 APPROVED = re.compile(r"Approved Plan:?\s*\n(.+)", re.DOTALL)

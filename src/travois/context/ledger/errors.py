@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.context.ledger.acts import Act
 from travois.context.ledger.checks import FAILS, LOOKS, exit_code, hides_status
+from travois.context.ledger.extractors import Act
 from travois.context.ledger.shell import parts
 
 LAST = 15

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.ledger.acts import Act
+from travois.context.ledger.extractors import Act
 from travois.context.ledger.shell import Part, parts
 
 PATCHED = re.compile(r"^\*\*\* (Update|Add|Delete|Move) (?:File|to): (.+?)\s*$", re.MULTILINE)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.context.ledger.acts import Act
+from travois.context.ledger.extractors import Act
 from travois.core.content import words
 from travois.core.facts import Changed, Entry, Finished, Spawned, User
 

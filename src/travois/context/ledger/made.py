@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from travois.context.ledger.acts import Act
+from travois.context.ledger.extractors import Act
 
 MAKES = re.compile(
     r"\bgit\b[^\n;&|]{0,200}?\b(?:commit|cherry-pick|revert|push|merge)\b"

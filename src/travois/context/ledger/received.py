@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.ledger.acts import Act
+from travois.context.ledger.extractors import Act
 from travois.core.content import words
 from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import estimate

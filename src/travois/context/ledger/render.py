@@ -12,13 +12,21 @@ from posixpath import dirname
 
 import msgspec
 
+from travois.context.compaction.outline import (
+    ERRORS,
+    FILES,
+    MESSAGES,
+    PENDING,
+    REQUEST,
+    SOLVING,
+    WORK,
+)
 from travois.context.ledger.checks import Check
 from travois.context.ledger.decided import Decision
 from travois.context.ledger.files import File
 from travois.context.ledger.fold import Ledger
-from travois.context.ledger.said import Said, beginning, shortened
 from travois.context.ledger.tasks import Task
-from travois.context.outline import ERRORS, FILES, MESSAGES, PENDING, REQUEST, SOLVING, WORK
+from travois.context.ledger.user_words import Said, beginning, shortened
 from travois.core.tokens import estimate
 
 WHOLE = 10**9

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.ledger.acts import Act, is_list, is_object
+from travois.context.ledger.extractors import Act, is_list, is_object
 from travois.core.facts import Changed, Entry
 from travois.core.tasks import TODOS, open_blockers, read_tasks
 

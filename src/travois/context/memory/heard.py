@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.ledger.said import sentences
+from travois.context.ledger.user_words import sentences
 from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Compacted, Entry, Result, User
 from travois.core.tool_names import canonical

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from travois.context.window import fitted, limit, model
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Compacted, Entry, Epoch
 from travois.core.models import Model as Card
 from travois.core.tokens import context_tokens, family, head_tokens, stop_at
 from travois.engine.heads import suited
-from travois.engine.room import fitted, limit, model
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Model, Warned
 from travois.prompt.briefing import again
 
 if TYPE_CHECKING:
-    from travois.engine.summary_call import Written
+    from travois.context.compaction.summary_call import Written
 
 
 class Rehearsal:
@@ -52,7 +52,7 @@ def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str
     if not _is_too_large(trial):
         agent.session.append(epoch)
         return ""
-    from travois.engine.compaction import receipt
+    from travois.context.compaction.compact import receipt
 
     fact = _shortened(trial, written)
     agent.session.append(fact)
@@ -68,7 +68,7 @@ async def switch_with_summary(
 
     `former` finds whoever answers for that model, where it is not the agent's; raises `Fault`.
     """
-    from travois.engine.summary_call import Wish, Written, write_model_part
+    from travois.context.compaction.summary_call import Wish, Written, write_model_part
 
     trial = _trial(agent, suited(epoch, agent.tools, wanted=agent.toolset))
     written = None
@@ -100,8 +100,8 @@ def _is_too_large(trial: Agent) -> bool:
 
 def _shortened(trial: Agent, written: Written | None) -> Compacted:
     """A compaction that needs no call; raises `Fault` if even that is too large."""
-    from travois.engine.compaction import rungs, shorter
-    from travois.engine.summary_call import Wish, Written, prepared
+    from travois.context.compaction.compact import rungs, shorter
+    from travois.context.compaction.summary_call import Wish, Written, prepared
 
     card, most = model(trial), stop_at(model(trial))
     goal, wish = min(limit(trial), most), Wish("switch")

@@ -13,7 +13,7 @@ from math import log2
 
 import msgspec
 
-from travois.context.ledger.acts import Act, decoded, kind_of
+from travois.context.ledger.extractors import Act, decoded, kind_of
 from travois.context.ledger.render import nearest_folder
 from travois.core.content import Call, Text, words
 from travois.core.facts import Assistant, Result

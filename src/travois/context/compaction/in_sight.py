@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from travois.context.compact import is_summary
-from travois.context.ledger.acts import Act, Kind, decoded, kind_of
-from travois.context.passages import file_name
+from travois.context.compaction.cut import is_summary
+from travois.context.compaction.passages import file_name
+from travois.context.ledger.extractors import Act, Kind, decoded, kind_of
 from travois.core.content import Call, calls, words
 from travois.core.facts import Assistant, Result, User
 from travois.core.view import CLEARED_RESULT, View

@@ -6,17 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from travois.context.compact import Cut, Trigger, cut
-from travois.context.passages import spoken_names
-from travois.core.content import words
-from travois.core.facts import Compacted, Failed, Noted, User
-from travois.core.tokens import context_tokens, head_tokens, ratio
-from travois.engine.notes import is_updating, keep_notes, keeps_notes, notes, offer_notes
-from travois.engine.restore import SHARE, SKILLS, Held, practised, recent, restored
-from travois.engine.room import fitted, hard_stop, limit, model
-from travois.engine.signed import record
-from travois.engine.summary import Paper, summarise
-from travois.engine.summary_call import (
+from travois.context.compaction.cut import Cut, Trigger, cut
+from travois.context.compaction.passages import spoken_names
+from travois.context.compaction.restore import SHARE, SKILLS, Held, practised, recent, restored
+from travois.context.compaction.signed import record
+from travois.context.compaction.summary import Paper, summarise
+from travois.context.compaction.summary_call import (
     PROMPTS,
     Wish,
     Written,
@@ -25,6 +20,17 @@ from travois.engine.summary_call import (
     told_source,
     write_model_part,
 )
+from travois.context.session_memory.keep import (
+    is_updating,
+    keep_notes,
+    keeps_notes,
+    notes,
+    offer_notes,
+)
+from travois.context.window import fitted, hard_stop, limit, model
+from travois.core.content import words
+from travois.core.facts import Compacted, Failed, Noted, User
+from travois.core.tokens import context_tokens, head_tokens, ratio
 from travois.hooks.events import PostCompact, PreCompact, SessionStart
 from travois.hooks.fire import bounded, fire
 from travois.ports.agent import Agent

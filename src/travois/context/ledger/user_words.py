@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from travois.context.ledger.acts import Act
+from travois.context.ledger.extractors import Act
 from travois.core.content import Media, calls, words
 from travois.core.facts import Assistant, Entry, User
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.context.in_sight import continued_at, edited_paths, is_in_sight, notes_shown
-from travois.context.passages import Lines, choose, spoken_names, weigh_file
+from travois.context.compaction.in_sight import continued_at, edited_paths, is_in_sight, notes_shown
+from travois.context.compaction.passages import Lines, choose, spoken_names, weigh_file
+from travois.context.window import beside_head, limit
 from travois.core.content import Text
 from travois.core.facts import Changed, Cleared, Entry, Result, User
 from travois.core.tokens import context_tokens, estimate, ratio
 from travois.core.view import Item
-from travois.engine.room import beside_head, limit
 from travois.engine.skills import USED
 from travois.permissions.access import Access
 from travois.permissions.decide import judge
@@ -28,7 +28,7 @@ from travois.prompt.environment import plain
 from travois.prompt.instruction_text import beginning
 
 if TYPE_CHECKING:
-    from travois.context.ledger.acts import Act
+    from travois.context.ledger.extractors import Act
 
 SEEN = "seen:"
 FILES = 12
@@ -232,7 +232,7 @@ def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) ->
 
 def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
     """All files that were read or changed whole, by path, the last first."""
-    from travois.context.ledger.acts import acts
+    from travois.context.ledger.extractors import acts
 
     done = {act.seq: act for act in acts(entries)}
     found: dict[str, Work] = {}

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from travois.context.compact import Cut, is_summary, is_whole
-from travois.context.ledger.acts import Act, decoded, kind_of
+from travois.context.compaction.cut import Cut, is_summary, is_whole
+from travois.context.ledger.extractors import Act, decoded, kind_of
 from travois.core.content import Call, calls, words
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import estimate, fact_tokens

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.compact import (
+from travois.context.compaction.cut import (
     ALONE,
     CHILD_OPENING,
     FORK_OPENING,
@@ -19,15 +19,23 @@ from travois.context.compact import (
     Trigger,
     is_summary,
 )
+from travois.context.compaction.outline import (
+    AGENT,
+    FILES,
+    MESSAGES,
+    OWN,
+    REQUEST,
+    place,
+    sort_text,
+)
+from travois.context.compaction.summary_call import Wish, Written, parts_of
 from travois.context.layers import Layers
-from travois.context.offload import preview
-from travois.context.outline import AGENT, FILES, MESSAGES, OWN, REQUEST, place, sort_text
+from travois.context.tool_results import preview
+from travois.context.window import beside_head, model
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Entry
 from travois.core.tokens import estimate, fact_tokens, head_tokens, ratio
 from travois.core.view import Item, project
-from travois.engine.room import beside_head, model
-from travois.engine.summary_call import Wish, Written, parts_of
 from travois.ports.agent import Agent
 
 if TYPE_CHECKING:
@@ -69,7 +77,8 @@ def summarise(
     agent: Agent, parted: Cut, entries: list[Entry], *, layers: Layers, paper: Paper
 ) -> Compacted:
     """The fact that sets the older part aside, and where each part of it can be read."""
-    from travois.context import ledger, spans
+    from travois.context import ledger
+    from travois.context.compaction import spans
 
     ever = _ever(entries)
     pieces = spans.split([ever.get(item.seq, item) for item in parted.fresh])
@@ -113,7 +122,7 @@ Sections = list[tuple[str, str]]
 def _sections(
     agent: Agent, record: Ledger, parted: Cut, *, layers: Layers, seen: tuple[Item, ...]
 ) -> Sections:
-    from travois.context import declared
+    from travois.context.compaction import declarations as declared
 
     found = _from_record(agent, record, parted, budget=layers.ledger)
     others = _from_others(agent, record, parted, budget=layers.received)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from travois.context.layers import Layers
-from travois.context.offload import Room, Window, last_calls, message_room, share_room
+from travois.context.tool_results import Room, Window, last_calls, message_room, share_room
 from travois.core.content import Call
 from travois.core.models import Model
 from travois.core.tokens import compact_at, context_tokens, effective_window, head_tokens, stop_at

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.context.compact import SET_ASIDE
+from travois.context.compaction.cut import SET_ASIDE
+from travois.context.window import model
 from travois.core.content import Opaque, Text
 from travois.core.facts import Compacted
 from travois.core.models import SUMMARIES
 from travois.core.tokens import block_tokens
 from travois.core.view import View, thinks, waiting
 from travois.engine.fork import aside
-from travois.engine.room import model
 from travois.ports.agent import Agent
 from travois.providers.anthropic_extras import summing
 

@@ -10,9 +10,11 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.context import outline
-from travois.context.compact import Cut, Trigger, is_summary
-from travois.context.outline import Part
+from travois.context.compaction import outline
+from travois.context.compaction.cut import Cut, Trigger, is_summary
+from travois.context.compaction.outline import Part
+from travois.context.session_memory.keep import ready_notes
+from travois.context.window import fitted, model
 from travois.core.content import Call, Text, calls, words
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Entry, Epoch, Result, User
@@ -21,16 +23,14 @@ from travois.core.models import Model
 from travois.core.tokens import context_tokens, effective_window, estimate, fact_tokens, family
 from travois.core.view import Item, View, project
 from travois.engine.fork import beside
-from travois.engine.notes import ready_notes
 from travois.engine.retry import pause
-from travois.engine.room import fitted, model
 from travois.engine.spending import Exhausted
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting
 from travois.providers.replies import Problem, ProblemKind, Reply
 from travois.providers.request import PrefixBreak
 
-PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
+PROMPTS = Path(__file__).parent.parent / "prompts"
 SIGN_OF_LIFE = 30.0
 """So many seconds after the last one, a front end hears that a summary is still being written."""
 OUTPUT = 20_000
@@ -422,7 +422,7 @@ def _answered(group: list[Item]) -> bool:
 
 def _told(group: Sequence[Item]) -> str:
     """Write a round as text: no pictures, no thinking, and of our own notes only summaries."""
-    from travois.context.spans import told
+    from travois.context.compaction.spans import told
 
     lines: list[str] = []
     for item in group:

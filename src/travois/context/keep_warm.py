@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.context.lifetime import choose, steps
+from travois.context.cache_lifetime import choose, steps
+from travois.context.window import limit, model
 from travois.core.facts import Sent
 from travois.core.view import View, project
 from travois.engine.fork import aside
-from travois.engine.room import limit, model
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.providers.anthropic_extras import warming

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.layers import Layers
-from travois.context.ledger.acts import FAMILIES, Kind, kind_of
+from travois.context.ledger.extractors import FAMILIES, Kind, kind_of
 from travois.core.content import Opaque, Text, calls
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import block_tokens, estimate, fact_tokens

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from travois.context.window import cold, fitted, idled, limit, model, paused
 from travois.core.content import calls, words
 from travois.core.facts import Assistant, Changed, Cleared, Offloaded, Result
 from travois.core.tokens import context_tokens, ratio, warn_at
 from travois.core.view import CLEARED_RESULT
 from travois.engine.recover import drop_media
-from travois.engine.room import cold, fitted, idled, limit, model, paused
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.providers.anthropic_extras import left_out
 from travois.providers.replies import Reply
 
 if TYPE_CHECKING:
-    from travois.context.clear import Clearing
+    from travois.context.microcompact.plan import Clearing
 
 MARKER = f"{CLEARED_RESULT} Its whole text is in {{path}}.]"
 INPUT_MARKER = "[This text was cleared. The whole input of the call is in {path}.]"
@@ -35,7 +35,7 @@ def clear(agent: Agent) -> bool:
     rested = idled(agent)
     if not rested and size < warn_at(card):
         return False
-    from travois.context.clear import Now, clearing
+    from travois.context.microcompact.plan import Now, clearing
 
     plain = card.price.input or 1.0
     now = Now(
@@ -66,9 +66,9 @@ def clear_instead(agent: Agent) -> bool:
     """
     if not agent.layers.clear or cold(agent):
         return False
-    from travois.context.clear import Now
-    from travois.context.clear_instead import clearing_instead
-    from travois.context.passages import spoken_names
+    from travois.context.compaction.passages import spoken_names
+    from travois.context.microcompact.clear_instead import clearing_instead
+    from travois.context.microcompact.plan import Now
 
     view, factor = agent.session.view, ratio(agent.session.view)
     now = Now(
@@ -101,7 +101,7 @@ def _forget_thinking(agent: Agent) -> bool:
     """After an hour's pause, show only the last turn's thinking; whether there was more."""
     if not agent.layers.thinking or paused(agent) < agent.layers.idle_seconds:
         return False
-    from travois.context.clear import old_thinking
+    from travois.context.microcompact.plan import old_thinking
 
     until = old_thinking(agent.session.view)
     if until:

@@ -13,8 +13,8 @@ from math import log2
 
 import msgspec
 
-from travois.context.declared import FILE, NAME, declared_name
-from travois.context.ledger.acts import decoded, kind_of
+from travois.context.compaction.declarations import FILE, NAME, declared_name
+from travois.context.ledger.extractors import decoded, kind_of
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.facts import Assistant, Entry, User
 from travois.core.tokens import estimate

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.compact import is_summary
+from travois.context.compaction.cut import is_summary
 from travois.context.memory.shown import CHANGED, INDEX, RECALLED
 from travois.core.cache_audit import Cache
 from travois.core.content import AnyBlock, Text, calls, words

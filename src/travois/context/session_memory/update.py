@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.context.notes import Budget, blank, request, with_sections
+from travois.context.session_memory.plan import Budget, blank, request, with_sections
 from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tool_names import canonical_name
@@ -24,7 +24,7 @@ from travois.ports.world import Stale, Stat, digest
 from travois.providers.replies import as_fact
 from travois.sandbox.tmp_folder import place_of
 
-PROMPTS = Path(__file__).parent.parent / "context" / "prompts"
+PROMPTS = Path(__file__).parent.parent / "prompts"
 FOREIGN = ".claude/session-memory/config"
 """Where Claude Code looks for a user's own template and prompt, below the home folder."""
 EDITORS = ("Edit", "ApplyPatch")

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from travois.context.clear import Clearing, Now, choose_local, choose_server, oldest_results
+from travois.context.compaction.passages import weigh_file
 from travois.context.layers import Layers
-from travois.context.ledger.acts import Act, decoded, kind_of
-from travois.context.passages import weigh_file
+from travois.context.ledger.extractors import Act, decoded, kind_of
+from travois.context.microcompact.plan import (
+    Clearing,
+    Now,
+    choose_local,
+    choose_server,
+    oldest_results,
+)
 from travois.core.content import calls
 from travois.core.facts import Assistant, Result
 from travois.core.tokens import fact_tokens, head_tokens

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from travois.context import spans
-from travois.context.compact import Trigger
-from travois.context.fold import folded, is_folded, middle
+from travois.context.compaction import spans
+from travois.context.compaction.cut import Trigger
+from travois.context.microcompact.fold import folded, is_folded, middle
+from travois.context.window import beside_head, limit
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted
 from travois.core.tokens import context_tokens, estimate, fact_tokens, ratio
 from travois.core.view import project
-from travois.engine.room import beside_head, limit
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 

@@ -12,12 +12,12 @@ from hashlib import blake2b
 
 import msgspec
 
+from travois.context.window import fitted
 from travois.core.content import Text, words
 from travois.core.facts import Result, User
 from travois.core.models import Usage
 from travois.core.tokens import fact_tokens
 from travois.core.view import Item, View
-from travois.engine.room import fitted
 from travois.ports.agent import Agent
 from travois.providers.replies import Reply
 

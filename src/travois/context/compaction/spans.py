@@ -13,7 +13,7 @@ from posixpath import basename, dirname
 
 import msgspec
 
-from travois.context.ledger.acts import Act, decoded, kind_of
+from travois.context.ledger.extractors import Act, decoded, kind_of
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text, calls, words
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import estimate

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.context.notes import Budget, Pace, Progress, due, fitted, is_worthwhile
+from travois.context.session_memory.plan import Budget, Pace, Progress, due, fitted, is_worthwhile
+from travois.context.window import beside_head, limit, model
+from travois.context.window import fitted as room
 from travois.core.content import calls
 from travois.core.facts import Assistant, Noted
 from travois.core.tokens import context_tokens, fact_tokens, ratio
 from travois.core.view import View
-from travois.engine.room import beside_head, limit, model
-from travois.engine.room import fitted as room
 from travois.ports.agent import Agent, Noting
 
 if TYPE_CHECKING:
-    from travois.context.compact import Cut
+    from travois.context.compaction.cut import Cut
 
 FILE = "notes.md"
 PATIENCE = 60.0
@@ -81,7 +81,7 @@ def keep_notes(agent: Agent) -> None:
 
 async def _update(agent: Agent, held: Notes) -> None:
     """Ask the model for edits of the notes and put the outcome on record, then in their file."""
-    from travois.engine.note_update import edited_notes
+    from travois.context.session_memory.update import edited_notes
 
     session = agent.session
     covers, size = session.seq, context_tokens(session.view)
@@ -147,7 +147,7 @@ def find_cut(agent: Agent) -> Cut | None:
     held = notes(agent)
     if not held.text or not agent.layers.notes or not agent.layers.draft:
         return None
-    from travois.context.compact import cut_after
+    from travois.context.compaction.cut import cut_after
 
     free = beside_head(agent)
     least = min(KEEP_LEAST, round(free * LEAST_SHARE))

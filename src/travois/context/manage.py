@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from travois.context.offload import last_calls, oversize, preview
-from travois.core.content import Call
-from travois.core.facts import Failed, Offloaded, Result
-from travois.core.tokens import context_tokens, estimate, fact_tokens
-from travois.core.tool_names import canonical_name
-from travois.engine.clearing import clear, clear_instead
-from travois.engine.notes import find_cut, keep_notes
-from travois.engine.recover import lighten
-from travois.engine.room import (
+from travois.context.microcompact.clear import clear, clear_instead
+from travois.context.session_memory.keep import find_cut, keep_notes
+from travois.context.tool_results import last_calls, oversize, preview
+from travois.context.window import (
     cold,
     fitted,
     hard_stop,
@@ -22,11 +17,16 @@ from travois.engine.room import (
     results_room,
     way_out,
 )
+from travois.core.content import Call
+from travois.core.facts import Failed, Offloaded, Result
+from travois.core.tokens import context_tokens, estimate, fact_tokens
+from travois.core.tool_names import canonical_name
+from travois.engine.recover import lighten
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool
 
 if TYPE_CHECKING:
-    from travois.context.compact import Trigger
+    from travois.context.compaction.cut import Trigger
 
 EARLY = 0.75
 """The share of the threshold from which on a compaction is prepared."""
@@ -41,7 +41,7 @@ async def relieve(agent: Agent) -> str:
         offload(agent)
     lighten(agent)
     if agent.layers.lifetime and cold(agent):
-        from travois.engine.warmth import suit
+        from travois.context.keep_warm import suit
 
         suit(agent)
     trigger = wanted(agent)
@@ -51,7 +51,7 @@ async def relieve(agent: Agent) -> str:
         if trigger in ("auto", "overflow") and clear_instead(agent):
             await _show_edited(agent)
             return ""
-        from travois.engine.compaction import compact
+        from travois.context.compaction.compact import compact
 
         await compact(agent, trigger=trigger)
         return ""
@@ -59,7 +59,7 @@ async def relieve(agent: Agent) -> str:
         clear(agent)
     await _show_edited(agent)
     if agent.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
-        from travois.engine.compaction import prepare
+        from travois.context.compaction.compact import prepare
 
         prepare(agent)
     else:
@@ -71,14 +71,14 @@ async def _show_edited(agent: Agent) -> None:
     """Show files again that the last reply changed and whose text is out of sight."""
     if not last_calls(agent.session.view):
         return
-    from travois.engine.restore import show_edited_files
+    from travois.context.compaction.restore import show_edited_files
 
     await show_edited_files(agent)
 
 
 def _fold(agent: Agent, trigger: Trigger) -> bool:
     """Fold old calls in place of a compaction; whether that is enough."""
-    from travois.engine.folding import collapse
+    from travois.context.microcompact.folding import collapse
 
     return collapse(agent, trigger=trigger)
 
