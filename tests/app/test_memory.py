@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.app.inside import Done, Inside, inside
-from travois.context.memory.memory import Anchor, Consent, Evidence, Memory, Put, Scope
+from travois.memory.memory import Anchor, Consent, Evidence, Memory, Put, Scope
+from travois.memory.store import FolderMemories, open_memories
 from travois.sessions.home import Home
 from travois.sessions.project import identify
-from travois.store.memory.memories import FolderMemories, open_memories
 
 DAY = strftime("%Y-%m-%d", localtime(1_700_000_000))
 CONSENT: dict[Scope, Consent] = {"project": "auto", "user": "auto", "team": "ask"}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.store.search.hashed import Hashed
 from travois.app.remembering import LazyMemories, open_here
-from travois.context.memory.memory import Memory, Put
+from travois.memory.memory import Memory, Put
 from travois.search import embedder_minilm as minilm
 from travois.sessions.home import Home
 from travois.sessions.project import identify

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from travois.context.memory.memory import Memory
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Result, User
+from travois.memory.memory import Memory
 
 FOLDER = Path(__file__).parent / "memory"
 Row = dict[str, Any]

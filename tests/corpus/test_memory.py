@@ -12,16 +12,16 @@ import pytest
 
 from tests.corpus.remembered import Row, drafted, facts, known, rows
 from tests.engine.fakes import agent, begun
-from travois.context.memory.memory import Memory, Put
 from travois.core.content import words
 from travois.core.facts import Noted
 from travois.core.models import Usage
 from travois.core.view import project
-from travois.engine.weighing import extract
+from travois.memory.memory import Memory, Put
+from travois.memory.store import FolderMemories, open_memories
+from travois.memory.weighing import extract
 from travois.prompt.instruction_text import Found, Instruction
 from travois.sessions.home import Home
 from travois.sessions.project import Project
-from travois.store.memory.memories import FolderMemories, open_memories
 from travois.testing import Scripted, say
 
 JUNK, DOUBLES, KEPT = 0.05, 0.01, 0.9

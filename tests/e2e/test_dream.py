@@ -20,14 +20,14 @@ from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
 from travois.app.dreaming import Nights
 from travois.app.opening import Place
-from travois.context.memory.memory import Consent, Memory, Put, Scope
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
+from travois.memory import consolidation_lock as night
+from travois.memory.consolidation_lock import Gates
+from travois.memory.memory import Consent, Memory, Put, Scope
+from travois.memory.store import open_memories
 from travois.sessions.home import Home
 from travois.sessions.project import identify
-from travois.store.memory import night
-from travois.store.memory.memories import open_memories
-from travois.store.memory.night import Gates
 
 VAULT = "Backups are taken with make vault from the archive branch"
 WISH = "Never push to the main branch"

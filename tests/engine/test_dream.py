@@ -16,19 +16,19 @@ from tests.engine import fakes
 from tests.store.memory.test_crash import dying
 from travois.app.dreaming import Nights, morning, nights, recent, told, watch
 from travois.app.opening import Place
-from travois.context.memory.memory import Anchor, Drop, Evidence, Memory, Put
 from travois.core.content import Text
 from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, Spawned, User
 from travois.core.spending import Limits, Purse
-from travois.engine.dream import Dreamt
+from travois.memory import consolidation_lock as night
+from travois.memory.consolidation_lock import Gates, Night
+from travois.memory.dreaming import Dreamt
+from travois.memory.memory import Anchor, Drop, Evidence, Memory, Put
+from travois.memory.store import FolderMemories, open_memories
 from travois.ports.agent import Agent
 from travois.providers.replies import Reply
 from travois.sessions.home import Home
 from travois.sessions.log_file import NAME, Log, entries
 from travois.sessions.project import Project
-from travois.store.memory import night
-from travois.store.memory.memories import FolderMemories, open_memories
-from travois.store.memory.night import Gates, Night
 from travois.testing import Scripted, call, calls, say
 
 DAY = 1_790_000_000.0

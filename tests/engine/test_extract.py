@@ -12,16 +12,16 @@ import pytest
 
 from tests.corpus.test_memory import store
 from tests.engine.fakes import agent, begun, facts, play
-from travois.context.memory.memory import Consent, Memory, Put
 from travois.core.content import Text
 from travois.core.facts import Noted, Result, Spawned, User
 from travois.core.spending import Limits, Purse
-from travois.engine.extract import settled, told
+from travois.memory.extraction import settled, told
+from travois.memory.memory import Consent, Memory, Put
+from travois.memory.store import FolderMemories, open_memories
 from travois.ports.agent import Agent, Birth
 from travois.providers.replies import Problem
 from travois.sessions.home import Home
 from travois.sessions.project import Project
-from travois.store.memory.memories import FolderMemories, open_memories
 from travois.testing import Scripted, call, say
 from travois.tools.remember import REMEMBER
 

@@ -15,8 +15,8 @@ from tests.engine.test_relief import shown, weighed, working
 from travois.app.serving import small
 from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
-from travois.context.memory.memory import Memory
 from travois.core.facts import Compacted, Noted, Spawned
+from travois.memory.memory import Memory
 from travois.ports.agent import Agent
 from travois.providers.catalog import catalog, resolve
 from travois.testing import Scripted, say

@@ -13,18 +13,18 @@ import pytest
 
 from tests.corpus.test_memory import store
 from tests.engine.fakes import PRICE, agent, begun, check, facts, play
-from travois.context.memory.memory import Anchor, Memory, Put
-from travois.context.memory.shown import MOST, RECALLED, mark, render, useful
 from travois.core.content import Text, words
 from travois.core.facts import Assistant, Finished, Spawned, User
 from travois.core.models import Model as Card
 from travois.core.models import cost
 from travois.core.tokens import estimate
 from travois.core.view import Item
+from travois.memory.memory import Anchor, Memory, Put
+from travois.memory.recall_text import MOST, RECALLED, mark, render, useful
+from travois.memory.store import FolderMemories
 from travois.ports.agent import Agent, Small
 from travois.prompt.briefing import again
 from travois.providers.replies import Problem
-from travois.store.memory.memories import FolderMemories
 from travois.testing import Scripted, call, say
 
 DEPLOY = Memory("deploys", "Deploys happen on Tuesdays.", "project", "Deploys happen on Tuesdays.")
@@ -202,7 +202,7 @@ def test_none_may_be_chosen(tmp_path: Path) -> None:
 def test_a_model_that_takes_too_long_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("travois.engine.recollect.PATIENCE", 0.01)
+    monkeypatch.setattr("travois.memory.recall.PATIENCE", 0.01)
 
     class Slow(Scripted):
         def stream(self, request: Any) -> Any:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.context.kinds import Kind
+from travois.memory.agent_memory import EMPTY, Memory, granted, head, memory
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
 from travois.sessions.home import Home
-from travois.store.agent_memory import EMPTY, Memory, granted, head, memory
 
 
 @pytest.fixture

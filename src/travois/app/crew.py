@@ -144,7 +144,7 @@ class Yard(msgspec.Struct, frozen=True):
 
     def _settled(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> None:
         """Give a child that shares nothing its own beginning, and what its kind may use."""
-        from travois.store.agent_memory import memory
+        from travois.memory.agent_memory import memory
 
         head, session = parent.session.view.epoch, child.session
         assert head is not None
@@ -160,7 +160,7 @@ class Yard(msgspec.Struct, frozen=True):
 
     def _entitle(self, child: Agent, parent: Agent, kind: Kind) -> None:
         """Give a child the tools, rights and limits of its kind, none wider than its parent's."""
-        from travois.store.agent_memory import granted, memory
+        from travois.memory.agent_memory import granted, memory
 
         child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}
         child.lent = lambda name: parent.lent(name) if usable(kind, (name,)) else None

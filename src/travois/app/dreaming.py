@@ -17,13 +17,17 @@ import msgspec
 from travois.app.opening import Place
 from travois.app.posting import STOP
 from travois.app.remembering import consents
-from travois.context.memory.dreamt import Passage
-from travois.context.memory.heard import heard
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Ended, Entry, Finished, Noted, Opened, Spawned
 from travois.engine.dispatch import survived
-from travois.engine.dream import Dreamt, Manner, dream, dreamer, end, ended
 from travois.engine.report import spent
+from travois.memory import consolidation_lock as night
+from travois.memory.consolidation_lock import Gates, Night, Seen
+from travois.memory.dream_rules import Passage
+from travois.memory.dreaming import Dreamt, Manner, dream, dreamer, end, ended
+from travois.memory.history import Transaction
+from travois.memory.speakers import heard
+from travois.memory.store import FolderMemories, open_memories
 from travois.ports.agent import Agent
 from travois.ports.world import Event
 from travois.sessions import catalog as sessions
@@ -32,10 +36,6 @@ from travois.sessions.log_file import NAME, Log, entries
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 from travois.store.mail import Mailbox
-from travois.store.memory import night
-from travois.store.memory.history import Transaction
-from travois.store.memory.memories import FolderMemories, open_memories
-from travois.store.memory.night import Gates, Night, Seen
 from travois.version import __version__
 
 FOLDER, MORNING = "dreams", "morning"

@@ -74,7 +74,7 @@ async def begin(agent: Agent, lead: Kind | None, yard: Yard) -> None:
     if lead is None:
         yard.enlist(agent)
         return
-    from travois.store.agent_memory import granted, memory
+    from travois.memory.agent_memory import granted, memory
 
     yard.enlist(agent, tuple(filter(None, (named(yard.kinds, name) for name in lead.spawns))))
     agent.guard = replace(agent.guard, mode=narrowed(lead, agent.guard.mode))

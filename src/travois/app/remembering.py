@@ -11,20 +11,20 @@ import anyio.to_thread
 
 from travois.app import serving
 from travois.app.opening import Place
-from travois.context.memory.memory import Consent, Memory, Scope
 from travois.context.window import model
 from travois.core.models import Model as Card
+from travois.memory.memory import Consent, Memory, Scope
+from travois.memory.paths import key
 from travois.ports.agent import Agent
 from travois.ports.world import Model
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.sessions.project import Project
 from travois.settings.schema import Loaded, Remembering
-from travois.store.memory.place import key
 
 if TYPE_CHECKING:
+    from travois.memory.store import FolderMemories
     from travois.search.index import Index
-    from travois.store.memory.memories import FolderMemories
 
     Opened = FolderMemories
 else:
@@ -81,7 +81,7 @@ def _open(
     index: Index | None,
     wrote: Callable[[str], None] | None = None,
 ) -> FolderMemories:
-    from travois.store.memory.memories import open_memories
+    from travois.memory.store import open_memories
 
     asked = loaded.settings.memory
     return open_memories(

@@ -31,8 +31,8 @@ from travois.core.display_text import visible
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Ended, Entry, Noted, Result, User
 from travois.core.terminal_text import harmless
-from travois.engine.extract import settled, told
 from travois.hooks.fire import notify
+from travois.memory.extraction import settled, told
 from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.ports.world import Event, Retrying, Running, Warned
 from travois.providers.replies import Grew

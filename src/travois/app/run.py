@@ -33,9 +33,9 @@ from travois.core.facts import Ended, Entry, Finished, Noted
 from travois.core.json import encoded
 from travois.core.models import Model
 from travois.core.terminal_text import complain, for_stream
-from travois.engine.extract import PATIENCE, settled, told
 from travois.engine.jobs import PATIENCE as JOB_PATIENCE
 from travois.hooks.fire import MODES
+from travois.memory.extraction import PATIENCE, settled, told
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event, Retrying, Warned
 from travois.prompt.briefing import skills

@@ -30,11 +30,11 @@ from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
 from travois.core.view import View
-from travois.engine.extract import settled
 from travois.engine.loop import turn
 from travois.engine.mentions import mentioned
 from travois.engine.modes import enter
 from travois.hooks.config import Listener
+from travois.memory.extraction import settled
 from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, Model, Person

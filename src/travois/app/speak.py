@@ -10,7 +10,6 @@ import msgspec
 
 from travois.app.shapes import STOPS, Json, Object, block_json, stream_json, usage_json
 from travois.app.tally import Tally
-from travois.context.memory.shown import names
 from travois.core.content import words
 from travois.core.facts import (
     AnyFact,
@@ -28,7 +27,8 @@ from travois.core.facts import (
 )
 from travois.core.loose import rows, table
 from travois.core.models import Usage
-from travois.engine.extract import told
+from travois.memory.extraction import told
+from travois.memory.recall_text import names
 from travois.ports.world import (
     AgentProgress,
     Compacting,

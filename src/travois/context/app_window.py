@@ -9,13 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.compaction.cut import is_summary
-from travois.context.memory.shown import CHANGED, INDEX, RECALLED
 from travois.core.cache_audit import Cache
 from travois.core.content import AnyBlock, Text, calls, words
 from travois.core.facts import Assistant, Cleared, Compacted, Entry, Epoch, Offloaded, Result
 from travois.core.models import Usage
 from travois.core.tokens import PER_RESULT, block_tokens, estimate, fact_tokens, ratio
 from travois.core.view import Item, View
+from travois.memory.recall_text import CHANGED, INDEX, RECALLED
 from travois.prompt import environment as sources
 from travois.prompt import instruction_text as instructions
 

@@ -411,7 +411,7 @@ class CallEnv:
     @property
     def memory(self) -> Recording | None:
         """Where to remember something; none where nothing is remembered."""
-        from travois.engine.weighing import Recorder
+        from travois.memory.weighing import Recorder
 
         return Recorder(self._agent) if self._agent.memories is not None else None
 

@@ -11,14 +11,14 @@ from travois.core.errors import Fault
 from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
 from travois.core.view import THINKING, View, open_calls, waiting
 from travois.engine import doom
-from travois.engine.extract import gather
 from travois.engine.fallback import come_back
 from travois.engine.keeping import settle
 from travois.engine.practice import lapse
-from travois.engine.recollect import recollect
 from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
 from travois.hooks.fire import gave_up, sent_back, unwelcome
+from travois.memory.extraction import gather
+from travois.memory.recall import recollect
 from travois.ports.agent import Agent
 from travois.prompt.briefing import brief
 from travois.sessions.session import Session

@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from travois.context.memory.drafts import Draft
-from travois.context.memory.memory import Anchor, Change, Consent, Memory, Scope
+from travois.memory.drafts import Draft
+from travois.memory.memory import Anchor, Change, Consent, Memory, Scope
 
 Turn = Literal["answer", "failure"]
 """How a turn ended that is looked through: after a failure no model is asked."""

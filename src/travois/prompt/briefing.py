@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from travois.context import skills as listing
 from travois.context.custom import Custom
-from travois.context.memory.shown import opening
 from travois.context.skills import Known
 from travois.context.window import model
 from travois.core.content import Text, words
 from travois.core.facts import Changed, User
-from travois.engine.recollect import remembered
 from travois.engine.skills import AWAKE, NEAR
 from travois.hooks import fire as hooks
 from travois.hooks.events import InstructionsLoaded
+from travois.memory.recall import remembered
+from travois.memory.recall_text import opening
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.prompt.environment import baseline, updated

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from travois.context.layers import Idle, Layers, NotesKept
-from travois.context.memory.memory import Consent
 from travois.core.models import Effort
+from travois.memory.memory import Consent
 from travois.permissions.rules import Rule
 from travois.settings.guarding import Permissions, Sandbox
 from travois.settings.part import Count, Part, Percent, Quantity, Seconds

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from travois.context.memory.drafts import Draft
-from travois.context.memory.memory import Type
+from travois.memory.drafts import Draft
+from travois.memory.memory import Type
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from travois.context.memory.doctor import UNUSED, Finding, conflicts, leaks, moved, unused
-from travois.context.memory.dream import keyed
-from travois.context.memory.memory import Evidence, Memory
+from travois.memory.doctor import UNUSED, Finding, conflicts, leaks, moved, unused
+from travois.memory.dream import keyed
+from travois.memory.memory import Evidence, Memory
 
 NOW = 1_800_000_000.0
 PORT = Memory("port", "The server listens on 8080", "project", created=NOW, modified=NOW)

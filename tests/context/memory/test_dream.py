@@ -9,19 +9,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from travois.context.memory.dates import dated
-from travois.context.memory.dream import Step, changes, keyed, ruled
-from travois.context.memory.dreamt import (
-    Operation,
-    Passage,
-    Topic,
-    judged,
-    operations,
-    told,
-    topics,
-)
-from travois.context.memory.memory import Anchor, Drop, Evidence, Memory, Put
 from travois.core.tokens import estimate
+from travois.memory.dates import dated
+from travois.memory.dream import Step, changes, keyed, ruled
+from travois.memory.dream_rules import Operation, Passage, Topic, judged, operations, told, topics
+from travois.memory.memory import Anchor, Drop, Evidence, Memory, Put
 
 DAY = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 

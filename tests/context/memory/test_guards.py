@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.context.memory.drafts import Draft, drafts
-from travois.context.memory.guards import Accepted, Ground, Held, Refused, weigh, weigh_all
-from travois.context.memory.heard import heard, typed
-from travois.context.memory.memory import Memory
 from travois.core.content import Call, Text, words
 from travois.core.facts import AnyFact, Assistant, Compacted, Entry, Result, User
+from travois.memory.accept import Accepted, Ground, Held, Refused, weigh, weigh_all
+from travois.memory.drafts import Draft, drafts
+from travois.memory.memory import Memory
+from travois.memory.speakers import heard, typed
 from travois.permissions.leaks import leak
 
 WISH = "Always run the linter before you commit."

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.context.memory.index import BYTES, INDEX, LINES, index, prose
-from travois.context.memory.memory import Memory
+from travois.memory.index import BYTES, INDEX, LINES, index, prose
+from travois.memory.memory import Memory
 
 LINK = re.compile(r"^- \[[^\]]*\]\((\S+\.md)\)", re.MULTILINE)
 KINDS = ("user", "feedback", "project", "reference")

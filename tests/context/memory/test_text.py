@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from travois.context.memory.memory import Anchor, Evidence, Memory
-from travois.context.memory.text import Page, changes, parse, render, slug, tidy
+from travois.memory.memory import Anchor, Evidence, Memory
+from travois.memory.text import Page, changes, parse, render, slug, tidy
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled_from(
     (

@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.store.memory.test_memories import opened
-from travois.context.memory.index import INDEX
-from travois.context.memory.memory import Drop, Memory, Put
-from travois.store.memory.memories import FolderMemories
+from travois.memory.index import INDEX
+from travois.memory.memory import Drop, Memory, Put
+from travois.memory.store import FolderMemories
 
 OLD = Memory("old", "It was there before", "project", "As it was.")
 GONE = Memory("gone", "It was to go", "user", scope="user")

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.store.memory.test_memories import PORT, UV, opened
-from travois.context.memory.memory import Memory, Put
+from travois.memory.memory import Memory, Put
+from travois.memory.store import FolderMemories
 from travois.search.embedder_minilm import Absent, find
 from travois.search.index import Index
-from travois.store.memory.memories import FolderMemories
 
 FRIDAY = Memory("friday", "No deploys on Friday", "feedback", scope="user")
 TESTS = Memory("tests", "Run tests with pytest -n 2", "project", "The machine has two cores.")

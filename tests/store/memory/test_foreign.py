@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.store.memory.test_memories import AUTO, PORT, UV, opened
-from travois.context.memory.memory import Put
 from travois.core.errors import Fault
+from travois.memory.memory import Put
+from travois.memory.store import FolderMemories, share
 from travois.sessions.home import Home
 from travois.sessions.project import Project
-from travois.store.memory.memories import FolderMemories, share
 
 
 @pytest.fixture

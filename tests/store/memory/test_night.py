@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from travois.memory import consolidation_lock as night
+from travois.memory.consolidation_lock import Claim, Gates, Night, Seen
 from travois.sessions import lock
-from travois.store.memory import night
-from travois.store.memory.night import Claim, Gates, Night, Seen
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

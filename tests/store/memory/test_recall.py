@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from tests.store.memory.asked import MEMORIES, PROMPTS
-from travois.context.memory.memory import Memory, Put
-from travois.engine.recollect import CANDIDATES, MOST
+from travois.memory.memory import Memory, Put
+from travois.memory.recall import CANDIDATES, MOST
+from travois.memory.store import FolderMemories, open_memories
 from travois.search.embedder_minilm import Absent, find
 from travois.search.index import Index
 from travois.sessions.home import Home
 from travois.sessions.project import Project
-from travois.store.memory.memories import FolderMemories, open_memories
 
 Way = Literal["meaning", "index", "words"]
 

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.store.memory.test_memories import PORT, UV, opened, stamped
-from travois.context.memory.memory import Drop, Memory, Put
 from travois.core.errors import Fault
-from travois.store.memory.memories import FolderMemories
+from travois.memory.memory import Drop, Memory, Put
+from travois.memory.store import FolderMemories
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from travois.app.dreaming import Nights, Told, opened, recent, told
 from travois.app.options import Options
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted
-from travois.engine.dream import Dreamt
+from travois.memory import consolidation_lock as night
+from travois.memory.dreaming import Dreamt
 from travois.ports.agent import Agent
 from travois.ports.world import Event, Running
-from travois.store.memory import night
 from travois.terminal.tables import (
     Commands,
     ago,

@@ -10,19 +10,19 @@ from pathlib import Path
 
 from travois.app.commands.memory_told import file, line, many
 from travois.app.commands.sessions import here
-from travois.context.memory.drafts import slug
-from travois.context.memory.likeness import same
-from travois.context.memory.memory import Evidence, Memory, Scope, Type
-from travois.context.memory.rules import Signal, draft
-from travois.context.memory.scope import said_scope
-from travois.context.memory.text import parse
 from travois.core.errors import Fault
+from travois.memory import foreign_memories as foreign
+from travois.memory.drafts import slug
+from travois.memory.memory import Evidence, Memory, Scope, Type
+from travois.memory.rules import Signal, draft
+from travois.memory.scope import said_scope
+from travois.memory.similarity import same
+from travois.memory.store import FolderMemories, share
+from travois.memory.text import parse
 from travois.permissions.leaks import leak
 from travois.ports.memory import Applied
 from travois.sessions import disk
 from travois.settings import trust
-from travois.store.memory import foreign
-from travois.store.memory.memories import FolderMemories, share
 from travois.terminal.tables import clean, say, styled, table
 
 COLOURS = {"+": "green", "-": "red"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from travois.app.commands.memory_told import line, many
-from travois.context.memory.doctor import Finding, conflicts, leaks, moved, unused
-from travois.context.memory.dream import keyed
+from travois.memory.doctor import Finding, conflicts, leaks, moved, unused
+from travois.memory.dream import keyed
+from travois.memory.store import FolderMemories
 from travois.permissions.leaks import leak
-from travois.store.memory.memories import FolderMemories
 from travois.terminal.tables import styled
 
 

@@ -9,10 +9,10 @@ from typing import assert_never
 
 import msgspec
 
-from travois.context.memory.memory import Change, Drop, Evidence, Memory, Proposal, Put
-from travois.store.memory.history import Transaction
-from travois.store.memory.memories import FolderMemories
-from travois.store.memory.usage import Stats, key
+from travois.memory.history import Transaction
+from travois.memory.memory import Change, Drop, Evidence, Memory, Proposal, Put
+from travois.memory.store import FolderMemories
+from travois.memory.usage import Stats, key
 from travois.terminal.tables import ago, clean, styled, table
 
 SPOKE = {"user": "you said", "model": "the model said", "tool": "a tool said"}

@@ -13,7 +13,7 @@ from travois.app.slash.command import Command, Desk
 from travois.core.errors import Fault
 
 if TYPE_CHECKING:
-    from travois.store.memory.memories import FolderMemories
+    from travois.memory.store import FolderMemories
 
 WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept", "reject")
 

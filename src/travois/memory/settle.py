@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.memory import wording
-from travois.context.memory.drafts import Draft
-from travois.context.memory.likeness import content, denies, likeness, same
-from travois.context.memory.memory import Author, Drop, Memory, Put, Scope
-from travois.context.memory.scope import without_scope
+from travois.memory import signals as wording
+from travois.memory.drafts import Draft
+from travois.memory.memory import Author, Drop, Memory, Put, Scope
+from travois.memory.scope import without_scope
+from travois.memory.similarity import content, denies, likeness, same
 
 TOPIC, OPPOSED = 0.3, 0.5
 """How like an older memory is that a later word does away with."""

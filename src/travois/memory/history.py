@@ -20,10 +20,10 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
+from travois.memory.folder import Folder
 from travois.sessions import disk
 from travois.sessions import log_line as line
 from travois.sessions.blobs import Blobs, digest
-from travois.store.memory.folder import Folder
 
 PATIENCE, PAUSE = 30.0, 0.01
 """How long a process waits for another one's change, in seconds, and how often it looks."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from travois.context.memory.memory import Scope
+from travois.memory.memory import Scope
 
 SINGLE = r"(?:project|repo(?:sitory)?|code ?base|work ?space|monorepo|solution|checkout)"
 PLURAL = r"(?:projects|repos(?:itories)?|repositories|code ?bases|work ?spaces|checkouts)"

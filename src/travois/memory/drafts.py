@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.context.memory.memory import Memory, Scope, Type
+from travois.memory.memory import Memory, Scope, Type
 from travois.prompt.environment import plain
 
 MOST = 10

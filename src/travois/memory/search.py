@@ -9,12 +9,12 @@ from itertools import islice
 from math import log
 from typing import TYPE_CHECKING
 
-from travois.context.memory.likeness import FILLER, content
-from travois.context.memory.memory import Memory
+from travois.memory.archive import Archive
+from travois.memory.folder import Stamp
+from travois.memory.memory import Memory
+from travois.memory.similarity import FILLER, content
 from travois.search import rank
 from travois.search.document import Candidate, Document
-from travois.store.memory.archive import Archive
-from travois.store.memory.folder import Stamp
 
 if TYPE_CHECKING:
     from travois.search.index import Index

@@ -36,7 +36,7 @@ def gather(agent: Agent, *, after: Turn = "answer") -> None:
     busy = agent.gathering is not None and not agent.gathering.done.is_set()
     if busy or agent.background is None or not _due(agent):
         return
-    from travois.engine.weighing import extract
+    from travois.memory.weighing import extract
 
     look = agent.gathering = Gathering(anyio.Event())
 
@@ -72,6 +72,6 @@ def _due(agent: Agent) -> bool:
     size = sum(estimate(words(f.content)) for f in fresh if isinstance(f, Assistant) or f in human)
     if not hinted and size < GROWTH:
         return False
-    from travois.engine.weighing import due
+    from travois.memory.weighing import due
 
     return due(agent.session.view, agent.session.extracted)

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote
 from zlib import crc32
 
-from travois.context.memory.memory import Memory
-from travois.context.memory.text import WIDTH, cut, slug
+from travois.memory.memory import Memory
+from travois.memory.text import WIDTH, cut, slug
 
 INDEX, TOPICS, PINNED = "MEMORY.md", "topics", "pinned"
 LINES, BYTES = 200, 25_000

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from travois.context.memory.index import INDEX, PINNED, TOPICS, fits, index, prose
-from travois.context.memory.memory import Memory, Scope
-from travois.context.memory.text import parse
+from travois.memory.index import INDEX, PINNED, TOPICS, fits, index, prose
+from travois.memory.memory import Memory, Scope
+from travois.memory.text import parse
 from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import disk
 from travois.sessions.blobs import digest

@@ -15,10 +15,10 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.memory.dates import dated
-from travois.context.memory.likeness import ALIKE, HELD, content, covered, denies, likeness
-from travois.context.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
-from travois.context.memory.wording import names
+from travois.memory.dates import dated
+from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
+from travois.memory.signals import names
+from travois.memory.similarity import ALIKE, HELD, content, covered, denies, likeness
 
 RANK = {"tool": 0, "model": 1, "user": 2}
 """How much an author's words weigh: nobody's may take the place of a person's but that person's."""

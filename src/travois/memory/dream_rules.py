@@ -13,22 +13,12 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.memory import wording
-from travois.context.memory.dates import day
-from travois.context.memory.dream import (
-    Memories,
-    Step,
-    double,
-    exact,
-    joined,
-    key,
-    ruled,
-    said,
-    text,
-)
-from travois.context.memory.likeness import content, covered, denies
-from travois.context.memory.memory import Evidence, Memory, Scope
 from travois.core.tokens import estimate
+from travois.memory import signals as wording
+from travois.memory.dates import day
+from travois.memory.dream import Memories, Step, double, exact, joined, key, ruled, said, text
+from travois.memory.memory import Evidence, Memory, Scope
+from travois.memory.similarity import content, covered, denies
 
 LARGEST = 20_000
 """How many tokens a topic may have."""

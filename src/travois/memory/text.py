@@ -17,8 +17,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.memory.memory import Anchor, Author, Evidence, Memory, Scope, Type
 from travois.files import front_matter as front
+from travois.memory.memory import Anchor, Author, Evidence, Memory, Scope, Type
 
 WIDTH = 150
 SHOWN = 24

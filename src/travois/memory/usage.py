@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.context.memory.memory import Memory
+from travois.memory.memory import Memory
 from travois.sessions import disk
 
 Used = tuple[int, float]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from travois.context.memory.tongues import plainly
+from travois.memory.tongues import plainly
 
 WORD = re.compile(r"[^\W_]+(?:[._/@#+'’-]+[^\W_]+)*[+#]*", re.UNICODE)
 ENDINGS = ("ations", "ation", "ings", "ing", "ers", "er", "ed", "es", "s", "ly")

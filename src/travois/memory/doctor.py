@@ -12,8 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.memory.dream import Memories, ruled, text
-from travois.context.memory.memory import Memory
+from travois.memory.dream import Memories, ruled, text
+from travois.memory.memory import Memory
 
 UNUSED = 90 * 86400.0
 """How long a memory may lie without being of any use."""

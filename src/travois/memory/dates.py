@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from msgspec.structs import replace
 
-from travois.context.memory.memory import Memory
+from travois.memory.memory import Memory
 
 DAYS = tuple(name.lower() for name in day_name)
 PARTS = ("morning", "afternoon", "evening")

@@ -9,11 +9,11 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from travois.context.memory.memory import Change, Drop, Proposal, Put, Scope
 from travois.core.errors import Fault
+from travois.memory.archive import Archive
+from travois.memory.folder import Folder
+from travois.memory.memory import Change, Drop, Proposal, Put, Scope
 from travois.prompt.instruction_files import plain_bytes
-from travois.store.memory.archive import Archive
-from travois.store.memory.folder import Folder
 
 WAITING, REJECTED = "inbox", "rejected"
 

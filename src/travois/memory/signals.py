@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from travois.context.memory.heard import spoken
-from travois.context.memory.rules import (
+from travois.memory.rules import (
     DEICTIC,
     LEAD,
     MERE,
@@ -21,7 +20,8 @@ from travois.context.memory.rules import (
     kind,
     standing,
 )
-from travois.context.memory.tongues import plainly
+from travois.memory.speakers import spoken
+from travois.memory.tongues import plainly
 
 VERBS = (
     "use|run|add|prefer|avoid|keep|put|send|push|deploy|execute|install|call|set|disable|enable|"

@@ -13,11 +13,11 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.memory.drafts import Draft
-from travois.context.memory.heard import HANDLED, Heard, spoken
-from travois.context.memory.likeness import content, same
-from travois.context.memory.memory import Type
-from travois.context.memory.tongues import plainly
+from travois.memory.drafts import Draft
+from travois.memory.memory import Type
+from travois.memory.similarity import content, same
+from travois.memory.speakers import HANDLED, Heard, spoken
+from travois.memory.tongues import plainly
 
 Kind = Literal["remember", "correction", "preference"]
 REMEMBER = re.compile(

@@ -8,14 +8,14 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
-from travois.context.memory.index import INDEX, PINNED
-from travois.context.memory.memory import Change, Drop, Memory, Put, Scope
-from travois.context.memory.text import LONGEST_NAME, NAME, changes, parse, render, tidy
 from travois.core.errors import Fault
+from travois.memory.folder import LINK, Folder
+from travois.memory.history import History, Touched, Transaction, Write
+from travois.memory.index import INDEX, PINNED
+from travois.memory.memory import Change, Drop, Memory, Put, Scope
+from travois.memory.text import LONGEST_NAME, NAME, changes, parse, render, tidy
 from travois.permissions import secrets
 from travois.ports.memory import MOVED, Applied
-from travois.store.memory.folder import LINK, Folder
-from travois.store.memory.history import History, Touched, Transaction, Write
 
 By = Literal["agent", "person"]
 """Whose change it is: a person may touch what is pinned."""

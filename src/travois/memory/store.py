@@ -12,33 +12,26 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from travois.context.memory.index import INDEX
-from travois.context.memory.memory import (
-    Anchor,
-    Change,
-    Consent,
-    Drop,
-    Memory,
-    Proposal,
-    Put,
-    Scope,
-)
-from travois.context.memory.text import slug, tidy
-from travois.context.memory.wording import names
 from travois.core.errors import Fault
+from travois.memory import foreign_memories as foreign
+from travois.memory import paths as place
+from travois.memory import usage
+from travois.memory.archive import Archive
+from travois.memory.folder import Flaw, Folder
+from travois.memory.history import History, Transaction
+from travois.memory.inbox import Inbox
+from travois.memory.index import INDEX
+from travois.memory.memory import Anchor, Change, Consent, Drop, Memory, Proposal, Put, Scope
+from travois.memory.search import Finder
+from travois.memory.signals import names
+from travois.memory.text import slug, tidy
+from travois.memory.usage import Stats
 from travois.ports.memory import Applied
 from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.sessions.project import Project
 from travois.settings import trust
-from travois.store.memory import foreign, place, usage
-from travois.store.memory.archive import Archive
-from travois.store.memory.finding import Finder
-from travois.store.memory.folder import Flaw, Folder
-from travois.store.memory.history import History, Transaction
-from travois.store.memory.inbox import Inbox
-from travois.store.memory.usage import Stats
 
 if TYPE_CHECKING:
     from travois.search.index import Index

@@ -13,18 +13,18 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from travois.context.memory.memory import Memory
-from travois.context.memory.shown import mark, names, opening, render, untold, useful
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
 from travois.core.view import View, project
+from travois.memory.memory import Memory
+from travois.memory.recall_text import mark, names, opening, render, untold, useful
 from travois.ports.agent import Agent, Small
 from travois.ports.memory import Memories
 from travois.ports.world import Warned
 from travois.prompt.environment import plain
 
-CHOOSE = Path(__file__).parent.parent / "context" / "prompts" / "choose.md"
+CHOOSE = Path(__file__).parent / "prompts" / "choose.md"
 CANDIDATES = 20
 MOST = 5
 PATIENCE = 2.0

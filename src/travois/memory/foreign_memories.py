@@ -10,11 +10,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.context.memory.index import INDEX, prose
-from travois.context.memory.memory import Evidence, Memory, Scope, Type
-from travois.context.memory.text import parse, slug
+from travois.memory.folder import unlinked
+from travois.memory.index import INDEX, prose
+from travois.memory.memory import Evidence, Memory, Scope, Type
+from travois.memory.text import parse, slug
 from travois.prompt.instruction_files import plain_text
-from travois.store.memory.folder import unlinked
 
 MANY = 2_000
 """How many files of a folder are read in."""

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from travois.context.memory.memory import Memory
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, User
 from travois.core.tokens import estimate
 from travois.core.view import Item
+from travois.memory.memory import Memory
 from travois.prompt.environment import plain
 from travois.prompt.instruction_text import beginning
 
@@ -119,7 +119,7 @@ def _cut(text: str, tokens: int) -> str:
 def _manual(memory: Memory, used: set[str]) -> bool:
     if memory.type not in ("reference", "project"):
         return False
-    from travois.context.memory.likeness import content  # only who remembers something waits for it
+    from travois.memory.similarity import content  # only who remembers something waits for it
 
     text = f"{memory.description}\n{memory.body}"
     about = content(f"{memory.name.replace('-', ' ')} {memory.description}")

@@ -16,13 +16,6 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.memory.drafts import NEAREST, Draft, drafts, request
-from travois.context.memory.guards import Accepted, Ground, Held, Refused, Weighed, weigh_all
-from travois.context.memory.heard import Heard, heard, spoken
-from travois.context.memory.likeness import content, covered, same
-from travois.context.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
-from travois.context.memory.rules import Signal, draft, points_elsewhere, ruled, signals
-from travois.context.memory.wording import explicit
 from travois.core.content import calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Entry, Noted, Opened
@@ -30,6 +23,13 @@ from travois.core.tokens import estimate
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
 from travois.engine.fork import inquire
+from travois.memory.accept import Accepted, Ground, Held, Refused, Weighed, weigh_all
+from travois.memory.drafts import NEAREST, Draft, drafts, request
+from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
+from travois.memory.rules import Signal, draft, points_elsewhere, ruled, signals
+from travois.memory.signals import explicit
+from travois.memory.similarity import content, covered, same
+from travois.memory.speakers import Heard, heard, spoken
 from travois.permissions.leaks import leak
 from travois.ports.agent import Agent
 from travois.ports.memory import GROWTH, Applied, Outcome, Turn
@@ -37,7 +37,7 @@ from travois.ports.world import Warned
 from travois.prompt.briefing import nested
 from travois.prompt.environment import plain
 
-PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "extract.md"
+PROMPT = Path(__file__).parent / "prompts" / "extract.md"
 PATHS = re.compile(r"(?<![\w/:.])[\w.@-]*(?:/[\w.@-]+)*\.\w{1,8}\b")
 FILES = 5
 ABOUT = 2_000

@@ -16,8 +16,14 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.memory.dream import changes, key, keyed, named, ruled
-from travois.context.memory.dreamt import (
+from travois.core.content import Text, words
+from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
+from travois.core.spending import Limits
+from travois.engine.heads import first_head
+from travois.engine.loop import turn
+from travois.engine.offspring import offspring
+from travois.memory.dream import changes, key, keyed, named, ruled
+from travois.memory.dream_rules import (
     Passage,
     Plan,
     Proposed,
@@ -27,20 +33,14 @@ from travois.context.memory.dreamt import (
     told,
     topics,
 )
-from travois.context.memory.heard import heard
-from travois.context.memory.memory import Change, Memory, Scope
-from travois.context.memory.text import changes as difference
-from travois.core.content import Text, words
-from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
-from travois.core.spending import Limits
-from travois.engine.heads import first_head
-from travois.engine.loop import turn
-from travois.engine.offspring import offspring
+from travois.memory.memory import Change, Memory, Scope
+from travois.memory.speakers import heard
+from travois.memory.text import changes as difference
 from travois.ports.agent import Agent, Birth
 from travois.ports.memory import MOVED, Applied, Memories
 from travois.sessions.session import Session
 
-PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "dream.md"
+PROMPT = Path(__file__).parent / "prompts" / "dream.md"
 TOOLS = ("Read", "Grep", "Glob", "Bash", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame")
 LIMITS = Limits(turns=8, tokens=400_000, seconds=600)
 """How many requests one topic takes at most and how long; how many tokens the whole night."""

@@ -17,17 +17,17 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.memory import wording
-from travois.context.memory.drafts import Draft, slug
-from travois.context.memory.heard import Heard, Voice, spoken
-from travois.context.memory.likeness import content, covered, denies, same
-from travois.context.memory.memory import Author, Evidence, Memory, Put, Scope
-from travois.context.memory.scope import scope_of
-from travois.context.memory.settle import Accepted as Accepted
-from travois.context.memory.settle import Held as Held
-from travois.context.memory.settle import Refused as Refused
-from travois.context.memory.settle import Weighed as Weighed
-from travois.context.memory.settle import settle
+from travois.memory import signals as wording
+from travois.memory.drafts import Draft, slug
+from travois.memory.memory import Author, Evidence, Memory, Put, Scope
+from travois.memory.scope import scope_of
+from travois.memory.settle import Accepted as Accepted
+from travois.memory.settle import Held as Held
+from travois.memory.settle import Refused as Refused
+from travois.memory.settle import Weighed as Weighed
+from travois.memory.settle import settle
+from travois.memory.similarity import content, covered, denies, same
+from travois.memory.speakers import Heard, Voice, spoken
 
 SHORTEST = 6
 WORDS = 400

@@ -1,1 +1,0 @@
-"""Long-term memory on disk: folders of plain files, with a history of all that was changed."""
