@@ -54,7 +54,7 @@ from travois.sandbox.tool_chains import list_shown
 from travois.sessions.blobs import Blobs
 from travois.sessions.home import Home
 from travois.sessions.session import Session
-from travois.store.skills import personal_folders
+from travois.skills.skill_files import personal_folders
 from travois.testing import Scripted
 from travois.tools.catalogue import TOOLS
 

@@ -18,12 +18,12 @@ from travois.app import codex, custom, hooking
 from travois.app.acp import telling
 from travois.app.speak import Speaker
 from travois.app.tally import Tally
-from travois.context.custom import parse
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Result, User
 from travois.hooks.fire import remind
 from travois.ports.world import Doing, Signalled
+from travois.skills.command_text import parse
 from travois.testing import Scripted, call, say
 
 Main = Callable[[Session], Awaitable[None]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from travois.context.custom import Custom, Part, filled, parse, parse_table
+from travois.skills.command_text import Custom, Part, filled, parse, parse_table
 
 
 def text(body: str, typed: str, **variables: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from travois.context.custom import Custom
-from travois.context.skills import baseline, parse, updated
 from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate
 from travois.core.view import Item
 from travois.prompt.style_text import parse as parse_style
 from travois.prompt.style_text import styled
+from travois.skills.command_text import Custom
+from travois.skills.skill_text import baseline, parse, updated
 
 ROOM = 2_000
 PATH = "/p/.claude/skills/deploy/SKILL.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from travois.sessions.home import Home
-from travois.store.commands import commands
+from travois.skills.command_files import commands
 
 
 def put(path: Path, text: str) -> None:

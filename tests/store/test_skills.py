@@ -13,10 +13,10 @@ from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.load import load
 from travois.settings.schema import Loaded
+from travois.skills.command_files import commands
+from travois.skills.plugins import plugins, wished
+from travois.skills.skill_files import DiskSkills, Places, wishes
 from travois.store.agents import kinds
-from travois.store.commands import commands
-from travois.store.plugins import plugins, wished
-from travois.store.skills import DiskSkills, Places, wishes
 
 
 def put(path: Path, text: str) -> None:

@@ -45,7 +45,6 @@ from travois.core.models import Model as Card
 from travois.core.spending import Amount, Limits, Purse
 from travois.engine.fallback import HOME
 from travois.engine.modes import MODE, follow
-from travois.engine.practice import Practitioner
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.hooks.config import Listener
@@ -70,6 +69,7 @@ from travois.settings import trust
 from travois.settings.load import load
 from travois.settings.schema import Loaded, Plugin, Settings
 from travois.settings.sources import levels
+from travois.skills.invoke import Practitioner
 from travois.store import agents
 from travois.store.snapshots import Snapshots
 from travois.tools import plan

@@ -25,7 +25,6 @@ from travois.core.spending import Limits, Purse
 from travois.engine.children import Children
 from travois.engine.heads import first_head
 from travois.engine.offspring import branch, offspring, point
-from travois.engine.practice import preload
 from travois.engine.report import RESUMED, STAYS, lost
 from travois.hooks.fire import join
 from travois.permissions.paths import inside
@@ -38,6 +37,7 @@ from travois.providers import catalog
 from travois.providers.options import LEVELS
 from travois.sessions.log_file import NAME, Log, history
 from travois.sessions.session import JOB, Session
+from travois.skills.invoke import preload
 from travois.store.agents import narrowed
 from travois.version import __version__
 

@@ -12,19 +12,19 @@ from travois.app import skilled
 from travois.app.lending import prompted
 from travois.app.options import Options
 from travois.app.sdk import Session
-from travois.context.custom import TYPED, Custom
-from travois.context.skills import shown
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed
-from travois.engine import practice
-from travois.engine.skills import ASKED, USED
 from travois.hooks.events import UserPromptExpansion
 from travois.hooks.fire import unexpanded
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.settings.sources import levels
-from travois.store.skills import FILE
+from travois.skills import invoke as practice
+from travois.skills.command_text import TYPED, Custom
+from travois.skills.skill_files import FILE
+from travois.skills.skill_text import shown
+from travois.skills.skills import ASKED, USED
 
 DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me what came of it."
 
@@ -36,7 +36,7 @@ Known = tuple[dict[str, Custom], tuple[str, ...]]
 def known(options: Options, *, taken: Collection[str] = ()) -> Known:
     """All commands of the user's own here by name, but those whose name is taken; and notices."""
     from travois.app.compose import prepare
-    from travois.store.commands import commands
+    from travois.skills.command_files import commands
 
     place, loaded = prepare(options)
     found, notices = dict[str, Custom](), tuple[str, ...]()

@@ -35,7 +35,7 @@ from travois.sessions.project import verified_repository
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 from travois.settings.sources import UNASKED_COMMANDS
-from travois.store.skills import personal_folders
+from travois.skills.skill_files import personal_folders
 
 OFF = (
     "Sandbox: off, as the settings say; commands may touch all that you may: nothing protects "

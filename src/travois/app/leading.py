@@ -10,13 +10,13 @@ from travois.context.kinds import PERSONAL, Kind, named, usable
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
-from travois.engine.practice import preload
 from travois.hooks.fire import join
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool
 from travois.sessions.session import Session
 from travois.settings.load import FLAGS
 from travois.settings.schema import Loaded
+from travois.skills.invoke import preload
 from travois.store.agents import narrowed
 
 LEAD = "agent"

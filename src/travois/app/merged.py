@@ -45,7 +45,7 @@ def _agents(place: Place, loaded: Loaded) -> Found:
 
 
 def _commands(place: Place, loaded: Loaded) -> Found:
-    from travois.store.commands import commands
+    from travois.skills.command_files import commands
 
     found, _ = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
     yield from ((name, Told(one.description, one.origin)) for name, one in found.items())
@@ -53,7 +53,7 @@ def _commands(place: Place, loaded: Loaded) -> Found:
 
 def _skills(place: Place, loaded: Loaded) -> Found:
     from travois.app.skilled import skills
-    from travois.store.skills import FILE
+    from travois.skills.skill_files import FILE
 
     for skill in skills(place, loaded, Options()).standing().skills:
         if skill.origin.endswith(FILE):

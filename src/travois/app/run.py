@@ -26,7 +26,6 @@ from travois.app.shaped import Shape
 from travois.app.shapes import Object
 from travois.app.speak import Speaker, Telling
 from travois.app.tally import Tally
-from travois.context.custom import TYPED
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Entry, Finished, Noted
@@ -40,6 +39,7 @@ from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event, Retrying, Warned
 from travois.prompt.briefing import skills
 from travois.settings.schema import Plugin
+from travois.skills.command_text import TYPED
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.version import __version__
 

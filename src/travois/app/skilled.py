@@ -17,7 +17,7 @@ from travois.sessions.session import Session
 from travois.settings import trust
 from travois.settings.schema import Loaded
 from travois.settings.sources import levels
-from travois.store.skills import DiskSkills, Places
+from travois.skills.skill_files import DiskSkills, Places
 
 
 def places(place: Place, loaded: Loaded, options: Options) -> Places:

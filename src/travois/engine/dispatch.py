@@ -25,7 +25,6 @@ from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.keeping import keep
 from travois.engine.modes import MODE, follow
 from travois.engine.outbox import AgentOutbox
-from travois.engine.skills import Practice
 from travois.engine.tasklist import AgentTasks
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.hooks import fire as hooks
@@ -46,6 +45,7 @@ from travois.sandbox.policy import runs_outside
 from travois.sandbox.profile import Cage
 from travois.sandbox.tmp_folder import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.sessions.session import Session
+from travois.skills.skills import Practice
 
 LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
 LOOKS = (

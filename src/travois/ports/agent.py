@@ -16,7 +16,6 @@ from travois.core.facts import User
 from travois.core.models import Model as Card
 from travois.core.spending import Purse
 from travois.core.view import View
-from travois.engine.skills import Practice, Skills
 from travois.hooks.config import Hook
 from travois.hooks.output import Hooks, Said
 from travois.permissions.decide import Guard
@@ -33,6 +32,7 @@ from travois.prompt.environment import Surroundings
 from travois.providers.request import Request
 from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
+from travois.skills.skills import Practice, Skills
 
 
 class World(msgspec.Struct, frozen=True):

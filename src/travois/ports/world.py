@@ -13,7 +13,6 @@ import msgspec
 
 from travois.context.tool_results import Room as Room
 from travois.core.facts import AnyFact, Entry
-from travois.engine.skills import Practice
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import Heard
 from travois.permissions.access import Access
@@ -42,6 +41,7 @@ from travois.prompt.instruction_text import Found, Kind
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sandbox.profile import Cage
+from travois.skills.skills import Practice
 
 if TYPE_CHECKING:
     from socket import socket

@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from travois.context import skills as listing
-from travois.context.custom import Custom
-from travois.context.skills import Known
 from travois.context.window import model
 from travois.core.content import Text, words
 from travois.core.facts import Changed, User
-from travois.engine.skills import AWAKE, NEAR
 from travois.hooks import fire as hooks
 from travois.hooks.events import InstructionsLoaded
 from travois.memory.recall import remembered
@@ -23,6 +19,10 @@ from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.prompt.environment import baseline, updated
 from travois.prompt.instruction_text import Instruction, Kind, Reason, render, room, untold
+from travois.skills import skill_text as listing
+from travois.skills.command_text import Custom
+from travois.skills.skill_text import Known
+from travois.skills.skills import AWAKE, NEAR
 
 if TYPE_CHECKING:
     from travois.engine.consent import Ready

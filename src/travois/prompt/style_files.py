@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from travois.compat import claude as foreign
 from travois.prompt.instruction_files import chain, exactly, markdown, plain_text
 from travois.prompt.style_text import Style, parse
-from travois.store.skills import Places
+from travois.skills.skill_files import Places
 
 FOLDER = "output-styles"
 BUILT_IN = Path(__file__).parent / "styles"

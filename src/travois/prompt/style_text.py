@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.context.custom import YES, said
 from travois.files import front_matter as front
+from travois.skills.command_text import YES, said
 
 DEFAULT = "default"
 CODING = ("How to work\n", "Speaking\n")

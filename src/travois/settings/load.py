@@ -34,12 +34,12 @@ from travois.settings.validate import (
     words,
 )
 from travois.settings.wants import RUN, scripts, sift
+from travois.skills.marketplaces import installed
+from travois.skills.plugins import plugins, wished
+from travois.skills.skill_files import wishes as practices
 from travois.store import mcp
 from travois.store.admission import admission
 from travois.store.agents import wishes as kinds
-from travois.store.marketplaces import installed
-from travois.store.plugins import plugins, wished
-from travois.store.skills import wishes as practices
 
 ETC = Path("/etc")
 FLAGS = "command line"

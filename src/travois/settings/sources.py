@@ -14,7 +14,7 @@ from travois.core.errors import Fault
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.validate import DEFAULTS, UNITED, Layer, Level, nearest, parsed
-from travois.store.plugins import within
+from travois.skills.plugins import within
 
 PREFIX = "TRAVOIS_"
 THEIRS = {

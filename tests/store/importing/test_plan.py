@@ -18,13 +18,13 @@ from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.load import load
 from travois.settings.sources import Where
+from travois.skills.command_files import commands
+from travois.skills.skill_files import DiskSkills
+from travois.skills.skill_files import Places as Shelves
 from travois.store import mcp
 from travois.store.agents import kinds
-from travois.store.commands import commands
 from travois.store.importing import claude, codex, gemini, opencode
 from travois.store.importing.plan import Luggage, carry_out
-from travois.store.skills import DiskSkills
-from travois.store.skills import Places as Shelves
 
 Plan = Callable[[Luggage, Mapping[str, str]], None]
 PLANS: dict[str, Plan] = {

@@ -10,10 +10,10 @@ import msgspec
 
 from travois.app.options import Options
 from travois.app.sdk import Session
-from travois.context.custom import TYPED
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.settings.validate import nearest
+from travois.skills.command_text import TYPED
 
 if TYPE_CHECKING:
     from travois.app.shelf import Shelf

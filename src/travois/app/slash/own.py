@@ -8,8 +8,8 @@ from functools import partial
 
 from travois.app import custom
 from travois.app.slash.command import Command, Desk, Prompt
-from travois.context.custom import Custom
 from travois.core.content import Text
+from travois.skills.command_text import Custom
 from travois.terminal.tables import clean
 
 

@@ -14,7 +14,6 @@ from travois.core.content import Text
 from travois.core.facts import Changed, Cleared, Entry, Result, User
 from travois.core.tokens import context_tokens, estimate, ratio
 from travois.core.view import Item
-from travois.engine.skills import USED
 from travois.permissions.access import Access
 from travois.permissions.decide import judge
 from travois.permissions.paths import inside
@@ -26,6 +25,7 @@ from travois.ports.world import digest
 from travois.prompt.briefing import nested
 from travois.prompt.environment import plain
 from travois.prompt.instruction_text import beginning
+from travois.skills.skills import USED
 
 if TYPE_CHECKING:
     from travois.context.ledger.extractors import Act

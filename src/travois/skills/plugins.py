@@ -10,7 +10,7 @@ import msgspec
 
 from travois.settings.schema import Json, Plugin
 from travois.settings.validate import is_list, is_tree
-from travois.store.marketplaces import Offer, offered, table
+from travois.skills.marketplaces import Offer, offered, table
 
 MANIFESTS = (".claude-plugin/plugin.json", "plugin.json", ".codex-plugin/plugin.json")
 NAME = re.compile(r"[^\W_][\w.-]{0,63}")

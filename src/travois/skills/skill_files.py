@@ -15,14 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compat import claude as foreign
-from travois.context.custom import Custom
-from travois.context.skills import SHARE, Known, parse
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
 from travois.sessions.home import Home
 from travois.settings.schema import Plugin
 from travois.settings.trust import digest
 from travois.settings.wants import listens
+from travois.skills.command_text import Custom
+from travois.skills.skill_text import SHARE, Known, parse
 
 AGENTS = (
     ".travois", ".claude", ".agents", ".codex", ".opencode", ".gemini", ".qwen", ".kimi-code",
@@ -102,7 +102,7 @@ class DiskSkills:
 
     def _commands(self) -> Iterator[Custom]:
         """The commands that the model may use like skills, unasked or if somebody types them."""
-        from travois.store.commands import commands
+        from travois.skills.command_files import commands
 
         here = self._places
         found, _ = commands(

@@ -15,7 +15,6 @@ from itertools import chain, repeat
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.custom import Custom, read
 from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate
@@ -23,6 +22,7 @@ from travois.core.view import Item
 from travois.files import front_matter as front
 from travois.prompt.environment import NONE, plain
 from travois.prompt.instruction_text import fits
+from travois.skills.command_text import Custom, read
 
 OPENING, CLOSING = "<skills>\n", "\n</skills>"
 INTRO = "Skills that you can use with the Skill tool, each where its line fits the task:"

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from travois.context.skills import Known
 from travois.core.facts import Changed
+from travois.skills.skill_text import Known
 
 USED = "skill:"
 """State of a session: what each skill said when it was used last, by name."""

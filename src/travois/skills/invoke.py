@@ -10,12 +10,9 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.custom import Custom, Part, filled
-from travois.context.skills import shown
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Opened, User
 from travois.engine.offspring import FORKED
-from travois.engine.skills import ASKED, USED, Used
 from travois.hooks.fire import join
 from travois.permissions.flaws import flaw
 from travois.permissions.rules import Rule, parse, split
@@ -24,6 +21,9 @@ from travois.ports.agents import Order
 from travois.ports.tool import Refusal
 from travois.ports.world import Warned
 from travois.prompt.briefing import skills
+from travois.skills.command_text import Custom, Part, filled
+from travois.skills.skill_text import shown
+from travois.skills.skills import ASKED, USED, Used
 
 EFFORT = "high"
 """How much a model thinks that nobody told."""

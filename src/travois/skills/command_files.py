@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from travois.compat import claude as foreign
 from travois.compat.config_files import OPENCODE, loose
 from travois.compat.opencode import user
-from travois.context.custom import Custom, Whose, parse, parse_table
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import chain, exactly, plain_text
 from travois.sessions.home import Home
 from travois.settings.schema import Json, Plugin
 from travois.settings.validate import is_tree
+from travois.skills.command_text import Custom, Whose, parse, parse_table
 
 PROJECT = (
     ".travois/commands",
