@@ -17,18 +17,18 @@ from travois.app.lending import rows, statuses
 from travois.app.opening import specs
 from travois.app.options import Options
 from travois.app.sdk import Session
-from travois.context.lent import Lent, Told, announced, find
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Decided, Entry, Result, User
 from travois.core.tokens import estimate
+from travois.mcp.announce import Lent, Told, announced, find
+from travois.mcp.foreign import Offer
+from travois.mcp.lenders import Server, lent
+from travois.mcp.tools import YES, Lending
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.world import Warned
 from travois.settings import trust
 from travois.testing import Scripted, call, say
-from travois.tools.foreign import Offer
-from travois.tools.lenders import Server, lent
-from travois.tools.mcp import YES, Lending
 
 pytest.importorskip("mcp")
 LENDER = str(Path(__file__).parents[1] / "ports" / "lender.py")
@@ -382,7 +382,7 @@ def test_a_tool_may_want_to_stand_in_the_head_and_to_bring_more(ground: Path) ->
 def test_a_server_that_is_not_there_in_time_stands_in_no_head(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("travois.host.mcp.standing.FIRST", 0.2)
+    monkeypatch.setattr("travois.mcp.always_on.FIRST", 0.2)
     entry = config("silent")
     entry["mcpServers"]["s"] |= {"alwaysLoad": True, "startup_timeout_sec": 1}
     told = play(ground, say("on"), mcp=(json.dumps(entry),))

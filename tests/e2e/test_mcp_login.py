@@ -22,9 +22,9 @@ import pytest
 from tests.e2e.program import Program
 from tests.ports.test_mcp import free_port, linked, sum_of
 from travois import lab
-from travois.host.mcp.link import Link
+from travois.mcp.connection import Link
+from travois.mcp.lenders import Server
 from travois.ports.tool import Refusal
-from travois.tools.lenders import Server
 
 pytest.importorskip("mcp")
 pytest.importorskip("uvicorn")

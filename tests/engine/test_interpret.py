@@ -10,9 +10,9 @@ import pytest
 from travois.core.content import Call
 from travois.core.tool_names import canonical, canonical_name
 from travois.engine.interpret import Meaning, Senseless, interpret
+from travois.mcp.tools import Lending
 from travois.ports.tool import AnyTool
 from travois.tools.catalogue import TOOLS
-from travois.tools.mcp import Lending
 
 KNOWN: dict[str, AnyTool] = {tool.name: tool for tool in (*TOOLS, *Lending((), own=TOOLS).head)}
 

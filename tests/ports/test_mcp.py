@@ -18,16 +18,16 @@ from msgspec.structs import replace
 
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Heard
-from travois.host.mcp import life
-from travois.host.mcp import link as link_module
-from travois.host.mcp.link import Link, Surroundings
-from travois.host.mcp.tokens import Tokens
+from travois.mcp import connection as link_module
+from travois.mcp import life
+from travois.mcp.connection import Link, Surroundings
+from travois.mcp.foreign import Answered
+from travois.mcp.lenders import Server, lent
+from travois.mcp.oauth import Tokens
 from travois.ports.person import Choice
 from travois.ports.tool import Refusal
 from travois.ports.world import Env, Unanswered
 from travois.process.run import LocalProcesses
-from travois.tools.foreign import Answered
-from travois.tools.lenders import Server, lent
 
 pytest.importorskip("mcp")
 pytest.importorskip("uvicorn")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from travois.mcp.config import Found, find, own, wanted
+from travois.mcp.lenders import Server
+from travois.mcp.mcp_words import SOCKET, share
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.sources import Where
-from travois.store.mcp import Found, find, own, wanted
-from travois.store.mcp_words import SOCKET, share
-from travois.tools.lenders import Server
 
 
 class Place:

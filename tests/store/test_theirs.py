@@ -13,6 +13,8 @@ from tests.store.test_settings import Places
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Opened
 from travois.core.models import Price
+from travois.mcp.admission import Admission, admission
+from travois.mcp.lenders import Server
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
@@ -22,8 +24,6 @@ from travois.sessions.log_file import Log
 from travois.sessions.prune import DAY, tidy
 from travois.settings.guarding import Filesystem, Permissions
 from travois.settings.schema import Settings, Tui
-from travois.store.admission import Admission, admission
-from travois.tools.lenders import Server
 
 GO = Server("go", origin="/w/.mcp.json", argv=("go", "run"))
 FAR = Server("far", "http", origin="/home/mcp.json", url="https://mcp.far.example/x")

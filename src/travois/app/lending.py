@@ -13,13 +13,15 @@ from travois.app.opening import Place, specs
 from travois.app.options import Options
 from travois.app.rights import guard
 from travois.app.shapes import Json
-from travois.context.lent import Told, announced
 from travois.context.switch_model import switch
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.core.models import Model as Card
 from travois.core.view import waiting
+from travois.mcp import config as mcp
+from travois.mcp.admission import admission
+from travois.mcp.announce import Told, announced
 from travois.permissions.rules import Rule, withheld
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Refusal
@@ -28,14 +30,12 @@ from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 from travois.settings.sources import Where, levels
-from travois.store import mcp
-from travois.store.admission import admission
 from travois.tools.tool_search import own_search
 
 if TYPE_CHECKING:
-    from travois.host.mcp.link import Link, Surroundings
-    from travois.tools.lenders import Lender, Prompt, Server
-    from travois.tools.mcp import Lending
+    from travois.mcp.connection import Link, Surroundings
+    from travois.mcp.lenders import Lender, Prompt, Server
+    from travois.mcp.tools import Lending
 
 RESOURCES, LOGIN = "ListMcpResources", "travois mcp login"
 FRESH = "servers of tools were added since this session began; the next one can use them"
@@ -91,9 +91,9 @@ async def opened(
     if not _promised(session) and (not listed.servers or session.view.epoch is not None):
         fresh = (FRESH,) if listed.servers else ()
         return Loan(waiting=left, notices=(*listed.notices, *fresh))
-    from travois.host.mcp.link import links
-    from travois.host.mcp.standing import stand
-    from travois.store.mcp_words import share
+    from travois.mcp.always_on import stand
+    from travois.mcp.connection import links
+    from travois.mcp.mcp_words import share
 
     around = surroundings(place, loaded, world, session, bounds=bounds)
     made = links(listed.servers, around)
@@ -105,7 +105,7 @@ def surroundings(
     place: Place, loaded: Loaded, world: World, session: Session, *, bounds: Bounds | None = None
 ) -> Surroundings:
     """What all servers of a session have in common."""
-    from travois.host.mcp.link import Surroundings
+    from travois.mcp.connection import Surroundings
     from travois.process.run import LocalProcesses
     from travois.sandbox.program_sandbox import cage_for_program
 
@@ -125,7 +125,7 @@ def surroundings(
 
 
 def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
-    from travois.tools.mcp import Lending
+    from travois.mcp.tools import Lending
 
     return Lending(made, hidden=lambda name: withheld(loaded.rules, name))
 
@@ -147,7 +147,7 @@ def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
 
 def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:
     """Links to more servers, whose tools are lent from here on; nothing is started yet."""
-    from travois.host.mcp.link import links
+    from travois.mcp.connection import links
 
     assert loan.lending is not None and loan.around is not None
     made = links(servers, loan.around)
@@ -184,7 +184,7 @@ def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
 
 def _pin(session: Session, lending: Lending) -> None:
     """Hold servers to the definitions that the head has of their tools."""
-    from travois.tools.lenders import PINS
+    from travois.mcp.lenders import PINS
 
     head = {spec.name for spec in session.view.epoch.tools} if session.view.epoch else set[str]()
     shown = [tool for name, tool in lending.all().items() if name in head]
@@ -197,7 +197,7 @@ def _pin(session: Session, lending: Lending) -> None:
 
 def _news(agent: Agent, lending: Lending) -> Iterable[User]:
     """Put what changed before the next prompt; while nothing is to be done, nothing is said."""
-    from travois.tools.lenders import PINS, states, told
+    from travois.mcp.lenders import PINS, states, told
 
     session = agent.session
     for lender in lending.lenders.values():
@@ -215,7 +215,7 @@ def _news(agent: Agent, lending: Lending) -> Iterable[User]:
 
 
 def _again(lending: Lending) -> tuple[Text, ...]:
-    from travois.tools.lenders import states
+    from travois.mcp.lenders import states
 
     note, _ = announced(
         states(lending.lenders.values()), tuple(lending.all().values()), dict[str, Told]()

@@ -11,6 +11,8 @@ import msgspec
 from travois.compat import claude as foreign
 from travois.compat.claude_keys import unlike
 from travois.core.errors import Fault
+from travois.mcp import config as mcp
+from travois.mcp.admission import admission
 from travois.permissions.decide import ALIASES, Mode
 from travois.permissions.flaws import remark
 from travois.permissions.masking import MASKED, likely, mask_value, register
@@ -37,8 +39,6 @@ from travois.settings.wants import RUN, scripts, sift
 from travois.skills.marketplaces import installed
 from travois.skills.plugins import plugins, wished
 from travois.skills.skill_files import wishes as practices
-from travois.store import mcp
-from travois.store.admission import admission
 from travois.store.agents import wishes as kinds
 
 ETC = Path("/etc")

@@ -76,7 +76,7 @@ def own_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
     rare = tuple(tool for tool in tools if tool.deferred)
 
     async def search(args: SearchArgs, env: Env, id: str) -> Outcome:
-        from travois.context.lent import find
+        from travois.mcp.announce import find
 
         hits = find(args.query, own_entries(rare), most=args.max_results)
         if not hits:
@@ -89,8 +89,8 @@ def own_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
 
 def own_entries(tools: Iterable[AnyTool]) -> list[Any]:
     """Return tools of ours as a search knows those of servers."""
-    from travois.context.lent import Lent
     from travois.engine.heads import schema_of
+    from travois.mcp.announce import Lent
 
     return [Lent(one.name, "", one.name, one.description, schema_of(one)) for one in tools]
 

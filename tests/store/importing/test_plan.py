@@ -10,6 +10,7 @@ import pytest
 
 from tests.store.importing.homes import KEY, make, text
 from travois.core.errors import Fault
+from travois.mcp import config as mcp
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
@@ -21,7 +22,6 @@ from travois.settings.sources import Where
 from travois.skills.command_files import commands
 from travois.skills.skill_files import DiskSkills
 from travois.skills.skill_files import Places as Shelves
-from travois.store import mcp
 from travois.store.agents import kinds
 from travois.store.importing import claude, codex, gemini, opencode
 from travois.store.importing.plan import Luggage, carry_out

@@ -17,14 +17,14 @@ from travois.app.lending import found
 from travois.app.opening import Place
 from travois.app.options import Options
 from travois.core.errors import Fault
+from travois.mcp import config as mcp
+from travois.mcp.lenders import Server, lent
+from travois.mcp.mcp_words import SOCKET, SOCKETS
 from travois.permissions.masking import mask_text, mask_value
 from travois.sessions import disk
 from travois.settings import trust
 from travois.settings.schema import Json, Loaded
-from travois.store import mcp
-from travois.store.mcp_words import SOCKET, SOCKETS
 from travois.terminal.tables import Commands, clean, command, say, table
-from travois.tools.lenders import Server, lent
 
 MORE = """\
 examples:
@@ -105,7 +105,7 @@ def run_test(args: Namespace) -> int:
 async def _tested(server: Server) -> int:
     from travois.app import fencing
     from travois.app.rights import guard
-    from travois.host.mcp.link import Link, Surroundings
+    from travois.mcp.connection import Link, Surroundings
     from travois.process.run import LocalProcesses
     from travois.sandbox.program_sandbox import cage_for_program
 
@@ -203,7 +203,7 @@ def run_approve(args: Namespace) -> int:
 
 def run_login(args: Namespace) -> int:
     """Let a person log in, and keep what that gives."""
-    from travois.host.mcp.login import login
+    from travois.mcp.login import login
 
     server, (place, _, _) = _server(args.name), _here()
     if not server.url:
@@ -221,7 +221,7 @@ def _shown(text: str) -> None:
 
 def run_logout(args: Namespace) -> int:
     """Forget what a login gave; exit code 1 if there was none."""
-    from travois.host.mcp.tokens import Tokens
+    from travois.mcp.oauth import Tokens
 
     server, (place, _, _) = _server(args.name), _here()
     there = Tokens(place.home.path / "mcp" / "tokens", server).forget()

@@ -16,8 +16,8 @@ from travois.app.control.desk import Declined, Desk
 from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.loose import table
+from travois.mcp.foreign import Answered, Offer, foreign
 from travois.ports.tool import AnyTool, Refusal
-from travois.tools.foreign import Answered, Offer, foreign
 from travois.version import __version__
 
 HANDSHAKE = "2025-11-25"

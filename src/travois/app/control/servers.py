@@ -23,10 +23,10 @@ from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.loose import table
 from travois.core.terminal_text import complain
-from travois.tools.lenders import Server as Configured
+from travois.mcp.lenders import Server as Configured
 
 if TYPE_CHECKING:
-    from travois.host.mcp.link import Link
+    from travois.mcp.connection import Link
 
 PATIENCE = 10.0
 """How many seconds the host waits at most for servers that it has added."""

@@ -14,13 +14,13 @@ from typing import Literal
 import msgspec
 
 from travois.core.errors import Fault
+from travois.mcp import config as mcp
 from travois.permissions import secrets
 from travois.permissions.leaks import leak
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.settings.schema import Json
 from travois.settings.validate import UNITED, flat, is_list, is_tree, nested
-from travois.store import mcp
 
 Fate = Literal["kept", "translated", "left out"]
 Part = Literal[

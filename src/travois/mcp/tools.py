@@ -12,17 +12,17 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.lent import Lent, find
 from travois.core.display_text import visible
 from travois.core.facts import Changed
 from travois.core.tokens import block_tokens
+from travois.mcp.announce import Lent, find
+from travois.mcp.foreign import TOLD, described, outcome
+from travois.mcp.lenders import PINS, Lender, lent, told
 from travois.permissions.access import Access
 from travois.ports.person import Choice, Option
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Unanswered
 from travois.providers.json_schema import flaws
-from travois.tools.foreign import TOLD, described, outcome
-from travois.tools.lenders import PINS, Lender, lent, told
 from travois.tools.tool_search import (
     MOST,
     OURS,

@@ -15,7 +15,7 @@ from travois.settings.sources import Where
 from travois.settings.validate import Level, is_list, is_tree
 
 if TYPE_CHECKING:
-    from travois.tools.lenders import Server, Standing
+    from travois.mcp.lenders import Server, Standing
 
 SEARCHED, SHARE = "ENABLE_TOOL_SEARCH", 0.1
 SOCKETS = ("ws://", "wss://")
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 def server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list[str]) -> Server:
     """What an entry means, whoever's words it is in; raises ValueError if that is nothing."""
-    from travois.tools.lenders import Server
+    from travois.mcp.lenders import Server
 
     tree = entry.tree
 

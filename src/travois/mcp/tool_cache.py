@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from travois.files.folders import make_folders
-from travois.tools.foreign import Offer
-from travois.tools.lenders import Server
+from travois.mcp.foreign import Offer
+from travois.mcp.lenders import Server
 
 
 def keep(server: Server, folder: Path, offers: tuple[Offer, ...]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.host.mcp.tokens import wanted
+from travois.mcp.lenders import Server
+from travois.mcp.oauth import wanted
 from travois.ports.world import Command, Processes
-from travois.tools.lenders import Server
 
 if TYPE_CHECKING:
     import httpx2
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
     from mcp.shared.message import SessionMessage
 
-    from travois.host.mcp.granted import Granted
+    from travois.mcp.oauth_provider import Granted
 
 REFUSED, UNKNOWN = frozenset((401, 403)), 404
 REFUSAL = "it refuses the Authorization that is configured for it"

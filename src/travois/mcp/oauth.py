@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.files.folders import make_folders
-from travois.tools.lenders import Server
+from travois.mcp.lenders import Server
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken

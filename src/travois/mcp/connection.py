@@ -13,10 +13,12 @@ import anyio.lowlevel
 import msgspec
 
 from travois.core.display_text import visible
-from travois.host.mcp.kept import keep
-from travois.host.mcp.life import ATTEMPTS, LOGIN, LOOK, PAUSE, Life
-from travois.host.mcp.line import Journal, streams
-from travois.host.mcp.speech import (
+from travois.mcp.foreign import Answered, Item, Offer, Resource
+from travois.mcp.lenders import Prompt, Server
+from travois.mcp.life import ATTEMPTS, LOGIN, LOOK, PAUSE, Life
+from travois.mcp.line import Journal, streams
+from travois.mcp.oauth import Tokens
+from travois.mcp.sdk import (
     MANY,
     WORDS,
     closed,
@@ -29,15 +31,13 @@ from travois.host.mcp.speech import (
     unreached,
     worded,
 )
-from travois.host.mcp.tokens import Tokens
+from travois.mcp.tool_cache import keep
 from travois.permissions.secrets import secrets
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Env
 from travois.process.run import LocalProcesses
 from travois.sandbox.own_files import find_folders
 from travois.sandbox.profile import Cage
-from travois.tools.foreign import Answered, Item, Offer, Resource
-from travois.tools.lenders import Prompt, Server
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -302,7 +302,7 @@ class Link(Life):
         """Put a question of the server to the person for whose sake it works."""
         from mcp_types import ElicitResult
 
-        from travois.host.mcp.asking import asked
+        from travois.mcp.asking import asked
 
         if not self._calls:
             return ElicitResult(action="cancel")
@@ -320,8 +320,8 @@ class Link(Life):
             folder = server.cwd or around.folders[0]
             command = Command(server.argv, folder, server.env, cage=self._sandbox())
             return streams(lambda: around.processes.talk(command, log=log.add), ended=self._ended)
-        from travois.host.mcp.granted import Granted
-        from travois.host.mcp.remote import asked, remote
+        from travois.mcp.oauth_provider import Granted
+        from travois.mcp.remote import asked, remote
 
         auth = Granted(server, self._tokens) if self._tokens.path.exists() else None
         headers = await asked(server, around.processes) if server.helper else {}

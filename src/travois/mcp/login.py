@@ -15,9 +15,9 @@ import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.stapled import MultiListener
 
-from travois.host.mcp.speech import failures, loaded, worded
-from travois.host.mcp.tokens import PORT, Coming
-from travois.tools.lenders import Server
+from travois.mcp.lenders import Server
+from travois.mcp.oauth import PORT, Coming
+from travois.mcp.sdk import failures, loaded, worded
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult
@@ -48,8 +48,8 @@ async def login(server: Server, folder: Path, show: Callable[[str], None]) -> st
 async def _let_in(server: Server, folder: Path, show: Callable[[str], None]) -> None:
     from mcp import Client
 
-    from travois.host.mcp.granted import Granted
-    from travois.host.mcp.remote import remote
+    from travois.mcp.oauth_provider import Granted
+    from travois.mcp.remote import remote
 
     async with waiting(server, show) as door:
         kept = Coming(folder, server)

@@ -9,10 +9,10 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from travois.context.lent import Lent, Told
 from travois.core.loose import rows, table
+from travois.mcp.announce import Lent, Told
+from travois.mcp.foreign import LONGEST, UNSAFE, Answered, Offer, described, named
 from travois.ports.world import Env
-from travois.tools.foreign import LONGEST, UNSAFE, Answered, Offer, described, named
 
 State = Literal["starting", "ready", "failed"]
 Standing = Literal["some", "fitting", "all"]

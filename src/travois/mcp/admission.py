@@ -12,7 +12,7 @@ from travois.core.loose import rows, string, table
 from travois.settings.schema import Json, Settings
 
 if TYPE_CHECKING:
-    from travois.tools.lenders import Server
+    from travois.mcp.lenders import Server
 
 PROJECT = ".mcp.json"
 """The file of a workspace whose servers a user may agree to, or not want, by name."""

@@ -10,8 +10,8 @@ import anyio
 import msgspec
 
 from travois.core.display_text import visible
-from travois.tools.foreign import Offer
-from travois.tools.lenders import Prompt
+from travois.mcp.foreign import Offer
+from travois.mcp.lenders import Prompt
 
 if TYPE_CHECKING:
     from mcp import Client

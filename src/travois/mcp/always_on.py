@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import anyio
 
 from travois.core.tokens import estimate
-from travois.host.mcp.kept import kept
-from travois.host.mcp.link import Link, Surroundings
-from travois.tools.foreign import Offer
-from travois.tools.lenders import Server, lent
+from travois.mcp.connection import Link, Surroundings
+from travois.mcp.foreign import Offer
+from travois.mcp.lenders import Server, lent
+from travois.mcp.tool_cache import kept
 
 FIRST = 10.0
 """How many seconds a session waits for a server that it never heard of."""

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 from travois.compat import claude as foreign
 from travois.compat.config_files import loose
+from travois.mcp.admission import Admission
+from travois.mcp.mcp_words import Entry, server
 from travois.permissions.masking import likely, register
 from travois.permissions.paths import inside
 from travois.sessions.home import Home
@@ -24,11 +26,9 @@ from travois.settings.schema import Json, Plugin
 from travois.settings.sources import Where
 from travois.settings.validate import Level, is_tree
 from travois.settings.wants import programs
-from travois.store.admission import Admission
-from travois.store.mcp_words import Entry, server
 
 if TYPE_CHECKING:
-    from travois.tools.lenders import Server
+    from travois.mcp.lenders import Server
 
 GIVEN, OPEN = "--mcp-config", Admission()
 ETC = Path("/etc")

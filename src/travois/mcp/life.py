@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from travois.host.mcp.speech import loaded
-from travois.host.mcp.tokens import Tokens
-from travois.tools.lenders import Server, State
+from travois.mcp.lenders import Server, State
+from travois.mcp.oauth import Tokens
+from travois.mcp.sdk import loaded
 
 if TYPE_CHECKING:
     from mcp import Client
