@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
+from travois.agents.mailbox import NAME, Mailbox
 from travois.app.posting import Office
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Entry, Rewound, User
 from travois.lab.validate import anthropic_faults
 from travois.ports.world import Event, Warned
-from travois.store.mail import NAME, Mailbox
 from travois.testing import Scripted, call, say
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.context.kinds import Kind, listing
+from travois.agents.types import Kind, listing
 from travois.files import front_matter as front
 
 PROMPTS = Path(front.__file__).parent / "prompts" / "agents"

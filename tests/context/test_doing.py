@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.context.doing import HOLDS, NAME, asked_of, doing, name_of, phrase
+from travois.agents.activity import HOLDS, NAME, asked_of, doing, name_of, phrase
 from travois.core.content import Call, Text
 from travois.core.facts import (
     AnyFact,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.context.kinds import BUDGET, Kind, listing, named, usable
+from travois.agents.types import BUDGET, Kind, listing, named, usable
 from travois.core.tokens import estimate
 
 TOOLS = ("Bash", "Read", "Edit", "mcp__db__query", "mcp__db__drop", "mcp__web__get")

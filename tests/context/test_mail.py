@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.context.mail import (
+from travois.agents.mail_text import (
     HEAD,
     LONGEST,
     RIGHTS,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.context.test_ledger import folded, ran
 from tests.kernel.told import user
+from travois.agents.mail_text import mail
 from travois.context.ledger.received import Received, allot, render
-from travois.context.mail import mail
 from travois.core.content import Text
 from travois.core.facts import Changed, User
 from travois.core.tokens import estimate

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from tests.engine.fakes import begun
 from tests.engine.test_children import agent, options, own, play
 from travois import Options, Session
+from travois.agents.child import branch
 from travois.app import serving
 from travois.context.compaction.cut import SET_ASIDE
 from travois.core.content import Text
 from travois.core.facts import Compacted, Entry, Noted, Spawned, User
 from travois.core.models import Usage
-from travois.engine.offspring import branch
 from travois.lab.validate import anthropic_faults
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from travois import Options, Session
+from travois.agents.child import PLACEHOLDER
 from travois.core.content import words
 from travois.core.facts import Decided, Ended, Entry, Finished, Opened, Result, Sent, Spawned, User
 from travois.core.models import Usage
 from travois.core.tokens import compact_at, context_tokens
 from travois.core.view import open_calls
-from travois.engine.offspring import PLACEHOLDER
 from travois.lab.validate import anthropic_faults
 from travois.ports.agents import Report
 from travois.ports.world import Answer, Question

@@ -12,13 +12,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois.host import doorbell
+from travois.agents import wakeup as doorbell
 
 RING = """
 import sys
 from pathlib import Path
 import anyio
-from travois.host.doorbell import ring
+from travois.agents.wakeup import ring
 print(anyio.run(ring, Path(sys.argv[1])))
 """
 
@@ -71,7 +71,7 @@ def test_nobody_is_there_where_nobody_listens(folder: Path, tmp_path: Path) -> N
 
 def test_what_a_killed_owner_left_does_not_stand_in_the_way(folder: Path) -> None:
     script = (
-        "import sys, anyio; from pathlib import Path; from travois.host.doorbell import listen;"
+        "import sys, anyio; from pathlib import Path; from travois.agents.wakeup import listen;"
         "anyio.run(listen, Path(sys.argv[1]), print)"
     )
     with subprocess.Popen([sys.executable, "-c", script, folder]) as owner:

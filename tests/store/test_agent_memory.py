@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.context.kinds import Kind
+from travois.agents.types import Kind
 from travois.memory.agent_memory import EMPTY, Memory, granted, head, memory
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge

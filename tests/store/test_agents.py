@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from travois.context.kinds import BACKGROUND, PERSONAL, Kind, usable
+from travois.agents.agents import kinds, narrowed, wishes
+from travois.agents.types import BACKGROUND, PERSONAL, Kind, usable
 from travois.core.errors import Fault
 from travois.permissions.decide import MODES, Mode
 from travois.sessions.home import Home
 from travois.settings.trust import digest
 from travois.settings.wants import STRICT
-from travois.store.agents import kinds, narrowed, wishes
 from travois.tools.catalogue import TOOLS
 
 OURS = ("explore", "general", "plan")

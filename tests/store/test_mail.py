@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from tests.store.sample import opened
+from travois.agents import mailbox as mail
+from travois.agents.mailbox import Letter, Mailbox
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import User
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
-from travois.store import mail
-from travois.store.mail import Letter, Mailbox
 
 SENDERS, LETTERS = 8, 1_000
 

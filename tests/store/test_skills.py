@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from travois.agents.agents import kinds
 from travois.prompt.style_files import styles
 from travois.sessions.home import Home
 from travois.settings import trust
@@ -16,7 +17,6 @@ from travois.settings.schema import Loaded
 from travois.skills.command_files import commands
 from travois.skills.plugins import plugins, wished
 from travois.skills.skill_files import DiskSkills, Places, wishes
-from travois.store.agents import kinds
 
 
 def put(path: Path, text: str) -> None:

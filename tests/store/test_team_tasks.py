@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from travois.agents.team_tasks import TeamTaskFile
 from travois.core.errors import Fault
 from travois.core.tasks import Task, TaskError, Tasks, read_tasks
-from travois.store.team_tasks import TeamTaskFile
 
 WORKER = """
 import sys
 from pathlib import Path
 from travois.core.tasks import Task, add_task, claim_task, TaskError
-from travois.store.team_tasks import TeamTaskFile
+from travois.agents.team_tasks import TeamTaskFile
 file, me = TeamTaskFile(Path(sys.argv[1])), sys.argv[2]
 for n in range(20):
     file.change(lambda tasks: add_task(tasks, Task(content=f"{me} {n}", status="pending"))[0])

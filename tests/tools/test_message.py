@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from tests.engine import fakes
 from tests.tools.world import World
+from travois.agents.outbox import AgentOutbox
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
-from travois.engine.outbox import AgentOutbox
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse

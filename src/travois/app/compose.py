@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from travois.agents import agents
+from travois.agents.types import Kind
 from travois.app import (
     browsing,
     crew,
@@ -36,7 +38,6 @@ from travois.app.posting import Office
 from travois.app.reloading import Reload
 from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.app.telemetry import Wish, wished
-from travois.context.kinds import Kind
 from travois.context.switch_model import switch, switch_with_summary
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Epoch
@@ -70,7 +71,6 @@ from travois.settings.load import load
 from travois.settings.schema import Loaded, Plugin, Settings
 from travois.settings.sources import levels
 from travois.skills.invoke import Practitioner
-from travois.store import agents
 from travois.store.snapshots import Snapshots
 from travois.tools import plan
 from travois.tools.catalogue import TOOLS

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from travois.agents.agents import narrowed
+from travois.agents.child import branch, offspring, point
+from travois.agents.report import RESUMED, STAYS, lost
+from travois.agents.spawn import Children
+from travois.agents.types import FORK, Kind, listing, named, usable
 from travois.app import fencing, serving
 from travois.app.opening import Found, Place
 from travois.app.posting import slot
-from travois.context.kinds import FORK, Kind, listing, named, usable
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted, Opened, User
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Limits, Purse
-from travois.engine.children import Children
 from travois.engine.heads import first_head
-from travois.engine.offspring import branch, offspring, point
-from travois.engine.report import RESUMED, STAYS, lost
 from travois.hooks.fire import join
 from travois.permissions.paths import inside
 from travois.ports.agent import Agent, Birth
@@ -38,7 +39,6 @@ from travois.providers.options import LEVELS
 from travois.sessions.log_file import NAME, Log, history
 from travois.sessions.session import JOB, Session
 from travois.skills.invoke import preload
-from travois.store.agents import narrowed
 from travois.version import __version__
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from travois.agents.mailbox import Mailbox
+from travois.agents.report import spent
 from travois.app.opening import Place
 from travois.app.posting import STOP
 from travois.app.remembering import consents
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Ended, Entry, Finished, Noted, Opened, Spawned
 from travois.engine.dispatch import survived
-from travois.engine.report import spent
 from travois.memory import consolidation_lock as night
 from travois.memory.consolidation_lock import Gates, Night, Seen
 from travois.memory.dream_rules import Passage
@@ -35,7 +36,6 @@ from travois.sessions import disk, lock
 from travois.sessions.log_file import NAME, Log, entries
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
-from travois.store.mail import Mailbox
 from travois.version import __version__
 
 FOLDER, MORNING = "dreams", "morning"

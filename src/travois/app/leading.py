@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from travois.agents.agents import narrowed
+from travois.agents.types import PERSONAL, Kind, named, usable
 from travois.app.crew import EFFORTS, Yard
 from travois.app.options import Options
-from travois.context.kinds import PERSONAL, Kind, named, usable
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
@@ -17,7 +18,6 @@ from travois.sessions.session import Session
 from travois.settings.load import FLAGS
 from travois.settings.schema import Loaded
 from travois.skills.invoke import preload
-from travois.store.agents import narrowed
 
 LEAD = "agent"
 """State of a session: the kind that it began with."""

@@ -9,16 +9,16 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from travois.agents import mailbox as store
+from travois.agents.mail_text import LONGEST, mail
+from travois.agents.mailbox import Letter, Mailbox
 from travois.app.opening import Found, Place
-from travois.context.mail import LONGEST, mail
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.sessions.home import Home
 from travois.settings.schema import Mail
-from travois.store import mail as store
-from travois.store.mail import Letter, Mailbox
 
 STOP = "stop"
 """The sender of a letter that ends an agent at its next step; no mailbox has this name."""
@@ -38,8 +38,8 @@ def opened(
         stack.callback(leave)
         office.boxes.append(Mailbox(folder))
         team, _, name = settings.address.partition(":")
+        from travois.agents.team_tasks import TeamTaskFile
         from travois.app.team_tasks import TeamTasks
-        from travois.store.team_tasks import TeamTaskFile
 
         file = TeamTaskFile(folder.parent)
         agent.tasks = TeamTasks(agent.session, file, team=team, member=name)
@@ -50,7 +50,7 @@ def opened(
 
 async def post(home: Home, to: str, text: str, *, sender: str) -> str:
     """Leave a message for another process and ring; returns what becomes of it."""
-    from travois.host import doorbell
+    from travois.agents import wakeup as doorbell
 
     folder = await anyio.to_thread.run_sync(store.locate, home, to)
     await anyio.to_thread.run_sync(Mailbox(folder).put, sender, text)
@@ -127,7 +127,7 @@ class Office:
 
     async def listen(self) -> None:
         """Answer the bell of each of our mailboxes."""
-        from travois.host import doorbell
+        from travois.agents import wakeup as doorbell
 
         async with anyio.create_task_group() as group:
             for box in self.boxes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from travois.agents.team_tasks import TeamTaskFile
 from travois.core.facts import Changed
 from travois.core.tasks import TODOS, Task, Tasks, add_task, read_tasks
 from travois.ports.tasks import Edit
 from travois.sessions.session import Session
-from travois.store.team_tasks import TeamTaskFile
 
 TEAM = "team"
 """State of a session: the team whose task list `todos` is a copy of."""

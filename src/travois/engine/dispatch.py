@@ -14,6 +14,8 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
+from travois.agents.outbox import AgentOutbox
+from travois.agents.task_list import AgentTasks
 from travois.context.window import call_room
 from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
@@ -24,8 +26,6 @@ from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
 from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.engine.keeping import keep
 from travois.engine.modes import MODE, follow
-from travois.engine.outbox import AgentOutbox
-from travois.engine.tasklist import AgentTasks
 from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.hooks import fire as hooks
 from travois.hooks.events import AnyOccasion, CwdChanged

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.kinds import Kind
+from travois.agents.types import Kind
 from travois.permissions.decide import Guard
 from travois.permissions.paths import inside
 from travois.permissions.rules import Rule

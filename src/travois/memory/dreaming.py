@@ -16,12 +16,12 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
+from travois.agents.child import offspring
 from travois.core.content import Text, words
 from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
 from travois.core.spending import Limits
 from travois.engine.heads import first_head
 from travois.engine.loop import turn
-from travois.engine.offspring import offspring
 from travois.memory.dream import changes, key, keyed, named, ruled
 from travois.memory.dream_rules import (
     Passage,

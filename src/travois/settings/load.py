@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from travois.agents.agents import wishes as kinds
 from travois.compat import claude as foreign
 from travois.compat.claude_keys import unlike
 from travois.core.errors import Fault
@@ -39,7 +40,6 @@ from travois.settings.wants import RUN, scripts, sift
 from travois.skills.marketplaces import installed
 from travois.skills.plugins import plugins, wished
 from travois.skills.skill_files import wishes as practices
-from travois.store.agents import wishes as kinds
 
 ETC = Path("/etc")
 FLAGS = "command line"

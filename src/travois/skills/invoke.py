@@ -10,9 +10,9 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from travois.agents.child import FORKED
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Opened, User
-from travois.engine.offspring import FORKED
 from travois.hooks.fire import join
 from travois.permissions.flaws import flaw
 from travois.permissions.rules import Rule, parse, split

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from travois.agents.child import FORKED
 from travois.core.content import Text
-from travois.engine.offspring import FORKED
 from travois.permissions.access import Access
 from travois.ports.agents import Agents, Order, Report
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said

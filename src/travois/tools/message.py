@@ -6,7 +6,7 @@ from typing import Annotated, Literal, assert_never
 
 import msgspec
 
-from travois.context import mail
+from travois.agents import mail_text as mail
 from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.importing.homes import KEY, make, text
+from travois.agents.agents import kinds
 from travois.core.errors import Fault
 from travois.mcp import config as mcp
 from travois.permissions.access import Access
@@ -22,7 +23,6 @@ from travois.settings.sources import Where
 from travois.skills.command_files import commands
 from travois.skills.skill_files import DiskSkills
 from travois.skills.skill_files import Places as Shelves
-from travois.store.agents import kinds
 from travois.store.importing import claude, codex, gemini, opencode
 from travois.store.importing.plan import Luggage, carry_out
 

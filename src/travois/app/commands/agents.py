@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from travois.agents.activity import doing
+from travois.agents.mailbox import Mailbox
 from travois.app.commands.sessions import here, report
 from travois.app.posting import STOP
-from travois.context.doing import doing
 from travois.core.cache_audit import Spent
 from travois.core.content import calls
 from travois.core.errors import Fault
@@ -20,7 +21,6 @@ from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
 from travois.sessions import lock
 from travois.sessions.catalog import find, newest
 from travois.sessions.log_file import NAME, Skipped, entries
-from travois.store.mail import Mailbox
 from travois.terminal.tables import (
     Commands,
     ago,
@@ -151,9 +151,9 @@ def show_one(id: str, session: str, *, json: bool) -> int:
 
 def show_types(*, json: bool) -> int:
     """Print the kinds of agents that can be started in this folder."""
+    from travois.agents.agents import kinds
     from travois.app.compose import prepare
     from travois.app.options import Options
-    from travois.store.agents import kinds
 
     place, loaded = prepare(Options())
     trusted = loaded.trust == "trusted"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from travois.agents.activity import NAME
+from travois.agents.activity import Work as Doing
+from travois.agents.report import spent
 from travois.app.control.tasks import task_line
 from travois.app.shapes import Object
-from travois.context.doing import NAME
-from travois.context.doing import Work as Doing
 from travois.core.content import calls
 from travois.core.facts import Assistant, Entry, Noted, Spawned
-from travois.engine.report import spent
 from travois.ports.world import Event
 
 

@@ -52,7 +52,7 @@ async def _mode(desk: Desk, name: str) -> str:
 
 
 async def _todos(desk: Desk, _: str) -> str:
-    from travois.engine.tasklist import AgentTasks
+    from travois.agents.task_list import AgentTasks
 
     found = AgentTasks(desk.session.crew.agent).read()
     lines = (

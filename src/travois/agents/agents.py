@@ -14,10 +14,11 @@ from typing import TypeGuard
 import msgspec
 from msgspec.structs import replace
 
+from travois.agents.agent_files import BUILT_IN, SCOPES, at, described
+from travois.agents.types import Kind
 from travois.compat import claude as foreign
 from travois.compat import codex as codex_agents
 from travois.compat import opencode as opencode_agents
-from travois.context.kinds import Kind
 from travois.core.errors import Fault
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
@@ -29,7 +30,6 @@ from travois.sessions.home import Home
 from travois.settings.schema import Plugin
 from travois.settings.trust import digest
 from travois.settings.wants import STRICT, listens
-from travois.store.agent_files import BUILT_IN, SCOPES, at, described
 
 FLAG = "--agents"
 MOST = 200

@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 from msgspec.structs import replace
 
+from travois.agents.task_list import SessionTasks
 from travois.core.content import Text
 from travois.core.facts import Asked, Changed, Result
 from travois.core.spending import Purse
 from travois.core.view import open_calls
-from travois.engine.tasklist import SessionTasks
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order
 from travois.ports.person import Answer, Inquiry, Question
@@ -24,7 +24,7 @@ from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sessions.session import Session
 
-FORK = Path(__file__).parent.parent / "context" / "prompts" / "fork.md"
+FORK = Path(__file__).parent / "prompts" / "fork.md"
 FORKED = "fork"
 """The state of a session that is a fork: it starts no agents."""
 PLACEHOLDER = "This call is not answered here: whoever it concerns answers it elsewhere."

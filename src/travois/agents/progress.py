@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.context.doing import NAME, Work
+from travois.agents.activity import NAME, Work
+from travois.agents.report import spent
 from travois.core.cache_audit import Spent
 from travois.core.content import calls
 from travois.core.facts import Assistant, Entry, Noted
-from travois.engine.report import spent
 from travois.ports.events import AgentProgress
 
 if TYPE_CHECKING:
     from travois.ports.agent import Agent
 
-PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "doing.md"
+PROMPT = Path(__file__).parent / "prompts" / "doing.md"
 PATIENCE = 20.0
 """How many seconds a small model has for a name."""
 FAILURES = 2
@@ -101,7 +101,7 @@ class Follower:
 
 async def name_work(agent: Agent) -> str:
     """What a small model calls the work of an agent; empty if none is known or it does not say."""
-    from travois.context.doing import asked_of, name_of
+    from travois.agents.activity import asked_of, name_of
     from travois.core.content import Text, words
     from travois.core.facts import Epoch, User
     from travois.core.view import project

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.agents.types import FORK, Kind
 from travois.compat.opencode import APART
-from travois.context.kinds import FORK, Kind
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
 from travois.permissions.decide import ALIASES, MODES
 from travois.permissions.rules import split
 from travois.settings.validate import nearest
 
-BUILT_IN = Path(__file__).parent.parent / "context" / "prompts" / "agents"
+BUILT_IN = Path(__file__).parent / "built_in"
 LONGEST = 100_000
 NAME = re.compile(r"[^\W_][\w .-]{0,63}")
 SCOPES = ("user", "project", "local")

@@ -17,7 +17,9 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.context.mail import mail
+from travois.agents.child import Asking, Herald, directive, point
+from travois.agents.mail_text import mail
+from travois.agents.report import STATES, budget, deliver, fitted, note, report, spent
 from travois.context.window import fitted as layers
 from travois.context.window import limit
 from travois.core.content import Text
@@ -26,8 +28,6 @@ from travois.core.spending import Limits, Purse
 from travois.core.view import open_calls
 from travois.engine.jobs import PATIENCE, hand_over, wait_for_news
 from travois.engine.loop import turn
-from travois.engine.offspring import Asking, Herald, directive, point
-from travois.engine.report import STATES, budget, deliver, fitted, note, report, spent
 from travois.hooks.events import SubagentStart
 from travois.hooks.fire import fire
 from travois.ports.agent import Agent
@@ -192,7 +192,7 @@ class Children:
         return self._conclude(child)
 
     async def _live(self, child: Child) -> None:
-        from travois.engine.progress import Follower
+        from travois.agents.progress import Follower
 
         parent, order = self._parent, child.order
         async with self._led(order) as lead, self._hire(parent, order, child.id) as agent:
@@ -227,7 +227,7 @@ class Children:
 
     def _conclude(self, child: Child) -> Report:
         """Write down that a child has ended, and what it cost: also while we are cancelled."""
-        from travois.engine.progress import last_progress
+        from travois.agents.progress import last_progress
 
         entries = child.agent.session.history() if child.agent else []
         cost = spent(entries)
