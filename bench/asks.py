@@ -56,7 +56,7 @@ from travois.sessions.home import Home
 from travois.sessions.session import Session
 from travois.skills.skill_files import personal_folders
 from travois.testing import Scripted
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 MODES: dict[str, Mode] = {"default": "default", "sandboxed": "default", "auto": "auto"}
 SHELLS = ("Bash", "bash", "exec_command", "shell")

@@ -23,7 +23,7 @@ from travois.core.content import Call
 from travois.engine.interpret import Senseless, interpret
 from travois.mcp.tools import Lending
 from travois.ports.tool import AnyTool
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 SHOWN = 12
 """How many reasons for refusals are printed for each agent."""

@@ -28,7 +28,7 @@ from travois.host.local.router import Routed
 from travois.providers.http.client import Direct
 from travois.search.embedder_minilm import Absent, find
 from travois.search.static import Static
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 SETS = ("tuned", "held_out", "beyond")
 SCHEMAS = {spec.name: json.loads(spec.schema) for spec in specs(TOOLS)}

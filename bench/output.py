@@ -20,7 +20,7 @@ import msgspec
 
 from travois.ports.world import Command, Completed, Room
 from travois.process.run import LocalProcesses
-from travois.tools.shell import BASH
+from travois.tools.shell.bash import BASH
 
 ROUNDS = 100
 FLOOD = 1_000_000_000

@@ -24,7 +24,7 @@ from travois.host.local.reading import shape
 from travois.host.local.router import route
 from travois.search import embedder_minilm as minilm
 from travois.search.static import Static
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 NAMES = frozenset(tool.name for tool in TOOLS)
 SETS = ("tuned", "seen", "held_out", "beyond", "blind")

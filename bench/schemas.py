@@ -9,7 +9,7 @@ import msgspec
 
 from travois.engine.heads import SCHEMAS, named
 from travois.providers.schema import schema
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 from travois.tools.tool_search import CallArgs, SearchArgs
 
 

@@ -21,7 +21,7 @@ from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import NAME, entries
 from travois.store.importing.sessions import aside, bring, recognised
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 pytestmark = needed
 JUDGES: dict[Protocol, Callable[[bytes], list[str]]] = {

@@ -26,7 +26,7 @@ from travois.ports.world import Answer, Question
 from travois.sessions.home import Home
 from travois.sessions.project import identify
 from travois.testing import Scripted, call, say
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 pytestmark = pytest.mark.skipif(
     not CORPORA.is_dir(), reason="the security corpora are not beside this repository"

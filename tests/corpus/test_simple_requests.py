@@ -17,7 +17,7 @@ from travois.host.local.router import route
 from travois.providers.json_schema import flaws
 from travois.providers.schema import schema
 from travois.search.static import Static
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 NAMES = frozenset(tool.name for tool in TOOLS)
 SCHEMAS = {tool.name: json.loads(tool.schema or schema(tool.args)) for tool in TOOLS}

@@ -8,7 +8,7 @@ from random import Random
 from tests.e2e.program import Program
 from travois import lab
 from travois.app.opening import specs
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 WEST, EAST = "Etc/GMT+12", "Pacific/Kiritimati"
 """Where it is never the same day."""

@@ -48,7 +48,7 @@ from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Env, Warned
 from travois.process.run import LocalProcesses
 from travois.testing import call, calls, say
-from travois.tools.shell import BASH
+from travois.tools.shell.bash import BASH
 
 Tree = dict[str, Any]
 

@@ -12,7 +12,7 @@ from travois.core.tool_names import canonical, canonical_name
 from travois.engine.interpret import Meaning, Senseless, interpret
 from travois.mcp.tools import Lending
 from travois.ports.tool import AnyTool
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 KNOWN: dict[str, AnyTool] = {tool.name: tool for tool in (*TOOLS, *Lending((), own=TOOLS).head)}
 

@@ -23,7 +23,7 @@ from travois.permissions.resolve_paths import resolved
 from travois.permissions.rules import parse
 from travois.ports.agent import Agent
 from travois.testing import Scripted, call, say
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 KEY = "sk-ant-api03-not-for-any-log"
 

@@ -27,9 +27,9 @@ from travois.providers.replies import Problem, Reply
 from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import calls, say
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 from travois.tools.read import READ
-from travois.tools.shell import BASH
+from travois.tools.shell.bash import BASH
 
 Line = Callable[[Request], Reply | Problem] | Reply | Problem
 CODE = "    result_{0} = compute(argument_{0}, other={0})  # step {0}\n"

@@ -37,7 +37,7 @@ from travois.sessions.session import Session
 from travois.testing import Scripted, call, calls, say
 from travois.tools.edit import EDIT
 from travois.tools.read import READ
-from travois.tools.shell import BASH
+from travois.tools.shell.bash import BASH
 from travois.tools.write import WRITE
 
 TOOLS = (READ, EDIT, WRITE, BASH)

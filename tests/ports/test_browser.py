@@ -18,13 +18,13 @@ from tests.tools.local import told
 from tests.tools.world import World
 from travois.core.content import Media, Text
 from travois.core.errors import Fault
-from travois.host.browser import Chromium, driver_problem, program
-from travois.host.window import first_line
 from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.providers.http.fetch import lookup
 from travois.sandbox.network import reachable
-from travois.tools.browser import BLIND, CLOSED, browser
+from travois.tools.web.browser import BLIND, CLOSED, browser
+from travois.tools.web.chromium import first_line
+from travois.tools.web.host_browser import Chromium, driver_problem, program
 
 FORM = """<title>Form</title><h1>Hello</h1>
 <p>Some <b>bold</b> words and <a href="/two">a link</a>.</p>
@@ -66,7 +66,9 @@ def chromium() -> Iterator[Chromium]:
     if problem := driver_problem():
         pytest.skip(problem)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("travois.host.gate.reachable", lambda a: a == "127.0.0.1" or reachable(a))
+        patch.setattr(
+            "travois.tools.web.browser_proxy.reachable", lambda a: a == "127.0.0.1" or reachable(a)
+        )
         yield chromium
     anyio.run(chromium.aclose)
     assert not [line for line in kin(os.getpid()).values() if "chrom" in line or "driver" in line]

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from tests.ports.raw import serve
-from travois.host.gate import Gate
 from travois.sandbox.asking import Asked
+from travois.tools.web.browser_proxy import Gate
 
 
 def test_the_gate_dials_only_what_it_judged() -> None:

@@ -14,7 +14,7 @@ from travois.permissions.decide import MODES, Mode
 from travois.sessions.home import Home
 from travois.settings.trust import digest
 from travois.settings.wants import STRICT
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 OURS = ("explore", "general", "plan")
 

@@ -18,7 +18,7 @@ from travois.settings import trust
 from travois.settings.guarding import Filesystem, Permissions, Sandbox
 from travois.settings.load import Value, load
 from travois.settings.schema import Loaded, Settings, Timeouts, Tui
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 LAYERS = ("user", "project", "local", "given", "flags", "managed")
 

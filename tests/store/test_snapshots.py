@@ -28,7 +28,7 @@ from travois.store.snapshot.tree import Limits
 from travois.store.snapshots import Snapshots
 from travois.testing import Line, call, say
 from travois.tools.edit import EDIT
-from travois.tools.shell import BASH
+from travois.tools.shell.bash import BASH
 
 PEOPLE = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
 ENVIRONMENT = {

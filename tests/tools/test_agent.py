@@ -15,7 +15,7 @@ from travois.permissions.rules import Use, parse
 from travois.ports.agents import Order, Report
 from travois.ports.tool import Outcome, Refusal
 from travois.tools.agent import AGENT, AGENT_STOP
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 
 class Crew:

@@ -18,9 +18,9 @@ from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.sandbox.profile import Cage
-from travois.tools.jobs import BASH_OUTPUT, MONITOR_JOB, TASK_OUTPUT, TASK_STOP
-from travois.tools.shell import BASH
-from travois.tools.terminal import BASH_INPUT
+from travois.tools.shell.background import BASH_OUTPUT, MONITOR_JOB, TASK_OUTPUT, TASK_STOP
+from travois.tools.shell.bash import BASH
+from travois.tools.shell.terminal import BASH_INPUT
 
 MEGABYTE = 1024 * 1024
 

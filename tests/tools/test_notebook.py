@@ -16,10 +16,10 @@ from travois.core.content import words
 from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.ports.world import digest
-from travois.tools import sheet as sheets
+from travois.tools import notebook_cells as sheets
 from travois.tools.notebook import NOTEBOOK_EDIT
+from travois.tools.notebook_cells import sheet_of
 from travois.tools.read import READ
-from travois.tools.sheet import sheet_of
 from travois.tools.text import Decoded, Encoding, splice
 
 NOTEBOOK = """\

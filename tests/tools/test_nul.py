@@ -12,7 +12,7 @@ from tests.tools.world import World
 from travois.core.errors import Fault
 from travois.ports.tool import PATHS, AnyTool, Refusal, refuse_nul
 from travois.settings.validate import parsed
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 EDITS = [{"old_string": "a", "new_string": "b"}]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import words
 from travois.ports.tool import Refusal
-from travois.tools.recall import MOST, RECALL
+from travois.tools.knowledge import MOST, RECALL
 
 
 def found(world: World, query: str) -> str:

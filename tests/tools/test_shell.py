@@ -25,10 +25,10 @@ from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import Captured
 from travois.process.run import LocalProcesses
-from travois.tools import shell
-from travois.tools.jobs import BASH_OUTPUT, KILL_SHELL
 from travois.tools.output import Readable, readable
-from travois.tools.shell import BASH
+from travois.tools.shell import bash as shell
+from travois.tools.shell.background import BASH_OUTPUT, KILL_SHELL
+from travois.tools.shell.bash import BASH
 
 
 def play(tmp_path: Path, scene: Callable[[World], Awaitable[None]]) -> World:

@@ -15,8 +15,9 @@ from travois.core.tokens import estimate
 from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.providers.http.fetch import HttpxWeb
-from travois.tools import html, web
-from travois.tools.web import FETCH
+from travois.tools.web import fetch as web
+from travois.tools.web import html
+from travois.tools.web.fetch import FETCH
 
 PAGE = b"""<?xml version="1.0"?>
 <!DOCTYPE html><html><head><title>Fish &amp; chips</title><style>p {}</style>

@@ -191,7 +191,7 @@ def _remarks(told: Front) -> Iterator[tuple[str, str]]:
 
 
 def _known(name: str) -> bool:
-    from travois.tools.catalogue import TOOLS
+    from travois.tools.catalog import TOOLS
 
     return name in ("*", "Agent") or name.startswith("mcp__") or any(t.name == name for t in TOOLS)
 

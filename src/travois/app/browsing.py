@@ -20,8 +20,8 @@ def opened(
     asked = loaded.settings.browser
     if not asked.enabled or (options.tools is not None and "Browser" not in options.tools):
         return (), ()
-    from travois.host.browser import ROOT, Chromium, program
-    from travois.tools.browser import browser
+    from travois.tools.web.browser import browser
+    from travois.tools.web.host_browser import ROOT, Chromium, program
 
     try:
         path = program(asked.path)

@@ -72,8 +72,8 @@ from travois.settings.schema import Loaded, Plugin, Settings
 from travois.settings.sources import levels
 from travois.skills.invoke import Practitioner
 from travois.store.snapshots import Snapshots
-from travois.tools import plan
-from travois.tools.catalogue import TOOLS
+from travois.tools import interaction as plan
+from travois.tools.catalog import TOOLS
 
 if TYPE_CHECKING:
     from travois.app.dreaming import Nights

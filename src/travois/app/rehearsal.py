@@ -14,7 +14,7 @@ from travois.permissions.decide import ALIASES, MODES, Guard, Mode, Verdict, jud
 from travois.permissions.resolve_paths import home, plain_arguments, resolved, understood
 from travois.permissions.rules import Rule, Use, parse
 from travois.ports.tool import Here, Refusal
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 
 class Rules(msgspec.Struct, frozen=True):

@@ -10,12 +10,12 @@ import msgspec
 from travois.app import serving
 from travois.context.window import model
 from travois.core.models import Model as Card
-from travois.engine.searching import Searcher, searched
 from travois.ports.agent import Agent, Small
 from travois.ports.web_search import Found, Wanted
 from travois.ports.world import Model
 from travois.providers.catalog import Catalog
 from travois.settings.schema import Loaded
+from travois.tools.web.search_requests import Searcher, searched
 
 
 def offered(loaded: Loaded, card: Card) -> bool:

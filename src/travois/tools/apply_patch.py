@@ -14,8 +14,8 @@ from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Stale, Stat, digest
-from travois.tools.patch import Patch, compare, excerpt
-from travois.tools.place import absolute, existing, plain, short, writes
+from travois.tools.diff import Patch, compare, excerpt
+from travois.tools.paths import absolute, existing, plain, short, writes
 from travois.tools.text import decode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from travois.ports.tool import Refusal
-from travois.tools.matching import Found, Match, apart, find, replaced
+from travois.tools.match import Found, Match, apart, find, replaced
 from travois.tools.text import Splice, ending_near, endings, flatten, line_number
 
 NAMED = 20

@@ -19,8 +19,8 @@ from travois.core.facts import Changed
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Stale, Stat, digest
 from travois.tools.change import Change, plan
-from travois.tools.patch import compare, excerpt
-from travois.tools.place import absolute, existing, linked, plain, short, writes
+from travois.tools.diff import compare, excerpt
+from travois.tools.paths import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Decoded, Encoding, decode, splice
 
 TRIES = 30

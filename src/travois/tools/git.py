@@ -14,7 +14,7 @@ from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 from travois.tools import repository
-from travois.tools.place import absolute, plain
+from travois.tools.paths import absolute, plain
 from travois.tools.repository import Repository
 
 AROUND = 150

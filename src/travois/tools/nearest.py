@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from travois.tools.matching import FOLD
+from travois.tools.match import FOLD
 from travois.tools.text import lines, shown
 
 LINES = 50_000

@@ -14,12 +14,12 @@ import msgspec
 from travois.core.facts import Changed
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Stale, digest
-from travois.tools.patch import compare
-from travois.tools.place import absolute, existing, linked, plain, short, writes
+from travois.tools.diff import compare
+from travois.tools.paths import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Splice, decode, splice
 
 if TYPE_CHECKING:
-    from travois.tools.sheet import Sheet
+    from travois.tools.notebook_cells import Sheet
 
 NUMBERED = re.compile(r"cell-(\d+)")
 LIMIT = 50_000_000
@@ -46,7 +46,7 @@ async def _notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> Outcome
 
 
 async def _change(path: str, args: NotebookEditArgs, *, env: Env) -> Outcome:
-    from travois.tools.sheet import sheet_of
+    from travois.tools.notebook_cells import sheet_of
 
     stat = await existing(path, env)
     data = await env.files.read(path, limit=LIMIT)
@@ -70,7 +70,7 @@ async def _change(path: str, args: NotebookEditArgs, *, env: Env) -> Outcome:
 
 def _planned(sheet: Sheet, index: int, args: NotebookEditArgs) -> tuple[list[Splice], str]:
     """What to change in the text, and that in words."""
-    from travois.tools import sheet as sheets
+    from travois.tools import notebook_cells as sheets
 
     if args.edit_mode == "insert":
         kind = args.cell_type or "code"

@@ -15,7 +15,7 @@ from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Room, Stat, digest
 from travois.tools import sniff
 from travois.tools.page import LINES, Fitted, Page, Place
-from travois.tools.place import absolute, existing, plain, reads, short
+from travois.tools.paths import absolute, existing, plain, reads, short
 from travois.tools.text import SAMPLE, Decoded, Encoding, decode, detect, endings
 
 WHOLE = 50_000_000

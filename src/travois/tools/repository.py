@@ -16,7 +16,7 @@ import msgspec
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Completed, Files, Processes
 from travois.sandbox.profile import Cage
-from travois.tools.place import absolute
+from travois.tools.paths import absolute
 
 SECONDS = 30.0
 KEEP = 4 * 1024 * 1024

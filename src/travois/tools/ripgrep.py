@@ -16,7 +16,7 @@ import msgspec
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Completed, Env, Stat
 from travois.tools.globs import PathFilter
-from travois.tools.place import absolute, plain
+from travois.tools.paths import absolute, plain
 
 RG = (
     *("rg", "--no-config", "--no-ignore-messages", "--color=never"),

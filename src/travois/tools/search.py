@@ -17,7 +17,7 @@ import msgspec
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 from travois.tools import globs
-from travois.tools.place import absolute, plain, reads
+from travois.tools.paths import absolute, plain, reads
 from travois.tools.ripgrep import (
     MAX_BYTES,
     Answer,

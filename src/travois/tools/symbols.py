@@ -18,7 +18,7 @@ from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Command, Env, Stat
 from travois.tools import syntax
 from travois.tools.parsing import Source, Task, Wanted
-from travois.tools.place import absolute, plain, reads
+from travois.tools.paths import absolute, plain, reads
 from travois.tools.ripgrep import (
     KEPT_BACK,
     Row,

@@ -11,8 +11,8 @@ import msgspec
 from travois.core.facts import Changed
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Stale, digest
-from travois.tools.patch import Patch, compare
-from travois.tools.place import absolute, existing, linked, plain, short, writes
+from travois.tools.diff import Patch, compare
+from travois.tools.paths import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Decoded, Encoding, decode, endings
 
 LIMIT = 50_000_000

@@ -11,7 +11,7 @@ from travois.app.tui.spinner import Work
 from travois.app.tui.start import early
 from travois.app.tui.themes import theme
 from travois.core.tasks import Task
-from travois.tools.patch import compare
+from travois.tools.diff import compare
 
 NONE = theme("none", {})
 BARE = theme("auto", {"NO_COLOR": "1"})

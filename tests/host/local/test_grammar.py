@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from travois.app.opening import specs
 from travois.host.local.grammar import Ref, Rules, Schema, render, rules
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 TEXT = 'Show me the first 20 lines of "src/a b.py", then grep for 404 in tests/*.py, please.'
 SCHEMAS: dict[str, Schema] = {spec.name: json.loads(spec.schema) for spec in specs(TOOLS)}

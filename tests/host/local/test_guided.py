@@ -22,7 +22,7 @@ from travois.providers.encoder import Encoder
 from travois.providers.replies import Grew, Problem, Reply
 from travois.providers.request import Request
 from travois.search.static import Static
-from travois.tools.catalogue import TOOLS
+from travois.tools.catalog import TOOLS
 
 CARD = resolve("local/smollm2", {})
 HEAD = Epoch(CARD, "You are a coding agent.", specs(TOOLS))

@@ -17,9 +17,9 @@ from travois.core.facts import Result
 from travois.core.tool_names import canonical
 from travois.ports.tool import AnyTool
 from travois.ports.world import Blobs
+from travois.tools.diff import Hunk, Patch
 from travois.tools.edit import EditArgs, MultiEditArgs
-from travois.tools.patch import Hunk, Patch
-from travois.tools.place import absolute
+from travois.tools.paths import absolute
 from travois.tools.write import WriteArgs
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from travois.engine.consent import granted
 from travois.engine.dispatch import CallEnv, Unfit, understand
 from travois.ports.tool import Refusal
 from travois.ports.world import digest
-from travois.tools.place import absolute, existing
+from travois.tools.paths import absolute, existing
 from travois.tools.read import WHOLE
 
 WHY = "no rule lets Read do that without a question"

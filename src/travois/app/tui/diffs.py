@@ -8,7 +8,7 @@ import msgspec
 
 from travois.app.tui.cells import clean, cut
 from travois.app.tui.themes import Role, Theme
-from travois.tools.patch import Hunk, Patch
+from travois.tools.diff import Hunk, Patch
 
 MOST = 40
 """How many lines of one edit are shown before the rest is only counted."""

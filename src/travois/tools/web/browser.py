@@ -16,7 +16,7 @@ from travois.core.display_text import visible
 from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
-from travois.tools.web import canonical, framed
+from travois.tools.web.fetch import canonical, framed
 
 Action = Literal["navigate", "read", "click", "type", "back", "wait", "screenshot"]
 BLIND = "This model cannot be shown pictures: read the page as text."

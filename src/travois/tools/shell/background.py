@@ -15,7 +15,7 @@ from travois.permissions.access import Access
 from travois.ports.agents import Agents
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Job
-from travois.tools.job_output import (
+from travois.tools.shell.job_output import (
     HIDDEN,
     TICK,
     LineWatch,

@@ -20,7 +20,7 @@ from travois.ports.web_search import Found, Wanted
 from travois.providers.replies import Problem, Reply
 from travois.providers.web_search import Hit, asking, merged
 
-PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "search.md"
+PROMPT = Path(__file__).parent / "prompts" / "search.md"
 PAUSES = 5
 """How often a provider may pause before it has answered."""
 

@@ -12,7 +12,7 @@ from travois.ports.world import Completed
 from travois.sandbox.denial import Denial, find_denial, find_port
 from travois.sandbox.disk_facts import LocalDisk
 from travois.sandbox.profile import PRIVATE_TMP, TMP, Cage
-from travois.tools.place import plain
+from travois.tools.paths import plain
 
 MORE = "If it must, call again with sandbox:"
 WITHIN = (

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from travois.host.gate import LOOPBACK, Gate
 from travois.process.environment import bare
 from travois.process.reap import MARK, fell, tree
-from travois.tools.browser import BrowserArgs, Seen
+from travois.tools.web.browser import BrowserArgs, Seen
+from travois.tools.web.browser_proxy import LOOPBACK, Gate
 
 if TYPE_CHECKING:
     from playwright.async_api import (

@@ -24,7 +24,7 @@ from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool
 from travois.ports.world import Command, Completed, Env
 from travois.sandbox.profile import PRIVATE_TMP
-from travois.tools.job_output import (
+from travois.tools.shell.job_output import (
     HIDDEN,
     KEEP_JOB,
     QUIET,
@@ -98,7 +98,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
-    from travois.tools.sandbox_remarks import list_tmp, tell_denial, tell_new_entries
+    from travois.tools.shell.denied_command import list_tmp, tell_denial, tell_new_entries
 
     if args.tty:
         return await _start_terminal(args, env, call)

@@ -1,7 +1,7 @@
 """HTML as markdown, or as plain words: only what a reader would see of the page's own content.
 
 Parsing takes time that grows with the square of a hostile page, so it happens in a program of its
-own that can be killed: `python -P -m travois.tools.html CHARSET <page >text`.
+own that can be killed: `python -P -m travois.tools.web.html CHARSET <page >text`.
 """
 
 from __future__ import annotations

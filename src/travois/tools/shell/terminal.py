@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool
 from travois.ports.world import Env, Job
-from travois.tools.job_output import (
+from travois.tools.shell.job_output import (
     HIDDEN,
     QUIET,
     LineWatch,

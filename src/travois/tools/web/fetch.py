@@ -90,7 +90,7 @@ def _pretty(text: str) -> str:
 
 async def _converted(page: Page, env: Env) -> str:
     """HTML as markdown, or as plain words when that takes too long or fails."""
-    from travois.tools import html
+    from travois.tools.web import html
 
     charset = _charset(page)
     command = Command(

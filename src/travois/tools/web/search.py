@@ -16,7 +16,7 @@ from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.web_search import Found, Wanted
 from travois.ports.world import Env
 from travois.providers.web_search import Hit
-from travois.tools.web import framed
+from travois.tools.web.fetch import framed
 
 MOST = 10
 LONGEST = 400

@@ -15,10 +15,10 @@ import anyio
 import anyio.to_thread
 
 from travois.core.errors import Fault
-from travois.host.gate import Gate, SessionSocket
-from travois.host.window import GONE, Window, first_line
 from travois.providers.http.fetch import Lookup, lookup
-from travois.tools.browser import BrowserArgs, Seen
+from travois.tools.web.browser import BrowserArgs, Seen
+from travois.tools.web.browser_proxy import Gate, SessionSocket
+from travois.tools.web.chromium import GONE, Window, first_line
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal

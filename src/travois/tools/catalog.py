@@ -9,25 +9,25 @@ from travois.tools import (
     ask,
     edit,
     git,
-    jobs,
     message,
     notebook,
-    plan,
     read,
-    recall,
     remember,
     search,
-    shell,
     skill,
     symbols,
     tasks,
-    terminal,
     todo,
-    web,
-    websearch,
     worktree,
     write,
 )
+from travois.tools import interaction as plan
+from travois.tools import knowledge as recall
+from travois.tools.shell import background as jobs
+from travois.tools.shell import bash as shell
+from travois.tools.shell import terminal
+from travois.tools.web import fetch as web
+from travois.tools.web import search as websearch
 
 TOOLS: tuple[AnyTool, ...] = (
     shell.BASH,
