@@ -11,7 +11,7 @@ from time import perf_counter, sleep
 
 import anyio
 
-from travois.store.snapshots import Snapshots
+from travois.snapshots.snapshots import Snapshots
 
 FOLDERS, EACH = 5_000, 20
 COMMIT = (

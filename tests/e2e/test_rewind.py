@@ -12,7 +12,7 @@ from tests.e2e.glass import use
 from tests.e2e.program import Program, kinds
 from travois.core.content import words
 from travois.core.facts import Changed, Result, Rewound
-from travois.store.snapshot.shelf import opened
+from travois.snapshots.database import opened
 
 FLAGS = ("--permission-mode", "bypass")
 

@@ -14,12 +14,12 @@ import anyio
 import pytest
 
 from tests.processes import processes
-from travois.store.snapshot import scan
-from travois.store.snapshot.node import Node, Snapshot, State
-from travois.store.snapshot.shelf import opened
-from travois.store.snapshot.tree import Limits, Tree, Wanted
-from travois.store.snapshot.watch import Watch
-from travois.store.snapshots import Snapshots
+from travois.snapshots import scan
+from travois.snapshots.database import opened
+from travois.snapshots.snapshots import Snapshots
+from travois.snapshots.take import Limits, Tree, Wanted
+from travois.snapshots.tree import Node, Snapshot, State
+from travois.snapshots.watch import Watch
 
 ENVIRONMENT = {
     **{f"GIT_{who}_{what}": "t@t" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
@@ -363,7 +363,7 @@ def test_the_process_ends_when_its_session_is_killed(work: Path) -> None:
     program = """
 import os, sys, signal, anyio
 from pathlib import Path
-from travois.store.snapshots import Snapshots
+from travois.snapshots.snapshots import Snapshots
 few = Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],))
 worker = few._started()
 worker.prepare(few._wanted(""))

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, sendable
-from travois.app import rewinding
 from travois.core.content import Text, words
 from travois.core.facts import Entry, Result, User
 from travois.permissions.decide import Guard
@@ -22,10 +21,11 @@ from travois.ports.agent import Agent
 from travois.ports.world import Answer, Warned
 from travois.providers.replies import Reply
 from travois.providers.request import Request
-from travois.store.snapshot import scan
-from travois.store.snapshot.node import OBJECT, Root, Snapshot
-from travois.store.snapshot.tree import Limits
-from travois.store.snapshots import Snapshots
+from travois.snapshots import rewind as rewinding
+from travois.snapshots import scan
+from travois.snapshots.snapshots import Snapshots
+from travois.snapshots.take import Limits
+from travois.snapshots.tree import OBJECT, Root, Snapshot
 from travois.testing import Line, call, say
 from travois.tools.edit import EDIT
 from travois.tools.shell.bash import BASH
@@ -304,7 +304,7 @@ def dying(self, content, **more):
     return put(self, content, **more)
 shelf.Shelf.put = dying
 from pathlib import Path
-from travois.store.snapshots import Snapshots
+from travois.snapshots.snapshots import Snapshots
 Snapshots(Path(sys.argv[1]), "p", folders=(sys.argv[2],)).take("x")
 """
     home = work.parent.parent / "home"
@@ -324,8 +324,8 @@ def test_killed_while_restoring_the_same_command_finishes_it(work: Path, at: int
     mortal = f"""
 import os, signal, sys
 from travois.store.snapshot import restore
-from travois.store.snapshot.node import Change
-from travois.store.snapshots import Snapshots
+from travois.snapshots.tree import Change
+from travois.snapshots.snapshots import Snapshots
 from pathlib import Path
 import msgspec
 rename, count = os.rename, 0

@@ -17,9 +17,9 @@ from travois.core.facts import Assistant, Decided, Ended, Entry, Epoch, Opened, 
 from travois.core.models import Usage
 from travois.core.view import living
 from travois.sessions.catalog import Summary
-from travois.store.snapshot.node import Change
-from travois.store.snapshot.timeline import Mark, is_pause, marks
-from travois.store.snapshots import Snapshots
+from travois.snapshots.snapshots import Snapshots
+from travois.snapshots.timeline import Mark, is_pause, marks
+from travois.snapshots.tree import Change
 
 Relation = Literal["unrelated", "a is a fork of b", "b is a fork of a", "forks of one session"]
 Status = Literal["added", "modified", "deleted"]

@@ -71,7 +71,7 @@ from travois.settings.load import load
 from travois.settings.schema import Loaded, Plugin, Settings
 from travois.settings.sources import levels
 from travois.skills.invoke import Practitioner
-from travois.store.snapshots import Snapshots
+from travois.snapshots.snapshots import Snapshots
 from travois.tools import interaction as plan
 from travois.tools.catalog import TOOLS
 

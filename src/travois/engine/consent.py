@@ -19,7 +19,6 @@ from travois.engine.sandboxed import (
     ruled_reads,
     would_run_unasked,
 )
-from travois.engine.uncovered import warn_of_uncovered
 from travois.hooks.events import PermissionRequest
 from travois.hooks.fire import arguments, fire, update
 from travois.hooks.output import SILENCE, Heard
@@ -38,6 +37,7 @@ from travois.ports.tool import AnyTool
 from travois.ports.world import Answer, Question, digest
 from travois.sandbox.policy import cage, harmless, held_back, leaves, runs_outside
 from travois.sandbox.profile import TMP, Cage
+from travois.snapshots.uncovered import warn_of_uncovered
 
 INSIDE = "the settings let no command run outside the sandbox"
 APART = (

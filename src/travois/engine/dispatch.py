@@ -24,9 +24,7 @@ from travois.core.view import open_calls
 from travois.engine import doom, gate
 from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
 from travois.engine.interpret import Meaning, Senseless, interpret
-from travois.engine.keeping import keep
 from travois.engine.modes import MODE, follow
-from travois.engine.uncovered import stamp_uncovered, tell_changed
 from travois.hooks import fire as hooks
 from travois.hooks.events import AnyOccasion, CwdChanged
 from travois.hooks.output import Heard
@@ -46,6 +44,8 @@ from travois.sandbox.profile import Cage
 from travois.sandbox.tmp_folder import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.sessions.session import Session
 from travois.skills.skills import Practice
+from travois.snapshots.before_call import keep
+from travois.snapshots.uncovered import stamp_uncovered, tell_changed
 
 LOOKED = "It ran read-only and without network: nothing that it wrote outside /tmp was kept."
 LOOKS = (

@@ -12,7 +12,6 @@ from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
 from travois.core.view import THINKING, View, open_calls, waiting
 from travois.engine import doom
 from travois.engine.fallback import come_back
-from travois.engine.keeping import settle
 from travois.engine.spending import Exhausted, check, warn
 from travois.engine.stream import ask
 from travois.hooks.fire import gave_up, sent_back, unwelcome
@@ -22,6 +21,7 @@ from travois.ports.agent import Agent
 from travois.prompt.briefing import brief
 from travois.sessions.session import Session
 from travois.skills.invoke import lapse
+from travois.snapshots.before_call import settle
 
 STOPPED = "Stopped before it finished; what it had done by then is not known."
 NEVER_RAN = "Stopped before it ran: nothing was done."

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from travois.engine.uncovered import find_unrecoverable
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, Verdict, judge
 from travois.permissions.paths import inside
@@ -19,6 +18,7 @@ from travois.permissions.shell.plan import Step
 from travois.ports.agent import Agent
 from travois.sandbox.policy import Bounds, bound, contained, is_plain, runs_outside, shown_reads
 from travois.sandbox.profile import Cage, Unasked
+from travois.snapshots.uncovered import find_unrecoverable
 
 ASKING = ("default", "accept-edits")
 TOP = re.compile(r"/[\w-][\w.-]*(?=/|$)")

@@ -10,9 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from travois.app import rewinding
 from travois.app.commands.sessions import here
-from travois.app.rewinding import Way
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Opened
 from travois.sessions import disk
@@ -20,9 +18,11 @@ from travois.sessions.catalog import Summary, find, newest
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history
 from travois.sessions.session import Session
-from travois.store.snapshot.node import Change
-from travois.store.snapshot.timeline import NONE, marks, turns
-from travois.store.snapshots import Snapshots
+from travois.snapshots import rewind as rewinding
+from travois.snapshots.rewind import Way
+from travois.snapshots.snapshots import Snapshots
+from travois.snapshots.timeline import NONE, marks, turns
+from travois.snapshots.tree import Change
 from travois.terminal.tables import Commands, ago, clean, command, say, table, warn
 
 MORE = """\

@@ -14,7 +14,7 @@ from travois.sessions.catalog import find
 from travois.sessions.home import Home
 from travois.sessions.log_file import Skipped, history
 from travois.sessions.project import Project
-from travois.store.snapshots import Snapshots
+from travois.snapshots.snapshots import Snapshots
 from travois.terminal.tables import clean, say, say_json, styled, table, warn
 
 MAX_PROMPT = 200

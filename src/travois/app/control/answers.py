@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from travois.app import custom, rewinding, skilled
+from travois.app import custom, skilled
 from travois.app.compose import prepare
 from travois.app.control import files, listing, servers
 from travois.app.control.lines import Request
@@ -26,7 +26,8 @@ from travois.hooks.fire import MODES
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
 from travois.providers.options import worth
-from travois.store.snapshots import Snapshots
+from travois.snapshots import rewind as rewinding
+from travois.snapshots.snapshots import Snapshots
 from travois.version import __version__
 
 

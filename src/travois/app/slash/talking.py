@@ -8,7 +8,6 @@ from functools import partial
 import anyio
 from msgspec.structs import replace
 
-from travois.app import rewinding
 from travois.app.hooking import Leaving, switching
 from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
@@ -19,8 +18,9 @@ from travois.prompt.style_text import DEFAULT
 from travois.providers.options import LEVELS
 from travois.sessions import home as homes
 from travois.settings.chosen import keep
-from travois.store.snapshot.timeline import Turn, turns
-from travois.store.snapshots import Snapshots
+from travois.snapshots import rewind as rewinding
+from travois.snapshots.snapshots import Snapshots
+from travois.snapshots.timeline import Turn, turns
 
 MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
 SHOWN = 30

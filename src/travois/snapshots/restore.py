@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from travois.store.snapshot.node import Change, Node
-from travois.store.snapshot.scan import DRAFT
-from travois.store.snapshot.shelf import Shelf
+from travois.snapshots.database import Shelf
+from travois.snapshots.scan import DRAFT
+from travois.snapshots.tree import Change, Node
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

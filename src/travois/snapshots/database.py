@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from travois.sessions import disk
-from travois.store.snapshot.node import Node, Root, Snapshot, is_blob
-from travois.store.snapshot.objects import Objects
+from travois.snapshots.git_objects import Objects
+from travois.snapshots.tree import Node, Root, Snapshot, is_blob
 
 PIECE = 8 << 20
 """How many bytes of a file are kept as one."""

@@ -12,10 +12,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.store.snapshot.node import BLOB, HOLE, Node, Root
-from travois.store.snapshot.shelf import PIECE, Seen, Shelf, named
-from travois.store.snapshot.tracked import LOOSE, PACK, Tracked, hold
-from travois.store.snapshot.watch import Unheard, Watch
+from travois.snapshots.database import PIECE, Seen, Shelf, named
+from travois.snapshots.git_index import LOOSE, PACK, Tracked, hold
+from travois.snapshots.tree import BLOB, HOLE, Node, Root
+from travois.snapshots.watch import Unheard, Watch
 
 BIG = 64 << 20
 """Files over this many bytes are covered only where a command is about to destroy them."""

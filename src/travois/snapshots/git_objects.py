@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from travois.sessions import disk
-from travois.store.snapshot.node import LOOSE, is_blob, is_loose
+from travois.snapshots.tree import LOOSE, is_blob, is_loose
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 COPIED = 256 << 20

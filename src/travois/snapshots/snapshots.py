@@ -15,13 +15,13 @@ import anyio.from_thread
 import anyio.to_thread
 
 from travois.sessions.project import verified_repository
-from travois.store.snapshot.node import Change, Node, Snapshot, State, changes, within
+from travois.snapshots.tree import Change, Node, Snapshot, State, changes, within
 
 if TYPE_CHECKING:
     from travois.ports.snapshot_port import Kept
-    from travois.store.snapshot.client import Worker
-    from travois.store.snapshot.restore import Outcome
-    from travois.store.snapshot.tree import Limits, Taken, Tree, Wanted
+    from travois.snapshots.restore import Outcome
+    from travois.snapshots.take import Limits, Taken, Tree, Wanted
+    from travois.snapshots.worker_client import Worker
 
 LARGE = 5_000
 """A tree of more names than this is looked at in a process of its own."""
@@ -91,7 +91,7 @@ class Snapshots:
 
         Returns the snapshot's name and the paths that it covers. Raises OSError.
         """
-        from travois.store.snapshot.tree import first_missing
+        from travois.snapshots.take import first_missing
 
         files = tuple(dict.fromkeys(first_missing(os.fsencode(path)) for path in paths))
         taken = await anyio.to_thread.run_sync(lambda: self.take_files(why, files))
@@ -128,17 +128,17 @@ class Snapshots:
 
     def take_files(self, why: str, files: Iterable[bytes]) -> Taken:
         """Save these files alone."""
-        from travois.store.snapshot.tree import Wanted
+        from travois.snapshots.take import Wanted
 
         return self._here().take(Wanted(why, files=tuple(files)))
 
     def _wanted(self, why: str, also: Iterable[bytes] = (), files: Iterable[bytes] = ()) -> Wanted:
-        from travois.store.snapshot.tree import Wanted
+        from travois.snapshots.take import Wanted
 
         return Wanted(why, self._folders, tuple(also), tuple(files))
 
     def _here(self) -> Tree:
-        from travois.store.snapshot.tree import Limits, Tree
+        from travois.snapshots.take import Limits, Tree
 
         if self._tree is None:
             limits = self._limits or Limits()
@@ -147,8 +147,8 @@ class Snapshots:
 
     def _started(self) -> Worker | None:
         """The process that looks at large trees; none where none can be started."""
-        from travois.store.snapshot.client import Worker
-        from travois.store.snapshot.tree import Limits
+        from travois.snapshots.take import Limits
+        from travois.snapshots.worker_client import Worker
 
         with self._choosing:
             if self._worker is None or not self._worker.alive:
@@ -170,7 +170,7 @@ class Snapshots:
 
     def left_out(self) -> tuple[str, ...]:
         """What is there in the workspace and not covered, as far as is known without a look."""
-        from travois.store.snapshot.scan import AGAIN
+        from travois.snapshots.scan import AGAIN
 
         named = (os.path.join(folder, name) for folder in self._folders for name in AGAIN)
         known = dict.fromkeys((*map(os.fsdecode, named), *self._left_out))
@@ -188,29 +188,29 @@ class Snapshots:
 
     def find(self, name: str) -> Snapshot | None:
         """The snapshot of that name; None if it was dropped."""
-        from travois.store.snapshot.shelf import opened
+        from travois.snapshots.database import opened
 
         with opened(self._path) as shelf:
             return shelf.find(name)
 
     def compare(self, old: Iterable[Snapshot], new: Iterable[Snapshot]) -> list[Change]:
         """What differs between what some snapshots say and what others say."""
-        from travois.store.snapshot.shelf import opened
+        from travois.snapshots.database import opened
 
         with opened(self._path) as shelf:
             return list(changes(State(shelf, old), State(shelf, new)))
 
     def restore(self, wanted: list[Change]) -> Outcome:
         """Make these changes on the disk."""
-        from travois.store.snapshot.restore import restore
-        from travois.store.snapshot.shelf import opened
+        from travois.snapshots.database import opened
+        from travois.snapshots.restore import restore
 
         with opened(self._path) as shelf, shelf.undisturbed():
             return restore(shelf, wanted)
 
     def content(self, node: Node | None) -> bytes:
         """The bytes of a file, or where a link leads; nothing for one that could not be read."""
-        from travois.store.snapshot.shelf import opened
+        from travois.snapshots.database import opened
 
         if node is None or node.folder:
             return b""

@@ -9,7 +9,7 @@ import msgspec
 from travois.core.content import words
 from travois.core.facts import Changed, Ended, Entry, User
 from travois.core.view import living
-from travois.engine.keeping import ENDED
+from travois.snapshots.before_call import ENDED
 
 WHAT = "snapshot"
 """What the facts are called that say: here a snapshot was taken."""

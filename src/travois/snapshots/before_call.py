@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from travois.core.content import Text
 from travois.core.facts import Changed, User
-from travois.engine.uncovered import find_losses
 from travois.permissions.paths import inside
 from travois.ports.agent import Agent
 from travois.ports.world import Doing, Warned
+from travois.snapshots.uncovered import find_losses
 
 if TYPE_CHECKING:
     from travois.engine.consent import Ready

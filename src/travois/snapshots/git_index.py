@@ -18,8 +18,8 @@ from fnmatch import translate
 from hashlib import sha1
 from struct import Struct, error, unpack_from
 
-from travois.store.snapshot.node import Node
-from travois.store.snapshot.objects import Objects
+from travois.snapshots.git_objects import Objects
+from travois.snapshots.tree import Node
 
 HEADER = Struct(">4sII")
 LOOKS = Struct(">IIII4xI4xIII")
@@ -236,7 +236,7 @@ def hold(objects: Objects, path: bytes, size: int) -> bytes:
 
 def named_pack(name: bytes, size: int) -> bytes:
     """The name under which a pack is held."""
-    from travois.store.snapshot.shelf import named
+    from travois.snapshots.database import named
 
     return named(b"%s %d" % (name, size))
 

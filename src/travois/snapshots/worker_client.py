@@ -13,10 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.sessions import disk
-from travois.store.snapshot.tree import Limits, Taken, Wanted
-from travois.store.snapshot.worker import Reply, Started
+from travois.snapshots.take import Limits, Taken, Wanted
+from travois.snapshots.worker import Reply, Started
 
-PROGRAM = (sys.executable, "-I", "-m", "travois.store.snapshot.worker")
+PROGRAM = (sys.executable, "-I", "-m", "travois.snapshots.worker")
 
 
 class Worker:

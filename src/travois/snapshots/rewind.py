@@ -11,11 +11,11 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Rewound
-from travois.engine.keeping import ENDED
 from travois.sessions.session import Session
-from travois.store.snapshot.node import Change, Root, Snapshot, within
-from travois.store.snapshot.restore import Outcome
-from travois.store.snapshot.timeline import (
+from travois.snapshots.before_call import ENDED
+from travois.snapshots.restore import Outcome
+from travois.snapshots.snapshots import Snapshots
+from travois.snapshots.timeline import (
     NONE,
     REWINDING,
     REWOUND,
@@ -25,7 +25,7 @@ from travois.store.snapshot.timeline import (
     marks,
     turns,
 )
-from travois.store.snapshots import Snapshots
+from travois.snapshots.tree import Change, Root, Snapshot, within
 
 Part = Literal["all", "conversation"]
 GIT = re.compile(rb"(.*?/\.git)/.*", re.DOTALL)

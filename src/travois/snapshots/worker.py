@@ -16,7 +16,7 @@ from threading import Thread
 
 import msgspec
 
-from travois.store.snapshot.tree import Limits, Taken, Tree, Wanted
+from travois.snapshots.take import Limits, Taken, Tree, Wanted
 
 OFTEN = 0.1
 """How many seconds pass between two words on how far it is."""

@@ -12,11 +12,11 @@ from threading import Lock
 
 import msgspec
 
-from travois.store.snapshot.node import Root, Snapshot, within
-from travois.store.snapshot.scan import Bounds, Scan
-from travois.store.snapshot.shelf import Dropped, Seen, Shelf, opened
-from travois.store.snapshot.tracked import Tracked
-from travois.store.snapshot.watch import Unheard, Watch
+from travois.snapshots.database import Dropped, Seen, Shelf, opened
+from travois.snapshots.git_index import Tracked
+from travois.snapshots.scan import Bounds, Scan
+from travois.snapshots.tree import Root, Snapshot, within
+from travois.snapshots.watch import Unheard, Watch
 
 ROOM = 1 << 30
 """How many bytes the snapshots of one project take at most."""
