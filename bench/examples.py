@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.host.local import examples
+from travois.local_model import examples
 from travois.search.static import Static
 
 

@@ -19,12 +19,12 @@ from tests.corpus.asked import counted, judged, requests
 
 from travois.app.opening import specs
 from travois.core.content import Text
-from travois.host.local import weights
-from travois.host.local.engine import Engine, missing
-from travois.host.local.examples import Nearest
-from travois.host.local.guided import HELP, Asked, Guided
-from travois.host.local.mind import Mind
-from travois.host.local.router import Routed
+from travois.local_model import weights
+from travois.local_model.examples import Nearest
+from travois.local_model.llamacpp import Engine, missing
+from travois.local_model.mind import Mind
+from travois.local_model.model import HELP, Asked, Guided
+from travois.local_model.router import Routed
 from travois.providers.http.client import Direct
 from travois.search.embedder_minilm import Absent, find
 from travois.search.static import Static

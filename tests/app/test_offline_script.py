@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from travois.host.local import weights
+from travois.local_model import weights
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 EMPTY = dict.fromkeys(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from travois.host.local.router import Routed
+from travois.local_model.router import Routed
 
 FOLDER = Path(__file__).parent / "simple_requests"
 FREE = {"output_mode", "replace_all", "-i", "-n", "description"}

@@ -15,7 +15,7 @@ from tests.e2e.test_models import EMPTY
 from tests.host.local.small import HERE, needs_engine, without_layers
 from travois.app.local import RULES, SAID, SMALL
 from travois.core.facts import Epoch
-from travois.host.local.engine import missing
+from travois.local_model.llamacpp import missing
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_file_is_explained_and_the_embedded_model_is_tried(alone: Program) -> 
 def engine() -> Iterator[str]:
     """llama.cpp with its real prefix cache, for several runs."""
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "travois.host.local.serve"],
+        [sys.executable, "-P", "-m", "travois.local_model.serve"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

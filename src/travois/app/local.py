@@ -14,9 +14,9 @@ from travois.sessions import home as homes
 from travois.settings.schema import Loaded
 
 if TYPE_CHECKING:
-    from travois.host.local.engine import Engine
-    from travois.host.local.examples import Nearest
-    from travois.host.local.mind import Mind
+    from travois.local_model.examples import Nearest
+    from travois.local_model.llamacpp import Engine
+    from travois.local_model.mind import Mind
 
 PROVIDER, EMBEDDED = "local", "smollm2"
 HERE = "this machine, in a process of its own"
@@ -42,8 +42,8 @@ class Local:
 
     def serve(self, card: Card) -> Model:
         """Whoever answers for a model of this machine."""
-        from travois.host.local.engine import LocalModel
-        from travois.host.local.guided import Guided
+        from travois.local_model.llamacpp import LocalModel
+        from travois.local_model.model import Guided
 
         if card.id != EMBEDDED:
             return LocalModel(card, self._engine(Path(card.id), card.window), self._travel)
@@ -56,7 +56,7 @@ class Local:
             await engine.aclose()
 
     def _mind(self, window: int) -> Mind | None:
-        from travois.host.local.mind import Mind
+        from travois.local_model.mind import Mind
 
         weights = smollm2()
         if isinstance(weights, str):
@@ -64,7 +64,7 @@ class Local:
         return Mind(self._engine(weights, window), self._travel)
 
     def _engine(self, path: Path, window: int) -> Engine:
-        from travois.host.local.engine import Engine
+        from travois.local_model.llamacpp import Engine
 
         if (path, window) not in self._engines:
             threads = max(1, self._loaded.settings.local.threads)
@@ -74,8 +74,8 @@ class Local:
 
 def smollm2() -> Path | str:
     """The weights of the embedded model, or why it cannot think here."""
-    from travois.host.local.engine import missing
-    from travois.host.local.weights import find
+    from travois.local_model.llamacpp import missing
+    from travois.local_model.weights import find
 
     return missing() or find(_stamp("smollm2.json"))
 
@@ -88,7 +88,7 @@ def notice() -> str:
 
 def near() -> Nearest:
     """The examples, by the table of meanings that comes with Travois: MiniLM takes 2 s to begin."""
-    from travois.host.local.examples import Nearest
+    from travois.local_model.examples import Nearest
     from travois.search.static import Static
 
     return Nearest(Static())

@@ -154,7 +154,7 @@ def resolved(name: str, among: Catalog | None) -> Card:
     model = catalog.resolve(name, os.environ, among=among)
     if model.provider != PROVIDER or model.id == EMBEDDED:
         return model
-    from travois.host.local.engine import sized
+    from travois.local_model.llamacpp import sized
 
     return sized(model)
 

@@ -25,11 +25,11 @@ from tests.host.local.small import HERE, needs_engine, torn, without_layers
 from tests.host.local.test_grammar import SCHEMAS, TEXT
 from tests.host.local.test_guided import EXAMPLES, UNSURE
 from travois.core.content import Call, Text
-from travois.host.local.engine import Engine
-from travois.host.local.examples import Nearest
-from travois.host.local.grammar import rules
-from travois.host.local.guided import Asked, Guided
-from travois.host.local.mind import Mind
+from travois.local_model.examples import Nearest
+from travois.local_model.grammar import rules
+from travois.local_model.llamacpp import Engine
+from travois.local_model.mind import Mind
+from travois.local_model.model import Asked, Guided
 from travois.providers.catalog import Endpoint
 from travois.providers.http.client import Direct
 from travois.providers.replies import Problem
@@ -57,7 +57,7 @@ async def posted(running: Engine, path: str, body: dict[str, Any]) -> tuple[int,
 def children() -> set[int]:
     """Processes that serve and were started by this one."""
     started = processes.children(os.getpid())
-    return {one.pid for one in started if "travois.host.local.serve" in one.command}
+    return {one.pid for one in started if "travois.local_model.serve" in one.command}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_under_the_grammar_it_says_calls_that_tools_take_with_words_of_the_reque
 def test_it_ends_with_whoever_wanted_it_and_says_nothing_but_where_it_is() -> None:
     order = json.dumps({"path": str(HERE), "window": 512, "key": "k"})
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "travois.host.local.serve"],
+        [sys.executable, "-P", "-m", "travois.local_model.serve"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

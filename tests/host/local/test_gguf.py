@@ -9,10 +9,10 @@ import pytest
 from tests.host.local.small import HERE, needs_engine
 from travois.core.errors import Fault
 from travois.core.models import Model, Price
-from travois.host.local import gguf
-from travois.host.local.engine import sized
-from travois.host.local.gguf import Head
-from travois.host.local.serve import CHATML, suited
+from travois.local_model import gguf
+from travois.local_model.gguf import Head
+from travois.local_model.llamacpp import sized
+from travois.local_model.serve import CHATML, suited
 
 
 @needs_engine

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from travois.app.opening import specs
-from travois.host.local.grammar import Ref, Rules, Schema, render, rules
+from travois.local_model.grammar import Ref, Rules, Schema, render, rules
 from travois.tools.catalog import TOOLS
 
 TEXT = 'Show me the first 20 lines of "src/a b.py", then grep for 404 in tests/*.py, please.'

@@ -13,10 +13,10 @@ from travois.app.opening import specs
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, Result, User
 from travois.core.view import project
-from travois.host.local.examples import Example, Nearest
-from travois.host.local.grammar import Rules
-from travois.host.local.guided import HELP, LINES, UNCHECKED, Guided, asked, quoted
-from travois.host.local.mind import Mind
+from travois.local_model.examples import Example, Nearest
+from travois.local_model.grammar import Rules
+from travois.local_model.mind import Mind
+from travois.local_model.model import HELP, LINES, UNCHECKED, Guided, asked, quoted
 from travois.providers.catalog import resolve
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Grew, Problem, Reply

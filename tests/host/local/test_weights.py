@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.host.local.small import HERE, needs_engine
-from travois.host.local import weights
+from travois.local_model import weights
 
 
 @needs_engine

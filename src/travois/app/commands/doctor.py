@@ -194,7 +194,7 @@ def _meaning(home: Home) -> Check:
 def _small() -> Check:
     """Whether more than examples and rules answers where there is no key."""
     from travois.app.local import smollm2
-    from travois.host.local.engine import load_problem
+    from travois.local_model.llamacpp import load_problem
 
     found = load_problem() or smollm2()
     if not isinstance(found, str):

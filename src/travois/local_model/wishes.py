@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from travois.host.local.plain import addressed, plain
-from travois.host.local.reading import shape, spans
+from travois.local_model.plain import addressed, plain
+from travois.local_model.reading import shape, spans
 
 
 def _words(said: str) -> re.Pattern[str]:

@@ -20,12 +20,12 @@ from travois.core.content import Call, Text
 from travois.core.loose import rows, string, table
 from travois.core.models import Usage
 from travois.core.tokens import estimate
-from travois.host.local.examples import Example, Nearest
-from travois.host.local.grammar import Schema, rules
-from travois.host.local.mind import Mind
-from travois.host.local.reading import UNSOUGHT
-from travois.host.local.router import Routed, route
-from travois.host.local.wishes import wished
+from travois.local_model.examples import Example, Nearest
+from travois.local_model.grammar import Schema, rules
+from travois.local_model.mind import Mind
+from travois.local_model.reading import UNSOUGHT
+from travois.local_model.router import Routed, route
+from travois.local_model.wishes import wished
 from travois.providers.replies import (
     Began,
     BlockBegan,

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from travois.core.errors import Fault
 from travois.core.models import Model, Price
-from travois.host.local import gguf
-from travois.host.local.serve import Order, Ready
+from travois.local_model import gguf
+from travois.local_model.serve import Order, Ready
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.process.talk import Talk
@@ -28,7 +28,7 @@ from travois.providers.http.client import Transport
 from travois.providers.replies import Problem, Reply, StreamDelta
 from travois.providers.request import Request
 
-MODULE = "travois.host.local.serve"
+MODULE = "travois.local_model.serve"
 LOGGED = 200
 """How many lines of its log are kept, to say why it failed."""
 REASONS = (

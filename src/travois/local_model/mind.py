@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from travois.host.local.engine import Engine
-from travois.host.local.examples import Example
-from travois.host.local.grammar import Rules, render
+from travois.local_model.examples import Example
+from travois.local_model.grammar import Rules, render
+from travois.local_model.llamacpp import Engine
 from travois.providers.http.client import Response, Transport
 from travois.providers.replies import Problem
 

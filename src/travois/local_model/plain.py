@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from travois.host.local.commands import command
+from travois.local_model.commands import command
 
 MANNERS = re.compile(
     r"""^\W*(?:(?:please|pls|plz|kindly|hey|yo|now|ok|okay|so|and|then|just|quickly|quick|simply

@@ -9,9 +9,9 @@ from typing import Literal, get_args
 
 import msgspec
 
-from travois.host.local import patterns
-from travois.host.local.commands import command
-from travois.host.local.plain import plain
+from travois.local_model import patterns
+from travois.local_model.commands import command
+from travois.local_model.plain import plain
 
 Named = Literal["url", "glob", "path", "rev", "number", "name", "text"]
 """What looks like itself wherever it stands."""

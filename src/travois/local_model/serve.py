@@ -1,4 +1,4 @@
-"""llama.cpp as a process of its own: `python -P -m travois.host.local.serve`.
+"""llama.cpp as a process of its own: `python -P -m travois.local_model.serve`.
 
 A bad file can make it abort, which in our own process would end the session (decision 0014). It is
 told what to serve in one line on its standard input, says in one line where it listens, and ends
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from travois.host.local.gguf import template
+from travois.local_model.gguf import template
 
 CHATML = Path(__file__).with_name("chatml.jinja")
 AT_ONCE = 256

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from travois.host.local.reading import shape
+from travois.local_model.reading import shape
 
 WORDS = 0.3
 """How much it counts whether the words are the same; the rest is whether they mean the same."""

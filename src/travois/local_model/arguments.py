@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from travois.host.local.patterns import COUNTS, FILES, TYPES
-from travois.host.local.reading import Kind, Span, spans
+from travois.local_model.patterns import COUNTS, FILES, TYPES
+from travois.local_model.reading import Kind, Span, spans
 
 Value = str | int | list[Any] | None
 Reader = Callable[[str], Value]

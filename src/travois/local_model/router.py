@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from travois.host.local.arguments import reader
-from travois.host.local.examples import Example, Nearest
-from travois.host.local.patterns import COUNTS, FILES, TYPES
-from travois.host.local.reading import NAMED, Kind, shape, spans
-from travois.host.local.wishes import wished
+from travois.local_model.arguments import reader
+from travois.local_model.examples import Example, Nearest
+from travois.local_model.patterns import COUNTS, FILES, TYPES
+from travois.local_model.reading import NAMED, Kind, shape, spans
+from travois.local_model.wishes import wished
 
 COUNT = 16
 """How many of the nearest examples are looked at."""
