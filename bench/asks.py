@@ -37,8 +37,8 @@ from bench.calls import Recorded, recorded_calls
 from bench.replay import NoWeb
 from travois.core.content import Call
 from travois.core.facts import AnyFact, Changed, Entry, Opened
-from travois.engine.consent import Ready, decide, use
-from travois.engine.dispatch import understand
+from travois.engine.permission_gate import Ready, decide, use
+from travois.engine.tool_calls import understand
 from travois.files.disk import DiskFiles
 from travois.permissions.checkouts import find_sibling
 from travois.permissions.decide import Guard, Mode

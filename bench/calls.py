@@ -20,7 +20,7 @@ from typing import Any, cast
 import msgspec
 
 from travois.core.content import Call
-from travois.engine.interpret import Senseless, interpret
+from travois.engine.interpret_call import Senseless, interpret
 from travois.mcp.tools import Lending
 from travois.ports.tool import AnyTool
 from travois.tools.catalog import TOOLS

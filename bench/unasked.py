@@ -40,8 +40,8 @@ from msgspec.structs import replace
 
 from bench.asks import Recorder, make_agent
 from travois.core.content import Call
-from travois.engine.consent import Ready, Ruling, decide
-from travois.engine.dispatch import understand
+from travois.engine.permission_gate import Ready, Ruling, decide
+from travois.engine.tool_calls import understand
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.git_config import settle
 from travois.permissions.protected_paths import personal, protected

@@ -13,7 +13,7 @@ HEAVY += ("opentelemetry",)
 LATER = (
     *("json", "shlex", "shutil", "tempfile", "tomllib"),
     *(
-        "travois.engine.dispatch",
+        "travois.engine.tool_calls",
         "travois.context.compaction.compact",
         "travois.permissions.shell.parse",
     ),

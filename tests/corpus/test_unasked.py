@@ -23,7 +23,7 @@ from bench.unasked import (
 from msgspec.structs import replace
 
 from tests.ports.caged import walls
-from travois.engine.consent import Ruling
+from travois.engine.permission_gate import Ruling
 from travois.ports.agent import Agent
 
 CORPUS = Path(__file__).parents[3] / "shared" / "lab" / "security" / "commands.jsonl"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.engine.fakes import RecordingPerson, agent, facts, play, small
 from travois.core.content import Text, words
 from travois.core.facts import Asked, Decided, Result
-from travois.engine.dispatch import LOOKED
+from travois.engine.tool_calls import LOOKED
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Rule, parse
 from travois.permissions.updates import Update, suggested

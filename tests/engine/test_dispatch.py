@@ -28,8 +28,8 @@ from travois.core.content import Call, Text
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Changed, Decided, Ended, Noted, Result, Sent
 from travois.core.models import Usage
-from travois.engine.dispatch import ALONGSIDE
 from travois.engine.loop import STOPPED, turn
+from travois.engine.tool_calls import ALONGSIDE
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse

@@ -9,7 +9,7 @@ import pytest
 
 from travois.core.content import Call
 from travois.core.tool_names import canonical, canonical_name
-from travois.engine.interpret import Meaning, Senseless, interpret
+from travois.engine.interpret_call import Meaning, Senseless, interpret
 from travois.mcp.tools import Lending
 from travois.ports.tool import AnyTool
 from travois.tools.catalog import TOOLS

@@ -11,7 +11,7 @@ from tests.engine.test_children import Parts, agent, facts, options
 from travois import Options, Session
 from travois.core.content import words
 from travois.core.facts import Changed, Result, Rewound, User
-from travois.engine.jobs import running_jobs
+from travois.engine.background_jobs import running_jobs
 from travois.testing import calls, say
 
 __all__ = ["options"]

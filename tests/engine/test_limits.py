@@ -20,9 +20,9 @@ from travois.core.facts import Ended, Finished, Result, Sent, User
 from travois.core.models import Price, Usage
 from travois.core.spending import Amount, Limits, Purse
 from travois.core.view import project
+from travois.engine.budget import LEAST, NEAR
 from travois.engine.fork import inquire
 from travois.engine.loop import STOPPED, turn
-from travois.engine.spending import LEAST, NEAR
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env

@@ -17,7 +17,7 @@ from travois.core.content import AnyBlock, Call, Media, Opaque, Text
 from travois.core.facts import Changed, Compacted, Epoch, User
 from travois.core.models import Usage
 from travois.engine.loop import turn
-from travois.engine.recover import CUTS, TRUNCATES, restore_window
+from travois.engine.overflow import CUTS, TRUNCATES, restore_window
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env, Warned

@@ -26,7 +26,7 @@ from travois.core.content import Text
 from travois.core.facts import Changed, EndedWhy, Finished, Spawned, User
 from travois.core.spending import Limits, Purse
 from travois.core.view import open_calls
-from travois.engine.jobs import PATIENCE, hand_over, wait_for_news
+from travois.engine.background_jobs import PATIENCE, hand_over, wait_for_news
 from travois.engine.loop import turn
 from travois.hooks.events import SubagentStart
 from travois.hooks.fire import fire
@@ -180,7 +180,7 @@ class Children:
 
     async def _run(self, child: Child) -> Report:
         """Run a child to its end, whatever that is."""
-        from travois.engine.dispatch import survived
+        from travois.engine.tool_calls import survived
 
         try:
             with child.scope:

@@ -45,7 +45,7 @@ from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Amount, Limits, Purse
 from travois.engine.fallback import HOME
-from travois.engine.modes import MODE, follow
+from travois.engine.permission_modes import MODE, follow
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.hooks.config import Listener

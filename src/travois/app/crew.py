@@ -26,7 +26,7 @@ from travois.core.facts import Changed, Entry, Noted, Opened, User
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Limits, Purse
-from travois.engine.heads import first_head
+from travois.engine.tool_definitions import first_head
 from travois.hooks.fire import join
 from travois.permissions.paths import inside
 from travois.ports.agent import Agent, Birth
@@ -235,7 +235,7 @@ def _unusable(fault: Fault, usual: Card) -> Refusal:
 def recover(session: Session, found: Found) -> None:
     """Tell a session that goes on of children and commands whose reports never came in."""
     if any(what.startswith(JOB) for what in session.state):
-        from travois.engine.jobs import report_lost
+        from travois.engine.background_jobs import report_lost
 
         report_lost(session)
     if session.owed:

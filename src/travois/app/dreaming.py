@@ -21,7 +21,7 @@ from travois.app.posting import STOP
 from travois.app.remembering import consents
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Ended, Entry, Finished, Noted, Opened, Spawned
-from travois.engine.dispatch import survived
+from travois.engine.tool_calls import survived
 from travois.memory import consolidation_lock as night
 from travois.memory.consolidation_lock import Gates, Night, Seen
 from travois.memory.dream_rules import Passage

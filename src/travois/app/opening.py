@@ -31,10 +31,10 @@ from travois.core.facts import (
 )
 from travois.core.models import Model as Card
 from travois.core.terminal_text import complain
-from travois.engine.heads import SCHEMAS as SCHEMAS
-from travois.engine.heads import first_head
-from travois.engine.heads import specs as specs
 from travois.engine.loop import UNKNOWN, answer_open
+from travois.engine.tool_definitions import SCHEMAS as SCHEMAS
+from travois.engine.tool_definitions import first_head
+from travois.engine.tool_definitions import specs as specs
 from travois.ports.tool import AnyTool
 from travois.prompt.environment import Surroundings, baseline
 from travois.sessions import catalog as sessions

@@ -32,7 +32,7 @@ from travois.core.facts import Ended, Entry, Finished, Noted
 from travois.core.json import encoded
 from travois.core.models import Model
 from travois.core.terminal_text import complain, for_stream
-from travois.engine.jobs import PATIENCE as JOB_PATIENCE
+from travois.engine.background_jobs import PATIENCE as JOB_PATIENCE
 from travois.hooks.fire import MODES
 from travois.memory.extraction import PATIENCE, settled, told
 from travois.ports.agent import Agent

@@ -32,7 +32,7 @@ from travois.core.tokens import context_tokens, fact_tokens, head_tokens, ratio,
 from travois.core.view import View
 from travois.engine.loop import turn
 from travois.engine.mentions import mentioned
-from travois.engine.modes import enter
+from travois.engine.permission_modes import enter
 from travois.hooks.config import Listener
 from travois.memory.extraction import settled
 from travois.permissions.decide import ALIASES, MODES, Mode
@@ -101,7 +101,7 @@ class Session:
         Returns whether there is something: `run` without a prompt lets it in. False if nothing
         works any more, or if only commands do and `patience`, in seconds, is over.
         """
-        from travois.engine.jobs import wait_for_news
+        from travois.engine.background_jobs import wait_for_news
 
         return await wait_for_news(self.crew.agent, patience=patience)
 
@@ -264,7 +264,7 @@ class Session:
         """Let hooks hear that the session is left."""
         self.parting = await hooking.end(self.crew.agent, self.leaving)
         if self.crew.agent.session.jobs:
-            from travois.engine.jobs import report_left
+            from travois.engine.background_jobs import report_left
 
             self.parting += report_left(self.crew.agent)
 

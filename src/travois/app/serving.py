@@ -17,7 +17,7 @@ from travois.context.window import model
 from travois.core.errors import Fault
 from travois.core.models import Effort, Price
 from travois.core.models import Model as Card
-from travois.engine.recover import restore_window
+from travois.engine.overflow import restore_window
 from travois.hooks.config import parse
 from travois.permissions.secrets import secrets
 from travois.ports.agent import Agent, Naming, Small, Summaries

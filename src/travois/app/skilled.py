@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from travois.app.opening import PROMPT, Place
 from travois.app.options import Options
 from travois.core.toolsets import DEFAULT as DEFAULT_TOOLS
-from travois.engine.heads import shown_names
+from travois.engine.tool_definitions import shown_names
 from travois.ports.tool import AnyTool
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT, styled, wishes

@@ -12,7 +12,7 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
-from travois.engine.consent import wary
+from travois.engine.permission_gate import wary
 from travois.permissions.paths import inside
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal

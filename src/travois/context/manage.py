@@ -21,7 +21,7 @@ from travois.core.content import Call
 from travois.core.facts import Failed, Offloaded, Result
 from travois.core.tokens import context_tokens, estimate, fact_tokens
 from travois.core.tool_names import canonical_name
-from travois.engine.recover import lighten
+from travois.engine.overflow import lighten
 from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool
 

@@ -10,7 +10,7 @@ from travois.core.facts import Entry, Finished, Spawned, User
 from travois.core.legality import unsendable
 from travois.core.models import Usage, cost
 from travois.core.view import View
-from travois.engine.spending import Exhausted, paid
+from travois.engine.budget import Exhausted, paid
 from travois.ports.agent import Agent
 from travois.providers.ration import rationed
 from travois.providers.replies import Problem, Reply

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.facts import Decided, Noted
-from travois.engine.consent import Ready, Ruling, decide, use, walls
+from travois.engine.permission_gate import Ready, Ruling, decide, use, walls
 from travois.hooks.fire import before
 from travois.permissions.decide import judge
 from travois.ports.agent import Agent

@@ -10,10 +10,10 @@ from travois.core.content import Opaque, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
 from travois.core.view import THINKING, View, open_calls, waiting
-from travois.engine import doom
+from travois.engine import loop_detection as doom
+from travois.engine.budget import Exhausted, check, warn
 from travois.engine.fallback import come_back
-from travois.engine.spending import Exhausted, check, warn
-from travois.engine.stream import ask
+from travois.engine.request import ask
 from travois.hooks.fire import gave_up, sent_back, unwelcome
 from travois.memory.extraction import gather
 from travois.memory.recall import recollect
@@ -94,7 +94,7 @@ async def _work(agent: Agent) -> tuple[EndedWhy, str]:
 async def _act(agent: Agent) -> None:
     """Answer the calls of a reply; what that takes is loaded for the first reply that has any."""
     if open_calls(agent.session.view):
-        from travois.engine.dispatch import act
+        from travois.engine.tool_calls import act
 
         await act(agent)
 
@@ -110,7 +110,7 @@ async def admit(agent: Agent) -> str:
         await agent.refresh()
     agent.inbox.extend(agent.post())
     if agent.session.jobs:
-        from travois.engine.jobs import end_reports
+        from travois.engine.background_jobs import end_reports
 
         agent.inbox.extend(end_reports(agent))
     while agent.inbox:

@@ -18,7 +18,7 @@ from travois.ports.world import digest
 from travois.prompt.environment import plain
 
 if TYPE_CHECKING:
-    from travois.engine.consent import Word
+    from travois.engine.permission_gate import Word
 
 MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
 RESOURCE = re.compile(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")

@@ -6,8 +6,8 @@ import msgspec
 
 from travois.core.content import Call, words
 from travois.core.facts import Noted
-from travois.engine.consent import Word, granted
-from travois.engine.dispatch import Unfit, carry_out, understand
+from travois.engine.permission_gate import Word, granted
+from travois.engine.tool_calls import Unfit, carry_out, understand
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, Refusal
 

@@ -15,9 +15,9 @@ from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
 from travois.core.loose import table
 from travois.core.view import project
-from travois.engine.dispatch import Unfit, carry_out, understand
+from travois.engine.budget import Exhausted
 from travois.engine.fork import beside
-from travois.engine.spending import Exhausted
+from travois.engine.tool_calls import Unfit, carry_out, understand
 from travois.hooks.config import Hook
 from travois.hooks.output import Said
 from travois.ports.agent import Agent, Small

@@ -20,8 +20,8 @@ from travois.agents.child import offspring
 from travois.core.content import Text, words
 from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
 from travois.core.spending import Limits
-from travois.engine.heads import first_head
 from travois.engine.loop import turn
+from travois.engine.tool_definitions import first_head
 from travois.memory.dream import changes, key, keyed, named, ruled
 from travois.memory.dream_rules import (
     Passage,

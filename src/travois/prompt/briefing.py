@@ -25,7 +25,7 @@ from travois.skills.skill_text import Known
 from travois.skills.skills import AWAKE, NEAR
 
 if TYPE_CHECKING:
-    from travois.engine.consent import Ready
+    from travois.engine.permission_gate import Ready
 
 NESTED = "instructions:"
 """State of the session: files that count since something near them was touched, by path."""

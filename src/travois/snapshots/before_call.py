@@ -17,7 +17,7 @@ from travois.ports.world import Doing, Warned
 from travois.snapshots.uncovered import find_losses
 
 if TYPE_CHECKING:
-    from travois.engine.consent import Ready
+    from travois.engine.permission_gate import Ready
     from travois.permissions.access import Access
     from travois.permissions.shell.destruction import Loss
 

@@ -9,7 +9,7 @@ import msgspec
 
 from travois.core.content import Text
 from travois.core.facts import Changed
-from travois.engine.modes import MODE
+from travois.engine.permission_modes import MODE
 from travois.permissions.access import Access
 from travois.ports.person import Choice, Option
 from travois.ports.tool import Outcome, Refusal, Tool, said

@@ -89,7 +89,7 @@ def own_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
 
 def own_entries(tools: Iterable[AnyTool]) -> list[Any]:
     """Return tools of ours as a search knows those of servers."""
-    from travois.engine.heads import schema_of
+    from travois.engine.tool_definitions import schema_of
     from travois.mcp.announce import Lent
 
     return [Lent(one.name, "", one.name, one.description, schema_of(one)) for one in tools]

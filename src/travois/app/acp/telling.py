@@ -28,7 +28,7 @@ from travois.core.facts import (
 )
 from travois.core.tokens import context_tokens
 from travois.core.tool_names import canonical_name
-from travois.engine.modes import MODE
+from travois.engine.permission_modes import MODE
 from travois.memory.extraction import told
 from travois.ports.agent import Agent
 from travois.ports.world import (

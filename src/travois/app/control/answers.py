@@ -21,7 +21,7 @@ from travois.context.app_window import look
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import stop_at
-from travois.engine.jobs import report_end, running_jobs
+from travois.engine.background_jobs import report_end, running_jobs
 from travois.hooks.fire import MODES
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT

@@ -34,7 +34,7 @@ from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
-from travois.engine.jobs import PATIENCE
+from travois.engine.background_jobs import PATIENCE
 
 LEAVING = 3.0
 """How many seconds the host waits at least before it loses patience with a program that ends."""

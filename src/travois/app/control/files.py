@@ -13,8 +13,8 @@ from travois.app.shapes import Object
 from travois.core.content import Call
 from travois.core.errors import Fault
 from travois.core.facts import Changed
-from travois.engine.consent import granted
-from travois.engine.dispatch import CallEnv, Unfit, understand
+from travois.engine.permission_gate import granted
+from travois.engine.tool_calls import CallEnv, Unfit, understand
 from travois.ports.tool import Refusal
 from travois.ports.world import digest
 from travois.tools.paths import absolute, existing

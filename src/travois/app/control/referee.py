@@ -9,7 +9,7 @@ import msgspec
 from travois.app.control.desk import Declined
 from travois.app.shapes import Object
 from travois.core.content import Call, words
-from travois.engine.dispatch import Unfit, carry_out, understand
+from travois.engine.tool_calls import Unfit, carry_out, understand
 from travois.ports.agent import Agent
 
 

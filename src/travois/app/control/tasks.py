@@ -6,7 +6,7 @@ from travois.app.shapes import Object
 from travois.app.speak import uuid
 from travois.core.content import Call, calls, words
 from travois.core.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
-from travois.engine.jobs import RUNNING
+from travois.engine.background_jobs import RUNNING
 from travois.ports.world import Event
 from travois.sessions.session import JOB
 

@@ -9,7 +9,7 @@ from travois.app.agent_progress import price, progress_line, running_agents
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
 from travois.core.errors import Fault
-from travois.engine.jobs import report_end, running_jobs
+from travois.engine.background_jobs import report_end, running_jobs
 from travois.ports.agent import Agent
 from travois.ports.agents import Agents
 from travois.terminal.tables import clean, table

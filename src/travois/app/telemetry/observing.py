@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from travois.app.telemetry import Place, Wish
 from travois.core.facts import Spawned
-from travois.engine.dispatch import survived
+from travois.engine.tool_calls import survived
 from travois.ports.agent import Agent
 from travois.ports.world import Command, Event
 from travois.process.run import LocalProcesses

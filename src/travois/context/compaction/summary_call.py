@@ -22,9 +22,9 @@ from travois.core.legality import unsendable
 from travois.core.models import Model
 from travois.core.tokens import context_tokens, effective_window, estimate, fact_tokens, family
 from travois.core.view import Item, View, project
+from travois.engine.budget import Exhausted
 from travois.engine.fork import beside
 from travois.engine.retry import pause
-from travois.engine.spending import Exhausted
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting
 from travois.providers.replies import Problem, ProblemKind, Reply

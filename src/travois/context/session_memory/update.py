@@ -13,10 +13,10 @@ from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
-from travois.engine.consent import Ready
-from travois.engine.dispatch import carry_out
 from travois.engine.fork import aside
-from travois.engine.interpret import Meaning, Senseless, interpret
+from travois.engine.interpret_call import Meaning, Senseless, interpret
+from travois.engine.permission_gate import Ready
+from travois.engine.tool_calls import carry_out
 from travois.permissions.resolve_paths import home
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal

@@ -10,7 +10,7 @@ import msgspec
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.json import encoded
-from travois.engine.jobs import describe_status
+from travois.engine.background_jobs import describe_status
 from travois.permissions.access import Access
 from travois.ports.agents import Agents
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.json import encoded
-from travois.engine.jobs import RUNNING
+from travois.engine.background_jobs import RUNNING
 from travois.hooks.fire import exported
 from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool

@@ -13,7 +13,7 @@ import msgspec
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.json import encoded
-from travois.engine.jobs import describe_status
+from travois.engine.background_jobs import describe_status
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import Captured, Command, Env, Following, Job
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from travois.core.content import Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, User
 from travois.core.view import project
-from travois.engine.spending import Exhausted
+from travois.engine.budget import Exhausted
 from travois.ports.agent import Agent, Small
 from travois.ports.web_search import Found, Wanted
 from travois.providers.replies import Problem, Reply

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.facts import Asked, Decided
-from travois.engine.sandboxed import (
+from travois.engine.sandbox_offer import (
     accept_sandbox,
     check_afterwards,
     folders_to_offer,

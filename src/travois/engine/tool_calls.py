@@ -21,10 +21,11 @@ from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
-from travois.engine import doom, gate
-from travois.engine.consent import Ready, Ruling, ask, decide, use, wary
-from travois.engine.interpret import Meaning, Senseless, interpret
-from travois.engine.modes import MODE, follow
+from travois.engine import gate
+from travois.engine import loop_detection as doom
+from travois.engine.interpret_call import Meaning, Senseless, interpret
+from travois.engine.permission_gate import Ready, Ruling, ask, decide, use, wary
+from travois.engine.permission_modes import MODE, follow
 from travois.hooks import fire as hooks
 from travois.hooks.events import AnyOccasion, CwdChanged
 from travois.hooks.output import Heard
