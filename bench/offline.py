@@ -17,7 +17,7 @@ from time import perf_counter
 import anyio
 from tests.corpus.asked import counted, judged, requests
 
-from travois.app.opening import specs
+from travois.compose.open_session import specs
 from travois.core.content import Text
 from travois.local_model import weights
 from travois.local_model.examples import Nearest

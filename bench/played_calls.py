@@ -19,8 +19,8 @@ import anyio
 import msgspec
 
 from bench.calls import Recorded, recorded_calls
-from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.facts import Result
 from travois.ports.person import Answer, Inquiry, Question

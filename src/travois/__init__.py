@@ -4,15 +4,15 @@ from travois.version import __version__
 
 TYPE_CHECKING = False  # as in typing, which `--version` should not have to import
 if TYPE_CHECKING:
-    from travois.app.options import Options
     from travois.app.sdk import Session
+    from travois.compose.options import Options
     from travois.hooks.config import Listener
     from travois.ports.tool import Tool
 
 __all__ = ["Listener", "Options", "Session", "Tool", "__version__"]
 WHERE = {
     "Listener": "travois.hooks.config",
-    "Options": "travois.app.options",
+    "Options": "travois.compose.options",
     "Session": "travois.app.sdk",
     "Tool": "travois.ports.tool",
 }

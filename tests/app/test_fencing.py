@@ -10,11 +10,11 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from travois.app import fencing
-from travois.app.compose import prepare
-from travois.app.fencing import build
-from travois.app.opening import open_log
-from travois.app.options import Options
+from travois.compose import sandbox as fencing
+from travois.compose.open_session import open_log
+from travois.compose.options import Options
+from travois.compose.sandbox import build
+from travois.compose.session import prepare
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use
 from travois.permissions.shell.judge import plan

@@ -8,7 +8,7 @@ import pytest
 
 from travois.app.cli import run
 from travois.app.flags import chosen, understood
-from travois.app.options import NAMED, Options, settings
+from travois.compose.options import NAMED, Options, settings
 from travois.core.errors import Fault
 
 

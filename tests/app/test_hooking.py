@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from tests.app.test_lending import LENDER, Asked
 from travois import Options, Session
-from travois.app import codex, custom, hooking
+from travois.app import codex
 from travois.app.acp import telling
 from travois.app.speak import Speaker
 from travois.app.tally import Tally
+from travois.compose import commands as custom
+from travois.compose import hooks as hooking
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Result, User

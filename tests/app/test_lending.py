@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import pytest
 
-from travois.app import custom
-from travois.app.lending import rows, statuses
-from travois.app.opening import specs
-from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.compose import commands as custom
+from travois.compose.mcp import rows, statuses
+from travois.compose.open_session import specs
+from travois.compose.options import Options
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Decided, Entry, Result, User
@@ -298,7 +298,7 @@ def test_servers_of_a_workspace_start_once_the_user_agrees_to_exactly_them(groun
 
 
 def agree(folder: Path) -> None:
-    from travois.app.compose import prepare
+    from travois.compose.session import prepare
 
     place, loaded = prepare(Options(cwd=str(folder)))
     trust.trust(place.home, loaded.root, loaded.wanted)

@@ -15,8 +15,8 @@ import pytest
 
 from tests.app.commanding import run
 from travois.app.commands import permissions
-from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.compose.options import Options
 from travois.core.content import Call
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from travois import Options, Session
 from travois.agents.mailbox import NAME, Mailbox
-from travois.app.posting import Office
+from travois.compose.mail import Office
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Entry, Rewound, User

@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from tests.store.search.hashed import Hashed
-from travois.app.remembering import LazyMemories, open_here
+from travois.compose.memory import LazyMemories, open_here
 from travois.memory.memory import Memory, Put
 from travois.search import embedder_minilm as minilm
 from travois.sessions.home import Home

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from travois.app.rehearsal import Case, Rules, tried
+from travois.compose.explain import Case, Rules, tried
 from travois.permissions.decide import ALIASES, MODES
 
 KEYS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.shelves import fill
-from travois.app.options import Options
-from travois.app.shelf import Shelf
+from travois.compose.options import Options
+from travois.compose.session_picker import Shelf
 from travois.core.errors import Fault
 from travois.sessions import lock
 from travois.sessions import log_line as line

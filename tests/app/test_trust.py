@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.app.commanding import run
-from travois.app import rights
 from travois.app.commands import permissions
 from travois.app.commands import trust as trusting
+from travois.compose import permissions as rights
 from travois.core.errors import Fault
 from travois.sessions.home import Home
 from travois.settings import trust

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.corpus.recorded import FOLDER, needed, sessions
-from travois.app.opening import PROMPT, specs
+from travois.compose.open_session import PROMPT, specs
 from travois.core.content import Text
 from travois.core.facts import Entry, Epoch, User
 from travois.core.legality import illegal, unsendable

@@ -22,9 +22,9 @@ from tests.corpus.test_security import CORPORA, rows
 from tests.ports.raw import answer, serve
 from tests.ports.test_web import OPEN, moved
 from tests.ports.test_web import say as served
-from travois.app.options import Options
 from travois.app.repl import Terminal, shown
 from travois.app.sdk import Session
+from travois.compose.options import Options
 from travois.core.content import Call, words
 from travois.core.display_text import visible
 from travois.core.errors import Fault

@@ -14,9 +14,9 @@ import pytest
 
 from tests.corpus.test_security import CORPORA, build, rows
 from tests.engine.fakes import RecordingPerson, agent, begun, facts, play
-from travois.app.compose import gather
-from travois.app.options import Options
-from travois.app.rehearsal import Rules, mode_named
+from travois.compose.explain import Rules, mode_named
+from travois.compose.options import Options
+from travois.compose.session import gather
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Decided, Result

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from travois.app.rehearsal import Case, Rules, tried
+from travois.compose.explain import Case, Rules, tried
 from travois.permissions.access import Access
 from travois.permissions.decide import MODES, Guard, Mode, Verdict, judge
 from travois.permissions.rules import Use, parse

@@ -18,8 +18,8 @@ import anyio
 
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois.app.dreaming import Nights
-from travois.app.opening import Place
+from travois.compose.dreaming import Nights
+from travois.compose.open_session import Place
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 from travois.memory import consolidation_lock as night

@@ -7,7 +7,7 @@ from random import Random
 
 from tests.e2e.program import Program
 from travois import lab
-from travois.app.opening import specs
+from travois.compose.open_session import specs
 from travois.tools.catalog import TOOLS
 
 WEST, EAST = "Etc/GMT+12", "Pacific/Kiritimati"

@@ -220,7 +220,7 @@ def test_the_example_of_the_page_guards_a_branch(house: House) -> None:
 
 
 def test_a_session_without_hooks_loads_nothing_that_runs_them() -> None:
-    code = "import sys, travois.app.compose; print('travois.hooks.run' in sys.modules)"
+    code = "import sys, travois.compose.session; print('travois.hooks.run' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

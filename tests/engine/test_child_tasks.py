@@ -17,7 +17,7 @@ from tests.engine.fakes import begun
 from tests.engine.test_children import agent, options, own, play
 from travois import Options, Session
 from travois.agents.child import branch
-from travois.app import serving
+from travois.compose import models as serving
 from travois.context.compaction.cut import SET_ASIDE
 from travois.core.content import Text
 from travois.core.facts import Compacted, Entry, Noted, Spawned, User

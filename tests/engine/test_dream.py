@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from tests.engine import fakes
 from tests.store.memory.test_crash import dying
-from travois.app.dreaming import Nights, morning, nights, recent, told, watch
-from travois.app.opening import Place
+from travois.compose.dreaming import Nights, morning, nights, recent, told, watch
+from travois.compose.open_session import Place
 from travois.core.content import Text
 from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, Spawned, User
 from travois.core.spending import Limits, Purse

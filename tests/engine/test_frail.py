@@ -12,7 +12,7 @@ from tests.engine.fakes import agent, begun, facts, log, play
 from tests.engine.test_dream import opened, parent, run
 from tests.engine.test_extract import PROMPT, bodies, ended, remembering
 from tests.engine.test_relief import shown, weighed, working
-from travois.app.serving import small
+from travois.compose.models import small
 from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
 from travois.core.facts import Compacted, Noted, Spawned

@@ -11,8 +11,8 @@ import pytest
 
 from tests.engine.fakes import agent, begun, facts, play
 from travois.app.crash import report
-from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.facts import Result
 from travois.files.disk import DiskFiles

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import OPENED, MemoryLog, agent, card, facts, play
-from travois.app.opening import specs
+from travois.compose.open_session import specs
 from travois.context.layers import Layers
 from travois.context.window import results_room
 from travois.core.content import words

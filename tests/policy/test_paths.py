@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.app.rehearsal import Case, Rules, tried
+from travois.compose.explain import Case, Rules, tried
 from travois.permissions.paths import reaches
 
 

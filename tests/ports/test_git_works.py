@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.ports.caged import Mode, Scene, scene, walls
-from travois.app.fencing import elsewhere
+from travois.compose.sandbox import elsewhere
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use

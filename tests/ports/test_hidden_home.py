@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from tests.ports.caged import SECONDS, Mode, walls
-from travois.app.compose import prepare
-from travois.app.fencing import build
-from travois.app.options import Options
+from travois.compose.options import Options
+from travois.compose.sandbox import build
+from travois.compose.session import prepare
 from travois.permissions.decide import Guard
 from travois.permissions.decide import Mode as GuardMode
 from travois.permissions.rules import Use

@@ -127,7 +127,7 @@ def _run(argv: list[str]) -> int:
 
         return detach(argv, options)
     if options.worktree is not None:
-        from travois.app.worktree import within
+        from travois.compose.worktree import within
 
         return within(options.worktree, lambda: _spoken(options))
     return _spoken(options)

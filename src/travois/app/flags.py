@@ -14,7 +14,7 @@ from argparse import (
 )
 from pathlib import Path
 
-from travois.app.options import PICK, Options
+from travois.compose.options import PICK, Options
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
 from travois.permissions.rules import split

@@ -29,8 +29,8 @@ def talk(args: Namespace) -> int:
 
 
 def _on_screen(args: Namespace) -> int:
-    from travois.app.compose import prepare
     from travois.app.flags import chosen
+    from travois.compose.session import prepare
 
     options = chosen(args)
     taste = prepare(options)[1].settings.tui

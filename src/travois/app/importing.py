@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from travois.app.remembering import open_here
 from travois.compat.sessions.spoken import Found
+from travois.compose.memory import open_here
 from travois.core.errors import Fault
 from travois.memory import foreign_memories as foreign
 from travois.sessions.home import Home

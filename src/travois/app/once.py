@@ -6,11 +6,11 @@ from argparse import Namespace
 
 import anyio
 
-from travois.app import custom
 from travois.app import input as reading
 from travois.app.flags import chosen
 from travois.app.run import Run
 from travois.app.sdk import Session
+from travois.compose import commands as custom
 from travois.core.content import Shown
 from travois.core.terminal_text import complain
 

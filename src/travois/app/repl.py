@@ -15,16 +15,16 @@ import anyio
 from anyio.abc import TaskStatus
 
 from travois.app import trusting
-from travois.app.compose import prepare
 from travois.app.flags import chosen
-from travois.app.opening import is_worth_keeping
-from travois.app.options import PICK, Options
 from travois.app.sdk import Session
 from travois.app.slash.command import Prompt, obey
 from travois.app.slash.plain import Lines, browse
 from travois.app.slash.sessions import pick_up
 from travois.app.slash.talking import left
 from travois.app.tui import shell
+from travois.compose.open_session import is_worth_keeping
+from travois.compose.options import PICK, Options
+from travois.compose.session import prepare
 from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown, Text, words
 from travois.core.display_text import visible

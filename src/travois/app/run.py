@@ -18,14 +18,14 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
-from travois.app import custom
 from travois.app.flags import chosen
-from travois.app.lending import statuses
 from travois.app.sdk import Session, typed
 from travois.app.shaped import Shape
 from travois.app.shapes import Object
 from travois.app.speak import Speaker, Telling
 from travois.app.tally import Tally
+from travois.compose import commands as custom
+from travois.compose.mcp import statuses
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Entry, Finished, Noted

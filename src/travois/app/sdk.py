@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from travois.app import hooking
-from travois.app.compose import Crew, Guests, gather, prepare
-from travois.app.options import Options
 from travois.app.telemetry import MISSING as TELEMETRY_MISSING
 from travois.app.telemetry import Wish
 from travois.app.telemetry import installed as telemetry_installed
+from travois.compose import hooks as hooking
+from travois.compose.options import Options
+from travois.compose.session import Crew, Guests, gather, prepare
 from travois.core.content import Shown, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Failed, User
@@ -123,7 +123,7 @@ class Session:
             if crew.office is not None and crew.office.listens:
                 self._group.start_soon(crew.office.listen)
             if crew.nights is not None:
-                from travois.app import dreaming
+                from travois.compose import dreaming
 
                 crew.notices += dreaming.morning(crew.nights, crew.agent)
                 self._group.start_soon(dreaming.watch, crew.nights, crew.agent)

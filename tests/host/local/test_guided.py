@@ -9,7 +9,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from travois.app.opening import specs
+from travois.compose.open_session import specs
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, Result, User
 from travois.core.view import project

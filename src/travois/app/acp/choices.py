@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from travois.app.compose import prepare
-from travois.app.hooking import switching
-from travois.app.options import Options
 from travois.app.sdk import Session
-from travois.app.serving import known
 from travois.app.shapes import Json, Object
+from travois.compose.hooks import switching
+from travois.compose.models import known
+from travois.compose.options import Options
+from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.core.models import Model
 from travois.permissions.decide import MODES, Mode

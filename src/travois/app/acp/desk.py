@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from travois.app import custom, lending
 from travois.app.acp.calls import fenced
-from travois.app.options import Options
 from travois.app.sdk import Session, typed
 from travois.app.shapes import Json, Object
-from travois.app.shelf import Shelf
 from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command, Prompt, named, obey
+from travois.compose import commands as custom
+from travois.compose import mcp as lending
+from travois.compose.options import Options
+from travois.compose.session_picker import Shelf
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.sessions.catalog import Summary

@@ -24,10 +24,10 @@ from travois.app.acp.said import SILENCE, Said, understood
 from travois.app.acp.steps import Steps
 from travois.app.acp.telling import Teller, answer, notice
 from travois.app.agent_progress import watch_agents
-from travois.app.options import Options
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
 from travois.app.shapes import Object
+from travois.compose.options import Options
 from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown
 from travois.core.errors import Fault

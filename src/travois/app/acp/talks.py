@@ -30,8 +30,8 @@ from travois.app.acp.messages import (
 )
 from travois.app.acp.peer import LOGIN, MISSING, UNFIT, UNKNOWN, Peer, Way, Wrong
 from travois.app.acp.talk import Talk
-from travois.app.options import Options
 from travois.app.shapes import Json, Object
+from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.providers import catalog
 from travois.sessions import home as homes

@@ -9,7 +9,7 @@ from argparse import Namespace
 import anyio
 
 from travois.app.flags import chosen, shared
-from travois.app.options import Options
+from travois.compose.options import Options
 from travois.terminal.tables import Commands, command
 
 MORE = """\

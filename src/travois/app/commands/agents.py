@@ -13,7 +13,7 @@ import msgspec
 from travois.agents.activity import doing
 from travois.agents.mailbox import Mailbox
 from travois.app.commands.sessions import here, report
-from travois.app.posting import STOP
+from travois.compose.mail import STOP
 from travois.core.cache_audit import Spent
 from travois.core.content import calls
 from travois.core.errors import Fault
@@ -152,8 +152,8 @@ def show_one(id: str, session: str, *, json: bool) -> int:
 def show_types(*, json: bool) -> int:
     """Print the kinds of agents that can be started in this folder."""
     from travois.agents.agents import kinds
-    from travois.app.compose import prepare
-    from travois.app.options import Options
+    from travois.compose.options import Options
+    from travois.compose.session import prepare
 
     place, loaded = prepare(Options())
     trusted = loaded.trust == "trusted"
@@ -176,7 +176,7 @@ def tree(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
 
 def _night(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
     """The last night of a session's project, whichever session it ran beside."""
-    from travois.app.dreaming import KIND, WHAT, nights, told
+    from travois.compose.dreaming import KIND, WHAT, nights, told
 
     for path in nights(_dreams(session))[:1]:
         night = told(path)

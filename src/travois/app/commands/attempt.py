@@ -12,10 +12,11 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import fencing, rights
-from travois.app.compose import prepare
-from travois.app.options import Options
-from travois.app.rehearsal import intended
+from travois.compose import permissions as rights
+from travois.compose import sandbox as fencing
+from travois.compose.explain import intended
+from travois.compose.options import Options
+from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.ports.outcome import Attempt, Captured, Change
 from travois.ports.tool import Here

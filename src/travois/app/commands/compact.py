@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from travois.app.commands.context import picked, told
-from travois.app.options import Options
+from travois.compose.options import Options
 from travois.context.receipts import receipts
 from travois.sessions.log_file import history
 from travois.terminal.tables import Commands, command, say

@@ -7,8 +7,8 @@ from argparse import Namespace
 
 import msgspec
 
-from travois.app import merged
-from travois.app.opening import Place
+from travois.compose import merged
+from travois.compose.open_session import Place
 from travois.core.errors import Fault
 from travois.permissions.masking import mask_text, mask_value
 from travois.sessions.home import locate

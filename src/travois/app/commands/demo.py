@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.app.options import Options
+from travois.compose.options import Options
 from travois.terminal.tables import Commands, command, say
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack
 import anyio
 import msgspec
 
-from travois.app.merged import parts
-from travois.app.opening import Place
-from travois.app.rights import inherit
+from travois.compose.merged import parts
+from travois.compose.open_session import Place
+from travois.compose.permissions import inherit
 from travois.core.errors import Fault
 from travois.permissions.masking import mask_text
 from travois.process.ripgrep import resolve
@@ -162,7 +162,7 @@ def _commands(place: Place, loaded: Loaded) -> Check:
 
 
 async def _run_command(place: Place, loaded: Loaded) -> Check:
-    from travois.app import fencing
+    from travois.compose import sandbox as fencing
     from travois.ports.world import Command
     from travois.process.run import LocalProcesses
     from travois.sandbox.profile import Cage
@@ -193,7 +193,7 @@ def _meaning(home: Home) -> Check:
 
 def _small() -> Check:
     """Whether more than examples and rules answers where there is no key."""
-    from travois.app.local import smollm2
+    from travois.compose.local import smollm2
     from travois.local_model.llamacpp import load_problem
 
     found = load_problem() or smollm2()
@@ -219,7 +219,7 @@ def _read(place: Place, loaded: Loaded) -> dict[str, None]:
 
 
 def _key(loaded: Loaded) -> Check:
-    from travois.app.serving import found, known
+    from travois.compose.models import found, known
 
     try:
         model, line = anyio.run(found, loaded.settings.model, loaded)

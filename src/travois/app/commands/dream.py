@@ -11,9 +11,9 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.app.compose import gather, prepare
-from travois.app.dreaming import Nights, Told, opened, recent, told
-from travois.app.options import Options
+from travois.compose.dreaming import Nights, Told, opened, recent, told
+from travois.compose.options import Options
+from travois.compose.session import gather, prepare
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted
 from travois.memory import consolidation_lock as night

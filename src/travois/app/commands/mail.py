@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import anyio
 
 from travois.agents.mailbox import Mailbox, members, teams
-from travois.app.posting import post
+from travois.compose.mail import post
 from travois.sessions import catalog as sessions
 from travois.sessions.home import Home, locate
 from travois.terminal.tables import Commands, ago, clean, command, say, table

@@ -12,10 +12,10 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.app.compose import prepare
-from travois.app.lending import found
-from travois.app.opening import Place
-from travois.app.options import Options
+from travois.compose.mcp import found
+from travois.compose.open_session import Place
+from travois.compose.options import Options
+from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.mcp import config as mcp
 from travois.mcp.lenders import Server, lent
@@ -103,8 +103,8 @@ def run_test(args: Namespace) -> int:
 
 
 async def _tested(server: Server) -> int:
-    from travois.app import fencing
-    from travois.app.rights import guard
+    from travois.compose import sandbox as fencing
+    from travois.compose.permissions import guard
     from travois.mcp.connection import Link, Surroundings
     from travois.process.run import LocalProcesses
     from travois.sandbox.program_sandbox import cage_for_program

@@ -12,7 +12,7 @@ import msgspec
 
 from travois.app.commands import memory_change, memory_doctor, memory_told
 from travois.app.commands.sessions import here
-from travois.app.remembering import open_here
+from travois.compose.memory import open_here
 from travois.memory.store import FolderMemories
 from travois.settings.load import load
 from travois.terminal.tables import Commands, command, say

@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.app.commands.sessions import here
-from travois.app.local import HERE, PROVIDER, Local
-from travois.app.rights import inherit
-from travois.app.serving import found, known, resolved
+from travois.compose.local import HERE, PROVIDER, Local
+from travois.compose.models import found, known, resolved
+from travois.compose.permissions import inherit
 from travois.core.content import Text, calls
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, ToolSpec, User

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import rights
-from travois.app.rehearsal import Case, Rules, intended, mode_named, rehearse, tried
+from travois.compose import permissions as rights
+from travois.compose.explain import Case, Rules, intended, mode_named, rehearse, tried
 from travois.core.content import Call, calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Entry, Opened

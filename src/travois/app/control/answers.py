@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from travois.app import custom, skilled
-from travois.app.compose import prepare
 from travois.app.control import files, listing, servers
 from travois.app.control.lines import Request
 from travois.app.control.port import Driven
-from travois.app.hooking import switching
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
 from travois.app.speak import uuid
+from travois.compose import commands as custom
+from travois.compose import skills as skilled
+from travois.compose.hooks import switching
+from travois.compose.session import prepare
 from travois.context.app_window import look
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, User

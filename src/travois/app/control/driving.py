@@ -19,7 +19,6 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.app import custom, lending
 from travois.app import input as reading
 from travois.app.control import answers, mcp
 from travois.app.control.desk import Desk
@@ -28,10 +27,12 @@ from travois.app.control.lines import Line, Request, Response
 from travois.app.control.person import ASKED, Host
 from travois.app.control.referee import Referee
 from travois.app.flags import chosen
-from travois.app.options import Options
 from travois.app.run import Run, say
 from travois.app.sdk import Session
 from travois.app.shapes import Json, Object
+from travois.compose import commands as custom
+from travois.compose import mcp as lending
+from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
 from travois.engine.background_jobs import PATIENCE

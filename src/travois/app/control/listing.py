@@ -6,11 +6,12 @@ import os
 
 import msgspec
 
-from travois.app import hooking, serving
-from travois.app.compose import prepare
 from travois.app.control.lines import Request
 from travois.app.control.port import Driven
 from travois.app.shapes import Json, Object
+from travois.compose import hooks as hooking
+from travois.compose import models as serving
+from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.core.models import Effort, Model
 from travois.permissions.rules import Effect, Rule, parse

@@ -7,9 +7,9 @@ from typing import Protocol
 import anyio
 
 from travois.app.control.mcp import Server
-from travois.app.options import Options
 from travois.app.run import Run
 from travois.app.sdk import Session
+from travois.compose.options import Options
 
 
 class Driven(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from travois.app import lending
 from travois.app.agent_progress import price, progress_line, running_agents
 from travois.app.slash.command import Command, Desk
 from travois.app.slash.program import told
+from travois.compose import mcp as lending
 from travois.core.errors import Fault
 from travois.engine.background_jobs import report_end, running_jobs
 from travois.ports.agent import Agent

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.compose.options import Options
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.settings.validate import nearest
 from travois.skills.command_text import TYPED
 
 if TYPE_CHECKING:
-    from travois.app.shelf import Shelf
+    from travois.compose.session_picker import Shelf
     from travois.sessions.catalog import Summary
 
 NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
@@ -116,7 +116,7 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
 
 async def _lent(desk: Desk, line: str) -> str | Prompt:
     """What a server has ready in place of a command."""
-    from travois.app import custom
+    from travois.compose import commands as custom
 
     try:
         return Prompt(await custom.said(desk.session, {}, (Text(line),)))

@@ -19,8 +19,8 @@ WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept"
 
 
 async def _memory(desk: Desk, typed: str) -> str:
-    from travois.app.compose import prepare
-    from travois.app.remembering import open_here
+    from travois.compose.memory import open_here
+    from travois.compose.session import prepare
 
     place, loaded = prepare(desk.options)
     known = open_here(place.home, place.project, loaded)

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from functools import partial
 
-from travois.app import custom
 from travois.app.slash.command import Command, Desk, Prompt
+from travois.compose import commands as custom
 from travois.core.content import Text
 from travois.skills.command_text import Custom
 from travois.terminal.tables import clean

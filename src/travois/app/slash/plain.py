@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 
-from travois.app import custom
-from travois.app.options import Options
 from travois.app.sdk import Session
-from travois.app.shelf import Shelf
 from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command
 from travois.app.trusting import Reader
+from travois.compose import commands as custom
+from travois.compose.options import Options
+from travois.compose.session_picker import Shelf
 from travois.core.errors import Fault
 from travois.core.facts import User
 from travois.sessions.catalog import Summary

@@ -30,7 +30,7 @@ async def told(desk: Desk, run: Callable[[], object]) -> str:
 
 async def _config(desk: Desk, key: str) -> str:
     from travois.app.commands import config
-    from travois.app.compose import prepare
+    from travois.compose.session import prepare
 
     def explain() -> str:
         loaded = prepare(desk.options)[1]
@@ -59,8 +59,8 @@ async def _search(desk: Desk, text: str) -> str:
 
 async def _dream(desk: Desk, word: str) -> str:
     from travois.app.commands import dream
-    from travois.app.compose import prepare
-    from travois.app.dreaming import opened
+    from travois.compose.dreaming import opened
+    from travois.compose.session import prepare
 
     if word not in ("", "status", "stop"):
         raise Fault(f"/dream does not know {word!r}", fix="It knows: status, stop.")

@@ -57,8 +57,8 @@ async def _forget(desk: Desk, rule: str) -> str:
 
 
 async def _hooks(desk: Desk, _: str) -> str:
-    from travois.app import hooking
-    from travois.app.compose import prepare
+    from travois.compose import hooks as hooking
+    from travois.compose.session import prepare
 
     hooks, notices = hooking.known(prepare(desk.options)[1])
     if not hooks and not notices:

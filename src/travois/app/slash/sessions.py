@@ -10,10 +10,10 @@ import anyio
 from anyio.streams.text import TextReceiveStream
 from msgspec.structs import replace
 
-from travois.app.options import PICK, Options
 from travois.app.sdk import Session
-from travois.app.shelf import Shelf
 from travois.app.slash.command import Command, Desk
+from travois.compose.options import PICK, Options
+from travois.compose.session_picker import Shelf
 from travois.core.errors import Fault
 from travois.core.facts import Changed
 from travois.sessions.catalog import Summary, find
@@ -26,7 +26,7 @@ _pages: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
 
 async def pick_up(browse: Browse, options: Options, *, but: str = "") -> Options | None:
     """The session that a person chooses to go on with; None if they turn away."""
-    from travois.app.compose import prepare
+    from travois.compose.session import prepare
 
     place, _ = prepare(replace(options, resume=""))
     shelf = Shelf(place.home, place.project, but=but)
@@ -35,7 +35,7 @@ async def pick_up(browse: Browse, options: Options, *, but: str = "") -> Options
 
 
 async def _resume(desk: Desk, name: str) -> str:
-    from travois.app.compose import prepare
+    from travois.compose.session import prepare
 
     if not name or name == PICK:
         chosen = await pick_up(desk.browse, desk.options, but=desk.session.id)

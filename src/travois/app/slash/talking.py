@@ -8,9 +8,9 @@ from functools import partial
 import anyio
 from msgspec.structs import replace
 
-from travois.app.hooking import Leaving, switching
-from travois.app.options import Options
 from travois.app.slash.command import Command, Desk
+from travois.compose.hooks import Leaving, switching
+from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.core.tasks import task_remark
 from travois.permissions.decide import MODES
@@ -142,8 +142,8 @@ async def _style(desk: Desk, name: str) -> str:
 
 def _styles(desk: Desk) -> dict[str, str]:
     """The output styles that there are, each with what it is about."""
-    from travois.app.compose import prepare
-    from travois.app.skilled import places
+    from travois.compose.session import prepare
+    from travois.compose.skills import places
     from travois.prompt.style_files import styles
 
     place, loaded = prepare(desk.options)

@@ -10,11 +10,7 @@ from typing import Literal
 
 import anyio
 
-from travois.app import custom
-from travois.app.lending import held
-from travois.app.options import Options
 from travois.app.sdk import Session
-from travois.app.shelf import Shelf
 from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command, named, offers
@@ -28,6 +24,10 @@ from travois.app.tui.screen import Screen
 from travois.app.tui.standing import standing
 from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import Transcript
+from travois.compose import commands as custom
+from travois.compose.mcp import held
+from travois.compose.options import Options
+from travois.compose.session_picker import Shelf
 from travois.core.content import Shown, words
 from travois.core.errors import Fault
 from travois.core.facts import User

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from travois.app.shelf import Shelf
 from travois.app.tui.cells import clean, cut, width
 from travois.app.tui.menu import Menu
 from travois.app.tui.themes import Theme
+from travois.compose.session_picker import Shelf
 from travois.sessions.catalog import Summary
 from travois.terminal.tables import ago
 

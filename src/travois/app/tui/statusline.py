@@ -10,13 +10,13 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.app.leading import LEAD
 from travois.app.sdk import Session
 from travois.app.tui.cells import OURS, clean, folded
 from travois.app.tui.diffs import patch
 from travois.app.tui.screen import Screen
 from travois.app.tui.themes import RESET, Theme
 from travois.app.tui.whereabouts import repository, worktree
+from travois.compose.leading import LEAD
 from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage

@@ -11,9 +11,6 @@ import anyio
 
 from travois.app import trusting
 from travois.app.agent_progress import watch_agents
-from travois.app.compose import prepare
-from travois.app.opening import is_worth_keeping
-from travois.app.options import PICK, Options
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
 from travois.app.slash.command import Prompt, named, obey
@@ -23,6 +20,9 @@ from travois.app.tui import keys, shell, start
 from travois.app.tui.desk import Desk
 from travois.app.tui.statusline import Asking
 from travois.app.tui.transcript import FRAME
+from travois.compose.open_session import is_worth_keeping
+from travois.compose.options import PICK, Options
+from travois.compose.session import prepare
 from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from travois.app.worktree import FOLDER
+from travois.compose.worktree import FOLDER
 from travois.settings.schema import Json
 
 ORIGIN = re.compile(r'\[remote "origin"\][^\[]*?\burl\s*=\s*(\S+)')

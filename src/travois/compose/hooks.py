@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from msgspec.structs import replace
 
-from travois.app.leading import LEAD
-from travois.app.opening import Found, Place
-from travois.app.options import Options
+from travois.compose.leading import LEAD
+from travois.compose.open_session import Found, Place
+from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.core.tokens import context_tokens
 from travois.hooks.config import Hook, Listener, called, parse

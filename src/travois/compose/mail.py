@@ -12,7 +12,7 @@ import anyio.to_thread
 from travois.agents import mailbox as store
 from travois.agents.mail_text import LONGEST, mail
 from travois.agents.mailbox import Letter, Mailbox
-from travois.app.opening import Found, Place
+from travois.compose.open_session import Found, Place
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.ports.agent import Agent
@@ -39,7 +39,7 @@ def opened(
         office.boxes.append(Mailbox(folder))
         team, _, name = settings.address.partition(":")
         from travois.agents.team_tasks import TeamTaskFile
-        from travois.app.team_tasks import TeamTasks
+        from travois.compose.team_tasks import TeamTasks
 
         file = TeamTaskFile(folder.parent)
         agent.tasks = TeamTasks(agent.session, file, team=team, member=name)

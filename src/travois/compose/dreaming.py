@@ -16,9 +16,9 @@ import msgspec
 
 from travois.agents.mailbox import Mailbox
 from travois.agents.report import spent
-from travois.app.opening import Place
-from travois.app.posting import STOP
-from travois.app.remembering import consents
+from travois.compose.mail import STOP
+from travois.compose.memory import consents
+from travois.compose.open_session import Place
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Ended, Entry, Finished, Noted, Opened, Spawned
 from travois.engine.tool_calls import survived

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.opening import Place, specs
-from travois.app.options import Options
-from travois.app.rights import guard
 from travois.app.shapes import Json
+from travois.compose.open_session import Place, specs
+from travois.compose.options import Options
+from travois.compose.permissions import guard
 from travois.context.switch_model import switch
 from travois.core.content import Text
 from travois.core.errors import Fault

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.app.local import EMBEDDED, PROVIDER, Local, notice
+from travois.compose.local import EMBEDDED, PROVIDER, Local, notice
 from travois.context.layers import MCP, Layers
 from travois.context.window import model
 from travois.core.errors import Fault

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from travois.app import serving
+from travois.compose import models as serving
 from travois.context.window import model
 from travois.core.models import Model as Card
 from travois.ports.agent import Agent, Small

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from travois.app import fencing
+from travois.compose import sandbox as fencing
 from travois.core.facts import Changed
 from travois.ports.agent import Agent
 from travois.ports.snapshot_port import Keeper
@@ -74,7 +74,7 @@ class SessionWorktrees:
 
     async def enter(self, name: str, *, path: str) -> Moved:
         """Make a worktree of that name, or find the one at that path."""
-        from travois.app import worktree
+        from travois.compose import worktree
 
         agent = self._agent
         back = agent.world.root
@@ -95,7 +95,7 @@ class SessionWorktrees:
 
     async def remove(self, moved: Moved, *, discard: bool) -> None:
         """Remove a worktree with its branch; refuses to lose work unless that is said."""
-        from travois.app import worktree
+        from travois.compose import worktree
 
         tree = await worktree.at(self._agent, moved.back, moved.path, branch=moved.branch)
         lost = "" if discard else await worktree.unsaved_work(replace(tree, shared=self._shared))

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from travois.app.options import Options
 from travois.app.sdk import typed
+from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, User

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from travois.app import hooking, rights
-from travois.app.opening import Place
 from travois.compat import claude as foreign
+from travois.compose import hooks as hooking
+from travois.compose import permissions as rights
+from travois.compose.open_session import Place
 from travois.core.errors import Fault
 from travois.ports.agent import Agent
 from travois.ports.world import Warned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AsyncExitStack
 
-from travois.app.options import Options
+from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.ports.agent import World
 from travois.ports.tool import AnyTool

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from travois.app import serving
-from travois.app.opening import Place
+from travois.compose import models as serving
+from travois.compose.open_session import Place
 from travois.context.window import model
 from travois.core.models import Model as Card
 from travois.memory.memory import Consent, Memory, Scope

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from travois.app import skilled
-from travois.app.lending import prompted
-from travois.app.options import Options
 from travois.app.sdk import Session
+from travois.compose import skills as skilled
+from travois.compose.mcp import prompted
+from travois.compose.options import Options
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed
@@ -35,7 +35,7 @@ Known = tuple[dict[str, Custom], tuple[str, ...]]
 
 def known(options: Options, *, taken: Collection[str] = ()) -> Known:
     """All commands of the user's own here by name, but those whose name is taken; and notices."""
-    from travois.app.compose import prepare
+    from travois.compose.session import prepare
     from travois.skills.command_files import commands
 
     place, loaded = prepare(options)

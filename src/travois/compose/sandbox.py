@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.app.opening import Found, Place
+from travois.compose.open_session import Found, Place
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Result

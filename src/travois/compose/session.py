@@ -16,28 +16,25 @@ from msgspec.structs import replace
 
 from travois.agents import agents
 from travois.agents.types import Kind
-from travois.app import (
-    browsing,
-    crew,
-    fencing,
-    hooking,
-    leading,
-    lending,
-    posting,
-    remembering,
-    rights,
-    searching,
-    serving,
-    skilled,
-)
-from travois.app.instructed import library
-from travois.app.lending import Loan
-from travois.app.opening import Found, Place, around, damage, open_log, renewed, settle
-from travois.app.options import Options, settings
-from travois.app.posting import Office
-from travois.app.reloading import Reload
-from travois.app.relocating import Relocation, SessionWorktrees, worktree_of
 from travois.app.telemetry import Wish, wished
+from travois.compose import agents as crew
+from travois.compose import browsing, leading
+from travois.compose import hooks as hooking
+from travois.compose import mail as posting
+from travois.compose import mcp as lending
+from travois.compose import memory as remembering
+from travois.compose import models as serving
+from travois.compose import permissions as rights
+from travois.compose import sandbox as fencing
+from travois.compose import skills as skilled
+from travois.compose import web as searching
+from travois.compose.instructions import library
+from travois.compose.mail import Office
+from travois.compose.mcp import Loan
+from travois.compose.open_session import Found, Place, around, damage, open_log, renewed, settle
+from travois.compose.options import Options, settings
+from travois.compose.reload_settings import Reload
+from travois.compose.relocate_session import Relocation, SessionWorktrees, worktree_of
 from travois.context.switch_model import switch, switch_with_summary
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Epoch
@@ -76,7 +73,7 @@ from travois.tools import interaction as plan
 from travois.tools.catalog import TOOLS
 
 if TYPE_CHECKING:
-    from travois.app.dreaming import Nights
+    from travois.compose.dreaming import Nights
 
 
 class Crew(msgspec.Struct):
@@ -300,7 +297,7 @@ def _served(
 def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
     if not options.persist or not (place.home.path / "memory").is_dir():
         return None
-    from travois.app import dreaming
+    from travois.compose import dreaming
 
     return dreaming.opened(place, loaded)
 

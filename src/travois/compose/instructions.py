@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from travois.app.opening import Place
 from travois.compat import claude as foreign
+from travois.compose.open_session import Place
 from travois.permissions.decide import Guard
 from travois.permissions.judged import hiding
 from travois.prompt.instruction_files import Library, Places

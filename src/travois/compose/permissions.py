@@ -79,7 +79,7 @@ def usable(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
     loaded = replace(loaded, settings=replace(settings, env=env))
     if "model" not in loaded.borrowed:
         return loaded
-    from travois.app.serving import known
+    from travois.compose.models import known
 
     try:
         among = known(loaded)

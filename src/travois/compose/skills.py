@@ -6,8 +6,8 @@ import os
 
 from msgspec.structs import replace
 
-from travois.app.opening import PROMPT, Place
-from travois.app.options import Options
+from travois.compose.open_session import PROMPT, Place
+from travois.compose.options import Options
 from travois.core.toolsets import DEFAULT as DEFAULT_TOOLS
 from travois.engine.tool_definitions import shown_names
 from travois.ports.tool import AnyTool

@@ -17,9 +17,10 @@ from travois.agents.child import branch, offspring, point
 from travois.agents.report import RESUMED, STAYS, lost
 from travois.agents.spawn import Children
 from travois.agents.types import FORK, Kind, listing, named, usable
-from travois.app import fencing, serving
-from travois.app.opening import Found, Place
-from travois.app.posting import slot
+from travois.compose import models as serving
+from travois.compose import sandbox as fencing
+from travois.compose.mail import slot
+from travois.compose.open_session import Found, Place
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted, Opened, User
@@ -42,7 +43,7 @@ from travois.skills.invoke import preload
 from travois.version import __version__
 
 if TYPE_CHECKING:
-    from travois.app import worktree
+    from travois.compose import worktree
 
 FOLDER = "agents"
 EFFORTS: dict[str, Effort] = {level: level for level in LEVELS}
@@ -105,7 +106,7 @@ class Yard(msgspec.Struct, frozen=True):
         self, parent: Agent, order: Order, id: str, *, kind: Kind | None
     ) -> tuple[Log, worktree.Worktree | None]:
         """The log of a child that begins, and the worktree that it works in, if any."""
-        from travois.app import worktree
+        from travois.compose import worktree
 
         apart = order.worktree or (kind is not None and kind.worktree)
         apart = apart and parent.guard.mode != "plan"  # where nothing is written anyway
@@ -119,7 +120,7 @@ class Yard(msgspec.Struct, frozen=True):
         self, parent: Agent, order: Order, id: str, *, kind: Kind | None
     ) -> tuple[Log, worktree.Worktree | None]:
         """The log of a child that has ended; a worktree that was removed is made again."""
-        from travois.app import worktree
+        from travois.compose import worktree
 
         folder = home(self.folder, id)
         if not (folder / NAME).is_file():

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from travois.app.opening import Place
-from travois.app.options import Options
+from travois.compose.open_session import Place
+from travois.compose.options import Options
 from travois.settings.schema import Loaded
 
 
@@ -29,8 +29,8 @@ def parts(place: Place, loaded: Loaded) -> dict[str, Told]:
 
 
 def _instructions(place: Place, loaded: Loaded) -> Found:
-    from travois.app import rights
-    from travois.app.instructed import library
+    from travois.compose import permissions as rights
+    from travois.compose.instructions import library
 
     guard = rights.guard(loaded, place.cwd, own=str(place.home.path))
     files = library(place, loaded, guard, sources="").standing().files
@@ -38,7 +38,7 @@ def _instructions(place: Place, loaded: Loaded) -> Found:
 
 
 def _agents(place: Place, loaded: Loaded) -> Found:
-    from travois.app.compose import agents_here
+    from travois.compose.session import agents_here
 
     for kind in agents_here(place, loaded, Options())[0]:
         yield kind.name, Told(kind.description, kind.origin)
@@ -52,7 +52,7 @@ def _commands(place: Place, loaded: Loaded) -> Found:
 
 
 def _skills(place: Place, loaded: Loaded) -> Found:
-    from travois.app.skilled import skills
+    from travois.compose.skills import skills
     from travois.skills.skill_files import FILE
 
     for skill in skills(place, loaded, Options()).standing().skills:
@@ -61,7 +61,7 @@ def _skills(place: Place, loaded: Loaded) -> Found:
 
 
 def _styles(place: Place, loaded: Loaded) -> Found:
-    from travois.app.skilled import places
+    from travois.compose.skills import places
     from travois.prompt.style_files import styles
 
     for style in styles(places(place, loaded, Options()))[0].values():
@@ -69,7 +69,7 @@ def _styles(place: Place, loaded: Loaded) -> Found:
 
 
 def _servers(place: Place, loaded: Loaded) -> Found:
-    from travois.app import lending
+    from travois.compose import mcp as lending
 
     found = lending.found(place, loaded, Options())
     for one in found.servers:

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from travois.agents.agents import narrowed
 from travois.agents.types import PERSONAL, Kind, named, usable
-from travois.app.crew import EFFORTS, Yard
-from travois.app.options import Options
+from travois.compose.agents import EFFORTS, Yard
+from travois.compose.options import Options
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User

@@ -14,7 +14,7 @@ from types import TracebackType
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.options import PICK, Options
+from travois.compose.options import PICK, Options
 from travois.core.errors import Fault
 from travois.core.facts import (
     AnyFact,
@@ -46,7 +46,7 @@ from travois.sessions.project import Project
 from travois.sessions.session import Session
 from travois.version import __version__
 
-PROMPT = Path(__file__).parent.parent / "context" / "prompts" / "system.md"
+PROMPT = Path(__file__).parent.parent / "prompt" / "system.md"
 SLOW = 32 << 20
 """A log of so many bytes takes about a second to read."""
 PASSING = ("rate", "overloaded", "server", "timeout", "garbled")
