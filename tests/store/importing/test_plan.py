@@ -11,6 +11,8 @@ import pytest
 from tests.store.importing.homes import KEY, make, text
 from travois.agents.agents import kinds
 from travois.core.errors import Fault
+from travois.importing import claude, codex, gemini, opencode
+from travois.importing.plan import Luggage, carry_out
 from travois.mcp import config as mcp
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
@@ -23,8 +25,6 @@ from travois.settings.sources import Where
 from travois.skills.command_files import commands
 from travois.skills.skill_files import DiskSkills
 from travois.skills.skill_files import Places as Shelves
-from travois.store.importing import claude, codex, gemini, opencode
-from travois.store.importing.plan import Luggage, carry_out
 
 Plan = Callable[[Luggage, Mapping[str, str]], None]
 PLANS: dict[str, Plan] = {

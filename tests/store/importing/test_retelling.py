@@ -11,10 +11,10 @@ from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
 from travois.core.content import AnyBlock, Call, Media, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
 from travois.core.view import open_calls
+from travois.importing.names import translated
+from travois.importing.retelling import BEGINS, ENDS, NO_RESULT, STRAY, retell
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
-from travois.store.importing.names import translated
-from travois.store.importing.retelling import BEGINS, ENDS, NO_RESULT, STRAY, retell
 
 
 def told(folder: Path, recorded: Recorded) -> Session:

@@ -12,12 +12,12 @@ from travois.compat.sessions import opencode
 from travois.compat.sessions.spoken import Found, Spoken
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Noted
+from travois.importing.sessions import aside, bring, candidates, recognised
 from travois.sessions import lock
 from travois.sessions.catalog import summaries
 from travois.sessions.home import Home
 from travois.sessions.log_file import entries
 from travois.sessions.project import identify
-from travois.store.importing.sessions import aside, bring, candidates, recognised
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 
 from travois.app.commands.sessions import here
-from travois.app.importing import PLANS, Done, Outlook, Wish, look, many, take_along
 from travois.compat.sessions import AGENTS
 from travois.core.errors import Fault
+from travois.importing.plan import PARTS, Luggage, Part
+from travois.importing.run import PLANS, Done, Outlook, Wish, look, many, take_along
+from travois.importing.sessions import recognised
 from travois.sessions.home import Home
 from travois.sessions.project import Project
-from travois.store.importing.plan import PARTS, Luggage, Part
-from travois.store.importing.sessions import recognised
 from travois.terminal.tables import Commands, clean, command, say, styled, table, warn
 
 MORE = """\

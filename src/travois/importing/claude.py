@@ -7,14 +7,14 @@ from pathlib import Path
 
 from travois.compat import claude as foreign
 from travois.compat.sessions.loose import inner
+from travois.importing import shelves
+from travois.importing.plan import NOWHERE, Luggage, tree_of
 from travois.permissions import rules
 from travois.permissions.rules import EFFECTS, READS
 from travois.prompt.instruction_files import plain_text
 from travois.prompt.instruction_text import scope
 from travois.prompt.style_files import FOLDER
 from travois.settings.validate import Layer, checked, is_list, parsed, words
-from travois.store.importing import shelves
-from travois.store.importing.plan import NOWHERE, Luggage, tree_of
 
 UNTAKEN = {
     "keybindings.json": "keys are not configurable here",

@@ -15,8 +15,8 @@ import msgspec
 from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
 from travois.core.content import AnyBlock, Call, Media, Shown, Text
 from travois.core.facts import IMPORTED, AnyFact, Assistant, Compacted, Ended, Noted, Result, User
+from travois.importing.names import translated
 from travois.sessions.session import Session
-from travois.store.importing.names import translated
 
 BEGINS = "(The recorded session begins here.)"
 NO_RESULT = "(No result of this call was recorded: it was interrupted, or its result is lost.)"

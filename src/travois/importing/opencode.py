@@ -12,10 +12,10 @@ from travois.compat.sessions.loose import inner
 from travois.core.errors import Fault
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
+from travois.importing import shelves
+from travois.importing.plan import Luggage
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
-from travois.store.importing import shelves
-from travois.store.importing.plan import Luggage
 
 TAKEN = (
     *("$schema", "model", "instructions", "compaction", "permission", "mcp", "agent"),

@@ -11,14 +11,14 @@ import msgspec
 from travois.compat.sessions.spoken import Found
 from travois.compose.memory import open_here
 from travois.core.errors import Fault
+from travois.importing import claude, codex, gemini, opencode, pi
+from travois.importing.plan import THERE, Line, Luggage, Part, carry_out
+from travois.importing.sessions import Candidate, aside, bring, candidates
 from travois.memory import foreign_memories as foreign
 from travois.sessions.home import Home
 from travois.sessions.project import Project, identify
 from travois.settings.load import load
 from travois.settings.trust import root
-from travois.store.importing import claude, codex, gemini, opencode, pi
-from travois.store.importing.plan import THERE, Line, Luggage, Part, carry_out
-from travois.store.importing.sessions import Candidate, aside, bring, candidates
 
 Say = Callable[[str], None]
 """Hears how far it is, and nothing when that is done; or why a session could not be read."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from travois.store.importing import shelves
-from travois.store.importing.plan import Luggage, tree_of
+from travois.importing import shelves
+from travois.importing.plan import Luggage, tree_of
 
 TAKEN = ("defaultModel", "defaultProvider")
 

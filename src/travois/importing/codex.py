@@ -13,11 +13,11 @@ from travois.compat import prefix_rules as prefixes
 from travois.compat import served
 from travois.compat.sessions.loose import inner
 from travois.core.errors import Fault
+from travois.importing import shelves
+from travois.importing.plan import Luggage, tree_of
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import Layer, is_list, nested
-from travois.store.importing import shelves
-from travois.store.importing.plan import Luggage, tree_of
 
 TAKEN = (
     *neighbours.CODEX_KEYS,

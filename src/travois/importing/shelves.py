@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 from travois.compat.sessions.loose import inner
+from travois.importing.plan import LARGEST, MOST, Luggage, Part
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import HOPS, plain_text
 from travois.prompt.instruction_text import imports
 from travois.settings.schema import Json
 from travois.settings.validate import is_tree
-from travois.store.importing.plan import LARGEST, MOST, Luggage, Part
 
 SKILL = "SKILL.md"
 

@@ -9,12 +9,12 @@ from travois.compat import hooks as hookfiles
 from travois.compat.config_files import loose
 from travois.compat.sessions.loose import inner
 from travois.core.errors import Fault
+from travois.importing import shelves
+from travois.importing.names import TOOLS
+from travois.importing.plan import Luggage
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_list, is_tree
-from travois.store.importing import shelves
-from travois.store.importing.names import TOOLS
-from travois.store.importing.plan import Luggage
 
 LISTS = {
     ("tools", "allowed"): "allow",

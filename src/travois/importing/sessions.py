@@ -22,6 +22,7 @@ from travois.compat.sessions.loose import Json, decode, lines
 from travois.compat.sessions.spoken import WHOLE, Found, Recorded
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Opened
+from travois.importing.retelling import origin, retell
 from travois.permissions.secrets import secrets
 from travois.sessions import disk, lock
 from travois.sessions.blobs import Blobs
@@ -30,7 +31,6 @@ from travois.sessions.home import Home
 from travois.sessions.log_file import Log
 from travois.sessions.project import identify
 from travois.sessions.session import Session
-from travois.store.importing.retelling import origin, retell
 from travois.version import __version__
 
 GLANCE = 300
