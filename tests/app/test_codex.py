@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from travois.app.codex import Teller
-from travois.app.shapes import Object
-from travois.app.tally import Tally
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
 from travois.core.models import Model
+from travois.headless.codex_json import Teller
+from travois.headless.json_shapes import Object
+from travois.headless.tally import Tally
 from travois.ports.world import Event, Retrying, Running, Warned
 
 SEARCH = Call("1", "WebSearch", '{"query":"herons"}')

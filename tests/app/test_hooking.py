@@ -14,15 +14,15 @@ from msgspec.structs import replace
 
 from tests.app.test_lending import LENDER, Asked
 from travois import Options, Session
-from travois.app import codex
 from travois.app.acp import telling
-from travois.app.speak import Speaker
-from travois.app.tally import Tally
 from travois.compose import commands as custom
 from travois.compose import hooks as hooking
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Result, User
+from travois.headless import codex_json as codex
+from travois.headless.stream_json import Speaker
+from travois.headless.tally import Tally
 from travois.hooks.fire import remind
 from travois.ports.world import Doing, Signalled
 from travois.skills.command_text import parse

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from travois.app.speak import Speaker
-from travois.app.tally import Tally
 from travois.core.content import Call, Text
 from travois.core.facts import (
     AnyFact,
@@ -19,6 +17,8 @@ from travois.core.facts import (
     Sent,
 )
 from travois.core.models import Model, Price, Usage
+from travois.headless.stream_json import Speaker
+from travois.headless.tally import Tally
 from travois.ports.world import Retrying
 
 DEAR = Model("lab", "dear", "anthropic", price=Price(input=10, output=10))

@@ -54,7 +54,7 @@ def test_the_command_line_imports_nothing_heavy() -> None:
 
 
 def test_a_headless_run_imports_nothing_heavy() -> None:
-    assert loaded("import travois.app.once").isdisjoint(HEAVY)
+    assert loaded("import travois.headless.print_mode").isdisjoint(HEAVY)
 
 
 def test_the_version_imports_nothing() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from travois.app.acp.files import Buffers
 from travois.app.acp.messages import Capabilities, Disk
-from travois.app.control.desk import Declined
-from travois.app.shapes import Object
 from travois.files.disk import DiskFiles
+from travois.headless.control.messages import Declined
+from travois.headless.json_shapes import Object
 from travois.ports.world import Stale, digest
 
 BOTH, READS = Capabilities(fs=Disk(True, True)), Capabilities(fs=Disk(True, False))

@@ -16,10 +16,10 @@ import pytest
 
 from tests.e2e.program import Program
 from travois import lab
-from travois.app.control.desk import Declined, Desk
-from travois.app.control.lines import Response
-from travois.app.control.mcp import met, names, tools
 from travois.core.facts import Changed, Ended
+from travois.headless.control.lines import Response
+from travois.headless.control.mcp import met, names, tools
+from travois.headless.control.messages import Declined, Desk
 
 Line = dict[str, Any]
 

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from tests.engine.fakes import RecordingPerson, agent, facts, play
 from tests.engine.test_checkouts import git
 from tests.engine.test_consent import Shell, shell
-from travois.app.control.person import Host
 from travois.core.content import words
 from travois.core.facts import Changed, Decided, Result
+from travois.headless.control.callbacks import Host
 from travois.permissions.decide import PLANNING, Guard
 from travois.permissions.resolve_paths import home
 from travois.permissions.rules import parse

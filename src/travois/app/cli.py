@@ -136,11 +136,11 @@ def _run(argv: list[str]) -> int:
 def _spoken(options: Namespace) -> int:
     """Do one task, or talk."""
     if options.init_only:
-        from travois.app.once import set_up
+        from travois.headless.print_mode import set_up
 
         return set_up(options)
     if options.print:
-        from travois.app.once import once
+        from travois.headless.print_mode import once
 
         return once(options)
     from travois.app.front import talk

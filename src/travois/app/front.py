@@ -12,7 +12,7 @@ from travois.app.tui import start
 def talk(args: Namespace) -> int:
     """Talk until the user leaves; returns the exit code."""
     if not sys.stdin.isatty():
-        from travois.app.once import once
+        from travois.headless.print_mode import once
 
         return once(args)
     if args.plain or not start.able(os.environ):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.shapes import Json
 from travois.compose.open_session import Place, specs
 from travois.compose.options import Options
 from travois.compose.permissions import guard
@@ -19,6 +18,7 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.core.models import Model as Card
 from travois.core.view import waiting
+from travois.headless.json_shapes import Json
 from travois.mcp import config as mcp
 from travois.mcp.admission import admission
 from travois.mcp.announce import Told, announced

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import msgspec
 
-from travois.app.shapes import Json, Object, arguments
 from travois.app.tui.calls import summary
 from travois.app.tui.diffs import patch
 from travois.core.content import Call, Media, Shown, Text, words
 from travois.core.facts import Result
 from travois.core.tool_names import canonical
+from travois.headless.json_shapes import Json, Object, arguments
 from travois.ports.tool import AnyTool
 from travois.ports.world import Blobs
 from travois.tools.diff import Hunk, Patch

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from travois.app.acp.calls import fenced
 from travois.app.sdk import Session, typed
-from travois.app.shapes import Json, Object
 from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS
 from travois.app.slash.command import Command, Prompt, named, obey
@@ -16,6 +15,7 @@ from travois.compose.options import Options
 from travois.compose.session_picker import Shelf
 from travois.core.content import Shown
 from travois.core.errors import Fault
+from travois.headless.json_shapes import Json, Object
 from travois.sessions.catalog import Summary
 
 OURS = (

@@ -15,7 +15,7 @@ import msgspec
 
 from travois.app.acp.messages import Buffer, Capabilities
 from travois.app.acp.peer import Ask
-from travois.app.control.desk import Declined
+from travois.headless.control.messages import Declined
 from travois.permissions.paths import inside
 from travois.ports.world import Files, Stale, Stat, digest
 from travois.tools.text import Encoding, decode, endings

@@ -11,12 +11,12 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from travois.app import input as reading
 from travois.app.acp.messages import Identified, Message, Withdrawn
-from travois.app.control.desk import GONE, Declined, Waiting
-from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.json import encoded
+from travois.headless import prompt_input as reading
+from travois.headless.control.messages import GONE, Declined, Waiting
+from travois.headless.json_shapes import Json, Object
 
 GARBLED, INVALID, UNKNOWN, UNFIT = -32700, -32600, -32601, -32602
 BROKEN, WITHDRAWN, LOGIN, MISSING = -32603, -32800, -32000, -32002

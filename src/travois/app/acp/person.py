@@ -10,11 +10,11 @@ import msgspec
 from travois.app.acp import calls
 from travois.app.acp.messages import Capabilities, Filled, Permission
 from travois.app.acp.peer import Ask
-from travois.app.control.desk import Declined
 from travois.app.repl import shown
-from travois.app.shapes import Json, Object
 from travois.core.content import Call
 from travois.core.display_text import visible
+from travois.headless.control.messages import Declined
+from travois.headless.json_shapes import Json, Object
 from travois.ports.person import OFFER, Answer, Choice, Inquiry, Question
 
 ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"}

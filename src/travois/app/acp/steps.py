@@ -7,10 +7,10 @@ from functools import partial
 
 from travois.app.acp.calls import fenced, text
 from travois.app.agent_progress import progress_line
-from travois.app.shapes import Json, Object
 from travois.app.tui.calls import summary
 from travois.core.content import calls
 from travois.core.facts import Assistant, Entry
+from travois.headless.json_shapes import Json, Object
 from travois.ports.agent import Agent
 from travois.ports.world import AgentProgress, Event
 

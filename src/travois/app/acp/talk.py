@@ -26,12 +26,12 @@ from travois.app.acp.telling import Teller, answer, notice
 from travois.app.agent_progress import watch_agents
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
-from travois.app.shapes import Object
 from travois.compose.options import Options
 from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
+from travois.headless.json_shapes import Object
 from travois.hooks.fire import notify
 from travois.ports.agent import Agent
 from travois.ports.world import AgentProgress, Event

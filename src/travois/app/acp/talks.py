@@ -30,9 +30,9 @@ from travois.app.acp.messages import (
 )
 from travois.app.acp.peer import LOGIN, MISSING, UNFIT, UNKNOWN, Peer, Way, Wrong
 from travois.app.acp.talk import Talk
-from travois.app.shapes import Json, Object
 from travois.compose.options import Options
 from travois.core.errors import Fault
+from travois.headless.json_shapes import Json, Object
 from travois.providers import catalog
 from travois.sessions import home as homes
 from travois.sessions import prune

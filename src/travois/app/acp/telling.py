@@ -9,7 +9,6 @@ from uuid import uuid4
 from travois.app.acp import calls
 from travois.app.acp.choices import Choices
 from travois.app.sdk import typed
-from travois.app.shapes import Json, Object
 from travois.app.tui.todos import read
 from travois.context.compaction.compact import receipt
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text, words
@@ -29,6 +28,7 @@ from travois.core.facts import (
 from travois.core.tokens import context_tokens
 from travois.core.tool_names import canonical_name
 from travois.engine.permission_modes import MODE
+from travois.headless.json_shapes import Json, Object
 from travois.memory.extraction import told
 from travois.ports.agent import Agent
 from travois.ports.world import (

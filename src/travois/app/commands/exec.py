@@ -62,7 +62,7 @@ def _idle(top: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Do it as `travois -p` would; returns the exit code."""
-    from travois.app.once import once
+    from travois.headless.print_mode import once
 
     for notice in _settle(args):
         warn(f"{notice} means nothing here and is ignored")

@@ -7,14 +7,14 @@ from codecs import getincrementaldecoder
 
 import msgspec
 
-from travois.app.control.lines import Request
-from travois.app.control.port import Driven
-from travois.app.shapes import Object
 from travois.core.content import Call
 from travois.core.errors import Fault
 from travois.core.facts import Changed
 from travois.engine.permission_gate import granted
 from travois.engine.tool_calls import CallEnv, Unfit, understand
+from travois.headless.control.driven_session import Driven
+from travois.headless.control.lines import Request
+from travois.headless.json_shapes import Object
 from travois.ports.tool import Refusal
 from travois.ports.world import digest
 from travois.tools.paths import absolute, existing

@@ -19,23 +19,24 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.app import input as reading
-from travois.app.control import answers, mcp
-from travois.app.control.desk import Desk
-from travois.app.control.hooks import listeners, unheard
-from travois.app.control.lines import Line, Request, Response
-from travois.app.control.person import ASKED, Host
-from travois.app.control.referee import Referee
 from travois.app.flags import chosen
-from travois.app.run import Run, say
 from travois.app.sdk import Session
-from travois.app.shapes import Json, Object
 from travois.compose import commands as custom
 from travois.compose import mcp as lending
 from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.core.terminal_text import complain
 from travois.engine.background_jobs import PATIENCE
+from travois.headless import prompt_input as reading
+from travois.headless.control import mcp
+from travois.headless.control import requests as answers
+from travois.headless.control.callbacks import ASKED, Host
+from travois.headless.control.hooks import listeners, unheard
+from travois.headless.control.lines import Line, Request, Response
+from travois.headless.control.messages import Desk
+from travois.headless.control.referee import Referee
+from travois.headless.json_shapes import Json, Object
+from travois.headless.run import Run, say
 
 LEAVING = 3.0
 """How many seconds the host waits at least before it loses patience with a program that ends."""

@@ -6,13 +6,13 @@ from argparse import Namespace
 
 import anyio
 
-from travois.app import input as reading
 from travois.app.flags import chosen
-from travois.app.run import Run
 from travois.app.sdk import Session
 from travois.compose import commands as custom
 from travois.core.content import Shown
 from travois.core.terminal_text import complain
+from travois.headless import prompt_input as reading
+from travois.headless.run import Run
 
 
 def once(args: Namespace) -> int:
@@ -37,7 +37,7 @@ def set_up(args: Namespace) -> int:
 async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
     run = Run(args)
     if args.input_format == "stream-json":
-        from travois.app.control.driving import Driven
+        from travois.headless.control.session import Driven
 
         await Driven(args, run).work()
         return run.code

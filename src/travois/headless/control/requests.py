@@ -8,12 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from travois.app.control import files, listing, servers
-from travois.app.control.lines import Request
-from travois.app.control.port import Driven
 from travois.app.sdk import Session
-from travois.app.shapes import Json, Object
-from travois.app.speak import uuid
 from travois.compose import commands as custom
 from travois.compose import skills as skilled
 from travois.compose.hooks import switching
@@ -23,6 +18,11 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import stop_at
 from travois.engine.background_jobs import report_end, running_jobs
+from travois.headless.control import files, listing, servers
+from travois.headless.control.driven_session import Driven
+from travois.headless.control.lines import Request
+from travois.headless.json_shapes import Json, Object
+from travois.headless.stream_json import uuid
 from travois.hooks.fire import MODES
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT

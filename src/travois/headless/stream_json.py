@@ -8,8 +8,6 @@ from typing import assert_never
 
 import msgspec
 
-from travois.app.shapes import STOPS, Json, Object, block_json, stream_json, usage_json
-from travois.app.tally import Tally
 from travois.core.content import words
 from travois.core.facts import (
     AnyFact,
@@ -27,6 +25,8 @@ from travois.core.facts import (
 )
 from travois.core.loose import rows, table
 from travois.core.models import Usage
+from travois.headless.json_shapes import STOPS, Json, Object, block_json, stream_json, usage_json
+from travois.headless.tally import Tally
 from travois.memory.extraction import told
 from travois.memory.recall_text import names
 from travois.ports.world import (

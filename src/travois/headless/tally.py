@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from travois.app.shaped import FAILED, Shape
-from travois.app.shapes import STOPS, Json, Object, arguments, usage_json
 from travois.core.content import Call, calls, words
 from travois.core.facts import (
     Assistant,
@@ -22,6 +20,8 @@ from travois.core.facts import (
 )
 from travois.core.models import Model, Usage, cost
 from travois.core.tool_names import canonical
+from travois.headless.json_shapes import STOPS, Json, Object, arguments, usage_json
+from travois.headless.structured_output import FAILED, Shape
 
 SUBTYPES: dict[EndedWhy, str] = {
     "end": "success",

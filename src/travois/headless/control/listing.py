@@ -6,14 +6,14 @@ import os
 
 import msgspec
 
-from travois.app.control.lines import Request
-from travois.app.control.port import Driven
-from travois.app.shapes import Json, Object
 from travois.compose import hooks as hooking
 from travois.compose import models as serving
 from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.core.models import Effort, Model
+from travois.headless.control.driven_session import Driven
+from travois.headless.control.lines import Request
+from travois.headless.json_shapes import Json, Object
 from travois.permissions.rules import Effect, Rule, parse
 from travois.permissions.updates import Spec, Update, amend
 from travois.prompt.briefing import skills

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from travois.app.control.desk import Declined
-from travois.app.shapes import Json, Object
 from travois.core.content import Call
+from travois.headless.control.messages import Declined
+from travois.headless.json_shapes import Json, Object
 from travois.hooks.fire import arguments
 from travois.hooks.output import NOTHING, Decision
 from travois.permissions.rules import parse

@@ -11,9 +11,6 @@ from typing import assert_never
 
 import msgspec
 
-from travois.app.shaped import NAME as ANSWER
-from travois.app.shapes import Json, Object, arguments
-from travois.app.tally import Tally
 from travois.core.content import AnyBlock, Call, Opaque, Shown, Text, calls, words
 from travois.core.facts import Assistant, Changed, Entry, Result
 from travois.core.loose import rows, string, table
@@ -21,6 +18,9 @@ from travois.core.models import Usage
 from travois.core.tasks import read_tasks
 from travois.core.tool_conversions import patched_files
 from travois.core.tool_names import canonical
+from travois.headless.json_shapes import Json, Object, arguments
+from travois.headless.structured_output import NAME as ANSWER
+from travois.headless.tally import Tally
 from travois.ports.world import (
     AgentProgress,
     Compacting,

@@ -12,9 +12,9 @@ from contextlib import aclosing, suppress
 import anyio
 import msgspec
 
-from travois.app.control.lines import Line
 from travois.core.content import Media, Shown, Text
 from travois.core.errors import Fault
+from travois.headless.control.lines import Line
 from travois.ports.world import Blobs
 
 LIMIT = 10_000_000

@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 import msgspec
 
-from travois.app.control.desk import Declined, Desk
-from travois.app.shapes import Json, Object
 from travois.core.errors import Fault
 from travois.core.loose import table
+from travois.headless.control.messages import Declined, Desk
+from travois.headless.json_shapes import Json, Object
 from travois.mcp.foreign import Answered, Offer, foreign
 from travois.ports.tool import AnyTool, Refusal
 from travois.version import __version__

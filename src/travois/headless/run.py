@@ -20,10 +20,6 @@ from msgspec.structs import replace
 
 from travois.app.flags import chosen
 from travois.app.sdk import Session, typed
-from travois.app.shaped import Shape
-from travois.app.shapes import Object
-from travois.app.speak import Speaker, Telling
-from travois.app.tally import Tally
 from travois.compose import commands as custom
 from travois.compose.mcp import statuses
 from travois.core.content import Shown
@@ -33,6 +29,10 @@ from travois.core.json import encoded
 from travois.core.models import Model
 from travois.core.terminal_text import complain, for_stream
 from travois.engine.background_jobs import PATIENCE as JOB_PATIENCE
+from travois.headless.json_shapes import Object
+from travois.headless.stream_json import Speaker, Telling
+from travois.headless.structured_output import Shape
+from travois.headless.tally import Tally
 from travois.hooks.fire import MODES
 from travois.memory.extraction import PATIENCE, settled, told
 from travois.ports.agent import Agent
@@ -44,7 +44,7 @@ from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.version import __version__
 
 if TYPE_CHECKING:
-    from travois.app.codex import Teller
+    from travois.headless.codex_json import Teller
 
 PAUSE = 1.0
 """From how many seconds on a wait for another attempt is told."""
@@ -96,7 +96,7 @@ class Run:
 
     @cached_property
     def _codex(self) -> Teller:
-        from travois.app.codex import Teller
+        from travois.headless.codex_json import Teller
 
         return Teller()
 
@@ -104,8 +104,8 @@ class Run:
         """The session of a run without a host."""
         options, person, tool = chosen(args), None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
-            from travois.app.control.person import Host
-            from travois.app.control.referee import Referee
+            from travois.headless.control.callbacks import Host
+            from travois.headless.control.referee import Referee
 
             person = Host(Referee(tool, lambda: session.crew.agent).ask)
             options = replace(options, driven=True)
@@ -173,7 +173,7 @@ class Run:
         group.start_soon(self._watch_tasks, session)
 
     async def _watch_tasks(self, session: Session) -> None:
-        from travois.app.control.tasks import Tasks
+        from travois.headless.control.tasks import Tasks
 
         tasks = Tasks(session.id)
         with session.crew.agent.session.watch() as events:
@@ -196,7 +196,7 @@ class Run:
 
     async def _overhear(self, session: Session, child: Agent) -> None:
         """Tell of what an agent does under the call of ours that it works for."""
-        from travois.app.control.agent_work import Work
+        from travois.headless.control.agent_work import Work
 
         assert child.birth is not None
         top = session.crew.agent.session.children[child.birth.id.partition(".")[0]]

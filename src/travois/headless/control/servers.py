@@ -14,15 +14,15 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.control.lines import Request
-from travois.app.control.mcp import Server
-from travois.app.control.port import Driven
-from travois.app.shapes import Json, Object
 from travois.compose import mcp as lending
 from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.core.loose import table
 from travois.core.terminal_text import complain
+from travois.headless.control.driven_session import Driven
+from travois.headless.control.lines import Request
+from travois.headless.control.mcp import Server
+from travois.headless.json_shapes import Json, Object
 from travois.mcp.lenders import Server as Configured
 
 if TYPE_CHECKING:

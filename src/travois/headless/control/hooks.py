@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from travois.app.control.desk import Desk
-from travois.app.control.lines import Matcher
 from travois.core.errors import Fault
+from travois.headless.control.lines import Matcher
+from travois.headless.control.messages import Desk
 from travois.hooks.config import CALLED, Listener
 from travois.hooks.events import EVENTS
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import anyio
 import msgspec
 
-from travois.app.control.lines import Response
-from travois.app.shapes import Json, Object
+from travois.headless.control.lines import Response
+from travois.headless.json_shapes import Json, Object
 from travois.ports.tool import Refusal
 
 GONE = "the program that drives this session is gone"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from travois.app.control.desk import Declined
-from travois.app.shapes import Object
 from travois.core.content import Call, words
 from travois.engine.tool_calls import Unfit, carry_out, understand
+from travois.headless.control.messages import Declined
+from travois.headless.json_shapes import Object
 from travois.ports.agent import Agent
 
 
