@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tests.app.test_lending import LENDER, Asked
 from travois import Options, Session
-from travois.app.acp import telling
+from travois.acp import updates as telling
 from travois.compose import commands as custom
 from travois.compose import hooks as hooking
 from travois.core.content import Text, words

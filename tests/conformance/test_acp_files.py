@@ -9,8 +9,8 @@ import anyio
 import msgspec
 import pytest
 
-from travois.app.acp.files import Buffers
-from travois.app.acp.messages import Capabilities, Disk
+from travois.acp.files import Buffers
+from travois.acp.protocol import Capabilities, Disk
 from travois.files.disk import DiskFiles
 from travois.headless.control.messages import Declined
 from travois.headless.json_shapes import Object

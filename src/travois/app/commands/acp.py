@@ -35,8 +35,8 @@ def run(args: Namespace) -> int:
 
 
 async def _serve(options: Options, out: int) -> int:
-    from travois.app.acp.peer import Peer
-    from travois.app.acp.talks import Talks
+    from travois.acp.peer import Peer
+    from travois.acp.server import Talks
     from travois.app.slash.talking import afresh
 
     code = 0

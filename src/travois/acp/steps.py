@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from functools import partial
 
-from travois.app.acp.calls import fenced, text
+from travois.acp.calls import fenced, text
 from travois.app.agent_progress import progress_line
 from travois.app.tui.calls import summary
 from travois.core.content import calls

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import assert_never
 from uuid import uuid4
 
-from travois.app.acp import calls
-from travois.app.acp.choices import Choices
+from travois.acp import calls
+from travois.acp.options import Choices
 from travois.app.sdk import typed
 from travois.app.tui.todos import read
 from travois.context.compaction.compact import receipt

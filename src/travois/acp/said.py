@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from travois.app.acp.messages import Block, Resource
-from travois.app.acp.peer import UNFIT, Wrong
+from travois.acp.peer import UNFIT, Wrong
+from travois.acp.protocol import Block, Resource
 from travois.core.content import Media, Shown, Text
 from travois.core.facts import User
 from travois.engine.mentions import note

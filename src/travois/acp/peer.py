@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from travois.app.acp.messages import Identified, Message, Withdrawn
+from travois.acp.protocol import Identified, Message, Withdrawn
 from travois.core.errors import Fault
 from travois.core.json import encoded
 from travois.headless import prompt_input as reading

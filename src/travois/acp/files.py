@@ -13,8 +13,8 @@ from contextlib import AbstractAsyncContextManager
 import anyio
 import msgspec
 
-from travois.app.acp.messages import Buffer, Capabilities
-from travois.app.acp.peer import Ask
+from travois.acp.peer import Ask
+from travois.acp.protocol import Buffer, Capabilities
 from travois.headless.control.messages import Declined
 from travois.permissions.paths import inside
 from travois.ports.world import Files, Stale, Stat, digest

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import anyio
 import msgspec
 
-from travois.app.acp import calls
-from travois.app.acp.messages import Capabilities, Filled, Permission
-from travois.app.acp.peer import Ask
+from travois.acp import calls
+from travois.acp.peer import Ask
+from travois.acp.protocol import Capabilities, Filled, Permission
 from travois.app.repl import shown
 from travois.core.content import Call
 from travois.core.display_text import visible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from travois.app.acp.calls import fenced
+from travois.acp.calls import fenced
 from travois.app.sdk import Session, typed
 from travois.app.slash import own
 from travois.app.slash.catalogue import COMMANDS

@@ -12,8 +12,9 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.app.acp.choices import keyless
-from travois.app.acp.messages import (
+from travois.acp.options import keyless
+from travois.acp.peer import LOGIN, MISSING, UNFIT, UNKNOWN, Peer, Way, Wrong
+from travois.acp.protocol import (
     Again,
     Begin,
     Capabilities,
@@ -28,8 +29,7 @@ from travois.app.acp.messages import (
     Server,
     Setting,
 )
-from travois.app.acp.peer import LOGIN, MISSING, UNFIT, UNKNOWN, Peer, Way, Wrong
-from travois.app.acp.talk import Talk
+from travois.acp.session import Talk
 from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.headless.json_shapes import Json, Object

@@ -14,15 +14,15 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from travois.app.acp.choices import Choices
-from travois.app.acp.desk import Desk
-from travois.app.acp.files import Buffers
-from travois.app.acp.messages import Block, Capabilities
-from travois.app.acp.peer import BROKEN, LOGIN, Peer, Wrong
-from travois.app.acp.person import Editor
-from travois.app.acp.said import SILENCE, Said, understood
-from travois.app.acp.steps import Steps
-from travois.app.acp.telling import Teller, answer, notice
+from travois.acp.desk import Desk
+from travois.acp.editor import Editor
+from travois.acp.files import Buffers
+from travois.acp.options import Choices
+from travois.acp.peer import BROKEN, LOGIN, Peer, Wrong
+from travois.acp.protocol import Block, Capabilities
+from travois.acp.said import SILENCE, Said, understood
+from travois.acp.steps import Steps
+from travois.acp.updates import Teller, answer, notice
 from travois.app.agent_progress import watch_agents
 from travois.app.repl import PERMISSION
 from travois.app.sdk import Session
