@@ -12,11 +12,11 @@ import pytest
 from tests.e2e.collector import Collector, collector
 from tests.e2e.program import Program, read
 from travois import lab
-from travois.app.telemetry import CONTENT, ENDPOINT, Place, Wish, wished
 from travois.core.cache_audit import Spent
 from travois.lab import Prompt, call, text
 from travois.lab.objects import Json
 from travois.settings.schema import Settings
+from travois.telemetry import CONTENT, ENDPOINT, Place, Wish, wished
 
 SECRET = "sk-ant-" + "abcdefgh" * 4
 WORDS = ("say the magic word", "open sesame", "needle in a haystack", "part of the work")
@@ -187,7 +187,7 @@ def test_unless_it_is_asked_for_nothing_of_it_is_loaded(program: Program) -> Non
     with program.served([{"say": "ok"}]):
         done = program.ask("hi")
     assert done.code == 0
-    assert "travois.app.telemetry" in done.err
+    assert "travois.telemetry" in done.err
     assert not re.search(r"opentelemetry|telemetry\.(observing|pipe|telling)", done.err)
 
 

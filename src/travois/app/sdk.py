@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from travois.app.telemetry import MISSING as TELEMETRY_MISSING
-from travois.app.telemetry import Wish
-from travois.app.telemetry import installed as telemetry_installed
 from travois.compose import hooks as hooking
 from travois.compose.options import Options
 from travois.compose.session import Crew, Guests, gather, prepare
@@ -39,6 +36,9 @@ from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, Model, Person
 from travois.providers.options import LEVELS
+from travois.telemetry import MISSING as TELEMETRY_MISSING
+from travois.telemetry import Wish
+from travois.telemetry import installed as telemetry_installed
 
 if TYPE_CHECKING:
     from travois.context.compaction.cut import Cut
@@ -273,7 +273,7 @@ class Session:
         if not telemetry_installed():
             crew.notices += (TELEMETRY_MISSING,)
             return
-        from travois.app.telemetry.observing import observed
+        from travois.telemetry.observing import observed
 
         def tell(why: str) -> None:
             self.parting += (why,)

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from travois.agents import agents
 from travois.agents.types import Kind
-from travois.app.telemetry import Wish, wished
 from travois.compose import agents as crew
 from travois.compose import browsing, leading
 from travois.compose import hooks as hooking
@@ -69,6 +68,7 @@ from travois.settings.schema import Loaded, Plugin, Settings
 from travois.settings.sources import levels
 from travois.skills.invoke import Practitioner
 from travois.snapshots.snapshots import Snapshots
+from travois.telemetry import Wish, wished
 from travois.tools import interaction as plan
 from travois.tools.catalog import TOOLS
 

@@ -18,18 +18,18 @@ import msgspec
 from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from travois.app.telemetry import Place, Wish
 from travois.core.facts import Spawned
 from travois.engine.tool_calls import survived
 from travois.ports.agent import Agent
 from travois.ports.world import Command, Event
 from travois.process.run import LocalProcesses
+from travois.telemetry import Place, Wish
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
-    from travois.app.telemetry.pipe import Pipe
-    from travois.app.telemetry.telling import Telling
+    from travois.telemetry.otel import Telling
+    from travois.telemetry.pipe import Pipe
 
 PATIENCE = 10.0
 """How many seconds a command has to print headers."""
@@ -125,7 +125,7 @@ class Observer:
         if followed is None or arrival is None or self._pipe is None:
             return None
         if followed.telling is None:
-            from travois.app.telemetry.telling import About, Telling
+            from travois.telemetry.otel import About, Telling
 
             session = followed.agent.session
             assert session.view.epoch is not None
@@ -186,7 +186,7 @@ async def observed(
 
 
 def _lay(session: str, place: Place, headers: dict[str, str]) -> Pipe:
-    from travois.app.telemetry.pipe import lay
+    from travois.telemetry.pipe import lay
 
     return lay(session, place, headers)
 

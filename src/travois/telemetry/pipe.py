@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from travois.app.telemetry import Place
+from travois.telemetry import Place
 from travois.version import __version__
 
 LEAVING = 2.0

@@ -13,7 +13,6 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
-from travois.app.telemetry.pipe import Pipe
 from travois.core.content import AnyBlock, Call, calls, words
 from travois.core.facts import (
     AnyFact,
@@ -36,6 +35,7 @@ from travois.headless.json_shapes import STOPS
 from travois.permissions.secrets import Secrets, find
 from travois.ports.world import Event, Retrying
 from travois.providers.replies import Began, BlockBegan, Grew
+from travois.telemetry.pipe import Pipe
 
 LONGEST = 8_000
 """How many characters of one text are told."""
