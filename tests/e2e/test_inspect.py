@@ -18,11 +18,11 @@ import pytest
 from tests.app.web.logs import HEAD, compacted, make, talk, turn, write
 from tests.e2e.program import Program
 from tests.kernel.told import reply, user
-from travois.app.web.story import LAYERS, Story
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Changed, Decided, Hooked, Opened, Result, Spawned
 from travois.core.models import Usage
 from travois.core.view import View, project
+from travois.inspector.story import LAYERS, Story
 from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history

@@ -12,15 +12,15 @@ from tests.app.web.logs import HEAD, RULES, compacted, make, talk, turn, write
 from tests.kernel.told import user
 from travois.app.commands.audit import check
 from travois.app.commands.cost import bill
-from travois.app.web import answers
-from travois.app.web.answers import Choice, Hit
-from travois.app.web.reading import Reading
-from travois.app.web.shelf import QUESTIONS, Shelf
-from travois.app.web.story import LAYERS, Story
 from travois.context.receipts import receipts
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
 from travois.core.view import project
+from travois.inspector import api as answers
+from travois.inspector.api import Choice, Hit
+from travois.inspector.reading import Reading
+from travois.inspector.shelf import QUESTIONS, Shelf
+from travois.inspector.story import LAYERS, Story
 from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history

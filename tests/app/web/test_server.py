@@ -12,10 +12,10 @@ import pytest
 from starlette.types import ASGIApp, Message, Scope
 
 from tests.app.web.logs import make, talk
-from travois.app.web import server
-from travois.app.web.server import COOKIE, HEADERS, Keys, listen, page
-from travois.app.web.shelf import QUESTIONS, Shelf
 from travois.core.errors import Fault
+from travois.inspector import server
+from travois.inspector.server import COOKIE, HEADERS, Keys, listen, page
+from travois.inspector.shelf import QUESTIONS, Shelf
 from travois.sessions.home import Home
 
 KEYS = Keys("place", "printed", "opened", "cookie")

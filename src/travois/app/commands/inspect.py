@@ -39,14 +39,14 @@ def run_inspect(args: Namespace) -> int:
     """Show one session, or all if there is none here."""
     session = _session(args.session)
     if args.json:
-        from travois.app.web.shelf import Shelf
+        from travois.inspector.shelf import Shelf
 
         question = "overview" if session else "sessions"
         told = Shelf(here()[0]).answer(question, {"session": session})
         say(msgspec.json.encode(told).decode())
         return 0
     try:
-        from travois.app.web import server
+        from travois.inspector import server
     except ImportError as error:
         raise Fault(
             "The page needs packages that are not installed",

@@ -10,10 +10,10 @@ from threading import Lock
 import msgspec
 
 from travois.app.commands.agents import agent_folder, tree
-from travois.app.web import answers
-from travois.app.web.reading import Reading
 from travois.core.errors import Fault
 from travois.core.view import Item
+from travois.inspector import api as answers
+from travois.inspector.reading import Reading
 from travois.sessions import lock
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import Summary, summaries, summarise

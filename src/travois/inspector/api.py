@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from travois.app.commands.audit import derived, difference
 from travois.app.commands.cost import Kind, bill
 from travois.app.commands.notes import Version, versions
-from travois.app.web.story import LAYERS, Step, Story, layer
 from travois.context.app_window import portions
 from travois.context.ledger.tasks import Task, listed
 from travois.context.receipts import Receipt, receipts
@@ -33,6 +32,7 @@ from travois.core.facts import (
 from travois.core.legality import unsendable
 from travois.core.models import Usage
 from travois.core.view import Item, living
+from travois.inspector.story import LAYERS, Step, Story, layer
 from travois.providers.encoder import Encoder
 from travois.providers.ration import LONGEST
 from travois.sessions.transcript import Part, parts

@@ -22,8 +22,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from travois.app.web.shelf import Shelf
 from travois.core.errors import Fault
+from travois.inspector.shelf import Shelf
 from travois.sessions.home import Home
 
 PAGES = Path(__file__).parent / "pages"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 from pathlib import Path
 
-from travois.app.web.story import Story
 from travois.core.facts import Entry, Opened
+from travois.inspector.story import Story
 from travois.sessions import disk
 from travois.sessions import log_line as line
 from travois.sessions.log_file import NAME, Skipped, history, opened
