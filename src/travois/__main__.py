@@ -28,7 +28,7 @@ def _start() -> int:
     import gc
 
     gc.set_threshold(YOUNG)
-    from travois.app.tui import start
+    from travois.tui import start
 
     if start.early(sys.argv[1:], os.environ):
         start.paint(os.environ)

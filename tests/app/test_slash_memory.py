@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from travois import Options, Session
-from travois.app.slash.command import obey
-from travois.app.slash.plain import Lines
 from travois.testing import Scripted, say
+from travois.tui.plain import Lines
+from travois.tui.slash import obey
 
 
 class Nobody:

@@ -11,9 +11,9 @@ from io import StringIO
 
 import pytest
 
-from travois.app.tui import cells
 from travois.core.terminal_text import for_stream, harmless, seen
 from travois.terminal import tables as plain
+from travois.tui import cells
 
 CLASSES = {
     "controls": [*range(9), *range(11, 32), 127],

@@ -22,7 +22,6 @@ from tests.corpus.test_security import CORPORA, rows
 from tests.ports.raw import answer, serve
 from tests.ports.test_web import OPEN, moved
 from tests.ports.test_web import say as served
-from travois.app.repl import Terminal, shown
 from travois.app.sdk import Session
 from travois.compose.options import Options
 from travois.core.content import Call, words
@@ -36,6 +35,7 @@ from travois.providers.replies import Problem, Reply
 from travois.providers.stream_reader import reader
 from travois.sessions.log_file import NAME, Log
 from travois.testing import Scripted, call, say
+from travois.tui.line_mode import Terminal, shown
 
 pytestmark = pytest.mark.skipif(
     not CORPORA.is_dir(), reason="the security corpora are not beside this repository"

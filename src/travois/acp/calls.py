@@ -9,8 +9,6 @@ from typing import TypeVar
 
 import msgspec
 
-from travois.app.tui.calls import summary
-from travois.app.tui.diffs import patch
 from travois.core.content import Call, Media, Shown, Text, words
 from travois.core.facts import Result
 from travois.core.tool_names import canonical
@@ -21,6 +19,8 @@ from travois.tools.diff import Hunk, Patch
 from travois.tools.edit import EditArgs, MultiEditArgs
 from travois.tools.paths import absolute
 from travois.tools.write import WriteArgs
+from travois.tui.calls import summary
+from travois.tui.diffs import patch
 
 T = TypeVar("T")
 LONGEST = 30_000

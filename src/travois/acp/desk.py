@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from travois.acp.calls import fenced
 from travois.app.sdk import Session, typed
-from travois.app.slash import own
-from travois.app.slash.catalogue import COMMANDS
-from travois.app.slash.command import Command, Prompt, named, obey
 from travois.compose import commands as custom
 from travois.compose import mcp as lending
 from travois.compose.options import Options
@@ -17,6 +14,9 @@ from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.headless.json_shapes import Json, Object
 from travois.sessions.catalog import Summary
+from travois.tui import own
+from travois.tui.slash import Command, Prompt, named, obey
+from travois.tui.slash_registry import COMMANDS
 
 OURS = (
     *("compact", "context", "notes", "cost", "todos", "memory", "agents", "tasks", "mcp", "skills"),

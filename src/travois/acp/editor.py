@@ -10,12 +10,12 @@ import msgspec
 from travois.acp import calls
 from travois.acp.peer import Ask
 from travois.acp.protocol import Capabilities, Filled, Permission
-from travois.app.repl import shown
 from travois.core.content import Call
 from travois.core.display_text import visible
 from travois.headless.control.messages import Declined
 from travois.headless.json_shapes import Json, Object
 from travois.ports.person import OFFER, Answer, Choice, Inquiry, Question
+from travois.tui.line_mode import shown
 
 ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"}
 SANDBOX: Json = {"optionId": "sandbox", "name": f"Yes, and {OFFER}", "kind": "allow_always"}

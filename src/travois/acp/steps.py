@@ -6,13 +6,13 @@ from collections import defaultdict, deque
 from functools import partial
 
 from travois.acp.calls import fenced, text
-from travois.app.agent_progress import progress_line
-from travois.app.tui.calls import summary
 from travois.core.content import calls
 from travois.core.facts import Assistant, Entry
 from travois.headless.json_shapes import Json, Object
 from travois.ports.agent import Agent
 from travois.ports.world import AgentProgress, Event
+from travois.tui.agent_progress import progress_line
+from travois.tui.calls import summary
 
 LAST = 8
 """How many of the last steps of an agent are shown."""

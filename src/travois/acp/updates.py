@@ -9,7 +9,6 @@ from uuid import uuid4
 from travois.acp import calls
 from travois.acp.options import Choices
 from travois.app.sdk import typed
-from travois.app.tui.todos import read
 from travois.context.compaction.compact import receipt
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text, words
 from travois.core.content import calls as called
@@ -43,6 +42,7 @@ from travois.ports.world import (
     Warned,
 )
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.tui.todos import read
 
 TITLE = 80
 LISTING = ("TodoWrite", "TaskCreate", "TaskUpdate")

@@ -6,7 +6,7 @@ import os
 import sys
 from argparse import Namespace
 
-from travois.app.tui import start
+from travois.tui import start
 
 
 def talk(args: Namespace) -> int:
@@ -16,7 +16,7 @@ def talk(args: Namespace) -> int:
 
         return once(args)
     if args.plain or not start.able(os.environ):
-        from travois.app.repl import talk
+        from travois.tui.line_mode import talk
 
         return talk(args)
     if not start.early(sys.argv[1:], os.environ):
@@ -35,10 +35,10 @@ def _on_screen(args: Namespace) -> int:
     options = chosen(args)
     taste = prepare(options)[1].settings.tui
     if taste.plain:
-        from travois.app.repl import talk as talk_in_lines
+        from travois.tui.line_mode import talk as talk_in_lines
 
         start.unpaint()
         return talk_in_lines(args)
-    from travois.app.tui.talk import talk
+    from travois.tui.app import talk
 
     return talk(args.prompt or "", options, taste)

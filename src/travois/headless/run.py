@@ -167,7 +167,7 @@ class Run:
 
         agent.born = born
         if self._format == "stream-json":
-            from travois.app.agent_progress import watch_agents
+            from travois.tui.agent_progress import watch_agents
 
             watch_agents(agent)
         group.start_soon(self._watch_tasks, session)
@@ -364,7 +364,7 @@ def _notice(event: Event) -> str:
 
 def _elsewhere(command: str) -> str:
     """Why a command cannot be run here; empty if it is none of ours, and so a prompt."""
-    from travois.app.slash.catalogue import COMMANDS
+    from travois.tui.slash_registry import COMMANDS
 
     return f"/{command} is a command for people in a terminal" if command in COMMANDS else ""
 

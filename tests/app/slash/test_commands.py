@@ -11,9 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.app.slash.catalogue import COMMANDS
-from travois.app.slash.command import Prompt, obey, offers
-from travois.app.slash.plain import Lines
 from travois.core.content import Text, words
 from travois.core.facts import Changed
 from travois.permissions.rules import parse
@@ -21,6 +18,9 @@ from travois.ports.world import Command
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.testing import Scripted, say
+from travois.tui.plain import Lines
+from travois.tui.slash import Prompt, obey, offers
+from travois.tui.slash_registry import COMMANDS
 
 REVIEW = """\
 ---

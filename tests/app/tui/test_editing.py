@@ -8,8 +8,8 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from travois.app.tui import editing
-from travois.app.tui.editing import Completing
+from travois.tui import editing
+from travois.tui.editing import Completing
 
 
 def test_files_and_what_servers_have_are_offered_after_an_at(tmp_path: Path) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from travois.app.tui import diffs, footer, spinner, todos
-from travois.app.tui.cells import width, worded
-from travois.app.tui.editing import Pastes
-from travois.app.tui.footer import Standing
-from travois.app.tui.menu import Menu, Pick
-from travois.app.tui.spinner import Work
-from travois.app.tui.start import early
-from travois.app.tui.themes import theme
 from travois.core.tasks import Task
 from travois.tools.diff import compare
+from travois.tui import diffs, footer, spinner, todos
+from travois.tui.cells import width, worded
+from travois.tui.editing import Pastes
+from travois.tui.footer import Standing
+from travois.tui.menu import Menu, Pick
+from travois.tui.spinner import Work
+from travois.tui.start import early
+from travois.tui.themes import theme
 
 NONE = theme("none", {})
 BARE = theme("auto", {"NO_COLOR": "1"})

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.app.tui.cells import OURS, clean, cut, folded, width
-from travois.app.tui.markdown import Stream, rendered
-from travois.app.tui.themes import theme
+from travois.tui.cells import OURS, clean, cut, folded, width
+from travois.tui.markdown import Stream, rendered
+from travois.tui.themes import theme
 
 DARK = theme("dark", {})
 TEXT = """# Title

@@ -11,9 +11,6 @@ import msgspec
 import pytest
 
 from travois import Options, Session
-from travois.app.tui.statusline import Work, standing, tame
-from travois.app.tui.themes import theme
-from travois.app.tui.whereabouts import repository, worktree
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
 from travois.sessions.home import Home
@@ -21,6 +18,9 @@ from travois.settings import trust
 from travois.settings.load import load
 from travois.settings.schema import Loaded, StatusLine
 from travois.testing import Scripted, say
+from travois.tui.statusline import Work, standing, tame
+from travois.tui.themes import theme
+from travois.tui.whereabouts import repository, worktree
 
 RED = "\x1b[31mred\x1b[0m"
 

@@ -37,7 +37,7 @@ def run(args: Namespace) -> int:
 async def _serve(options: Options, out: int) -> int:
     from travois.acp.peer import Peer
     from travois.acp.server import Talks
-    from travois.app.slash.talking import afresh
+    from travois.tui.slash_commands import afresh
 
     code = 0
 

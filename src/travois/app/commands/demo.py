@@ -63,21 +63,21 @@ def run_demo(args: Namespace) -> int:
 
 def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, bool]:
     """The exit code, and whether it went on to the end."""
-    from travois.app.tui import start
+    from travois.tui import start
 
     if plain or not start.able(os.environ):
         import anyio
 
         from travois.app.demo.lines import Guided
-        from travois.app.repl import converse
+        from travois.tui.line_mode import converse
 
         guided = Guided(pace)
         anyio.run(converse, options, guided)
         return 0, guided.finished
     start.paint(os.environ)
     from travois.app.demo.guide import Tour
-    from travois.app.tui.talk import talk
     from travois.settings.schema import Tui
+    from travois.tui.app import talk
 
     tour = Tour(pace)
     return talk("", options, Tui(), guide=tour), tour.finished

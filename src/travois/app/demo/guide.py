@@ -13,10 +13,10 @@ from prompt_toolkit.keys import Keys
 
 from travois.app.demo.tour import LABEL, STEPS, Pace
 from travois.app.sdk import Session
-from travois.app.tui.cells import worded
-from travois.app.tui.desk import Desk
-from travois.app.tui.menu import QUIET
-from travois.app.tui.talk import Guide
+from travois.tui.app import Guide
+from travois.tui.cells import worded
+from travois.tui.controller import Desk
+from travois.tui.menu import QUIET
 
 GLANCE = 0.1
 WIDE = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from travois.app.demo.tour import LABEL, STEPS, Pace
-from travois.app.repl import Terminal
+from travois.tui.line_mode import Terminal
 
 TURN = "> "
 """How somebody is asked for a prompt; all else that is asked is a question."""

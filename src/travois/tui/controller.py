@@ -1,0 +1,262 @@
+"""Where the person sits: keys and commands come in here and go to the conversation."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Literal
+
+import anyio
+
+from travois.app.sdk import Session
+from travois.compose import commands as custom
+from travois.compose.mcp import held
+from travois.compose.options import Options
+from travois.compose.session_picker import Shelf
+from travois.core.content import Shown, words
+from travois.core.errors import Fault
+from travois.core.facts import User
+from travois.sessions.catalog import Summary
+from travois.settings.schema import Tui
+from travois.tui import editing, footer, own, themes
+from travois.tui.attach import content
+from travois.tui.dialogs import Dialogs
+from travois.tui.footer import Standing
+from travois.tui.menu import Pick
+from travois.tui.picker import Picker
+from travois.tui.screen import Screen
+from travois.tui.slash import Command, named, offers
+from travois.tui.slash_registry import COMMANDS
+from travois.tui.standing import standing
+from travois.tui.statusline import Asking
+from travois.tui.transcript import Transcript
+
+MODES = ("default", "accept-edits", "plan")
+FIGURES = "123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Desk:
+    """The screen, the session that is on it, and what waits to be said."""
+
+    def __init__(self, options: Options, taste: Tui, *, history: str) -> None:
+        self.options = options
+        self.pastes = editing.Pastes()
+        self.waiting: deque[str] = deque()
+        """What was typed and not taken up yet."""
+        self.stirred = anyio.Event()
+        """Set when something was typed, or the conversation is to be left."""
+        self.errand: anyio.CancelScope | None = None
+        """A command of theirs that runs."""
+        self.over = False
+        self.next: Options | None = None
+        """The conversation to turn to when this one is left."""
+        completer = editing.Completing(options.cwd or os.getcwd(), self._offers, self._held)
+        look = themes.theme(taste.theme, os.environ)
+        self.screen = Screen(look, editing.buffer(completer, history), vim=taste.vim)
+        self.page = Transcript(self.screen, {})
+        self.dialogs = Dialogs(self.screen, lambda: self.page)
+        self._session: Session | None = None
+        self._own: Mapping[str, Command] = {}
+        self._told: set[str] = set()
+        self._ask, self.asked = anyio.create_memory_object_stream[str](inf)
+        """Commands that are to run beside a turn."""
+        self._standing = Standing()
+        self._keys = ""
+        """What keys meant when the footer was drawn last."""
+        self._before = 0.0
+        """What the session had cost when the turn began."""
+        self.program: Asking | None = None
+        """The user's own, which tells how things stand in its own way."""
+        self.screen.footer = self._footer
+
+    # --- the conversation ------------------------------------------------------------------------
+
+    def seat(self, session: Session) -> None:
+        """Let this be the conversation."""
+        self._session, self.over, self.next = session, False, None
+        known, notices = custom.known(self.options, taken=COMMANDS)
+        self._own = own.commands(known)
+        self.page = Transcript(self.screen, session.crew.agent.tools)
+        self.screen.status = self.page.status
+        for notice in dict.fromkeys((*session.crew.notices, *notices)):
+            if notice not in self._told:
+                self.page.note(notice)
+        self._told.update(notices)
+        self.look()
+
+    def go(self, options: Options) -> bool:
+        """Be where a conversation is to take place; whether that is another folder."""
+        self.options, folder = options, os.path.realpath(options.cwd or os.getcwd())
+        if folder == os.path.realpath(os.getcwd()):
+            return False
+        os.chdir(folder)
+        self.screen.buffer.completer = editing.Completing(folder, self._offers, self._held)
+        self.page.note(f"in {folder}")
+        return True
+
+    def look(self) -> None:
+        """See how things stand."""
+        if self._session is not None:
+            self._standing = standing(self._session)
+            self.page.dollars = self._session.crew.agent.session.dollars - self._before
+            self.screen.refresh()
+            if self.program is not None:
+                self.program.stir()
+
+    def _footer(self, columns: int) -> list[str]:
+        theme, keys = self.screen.theme, self.screen.vim
+        if self.program is not None and keys != self._keys:
+            self._keys = keys
+            self.program.stir()
+        own = self.program.rows(theme, columns) if self.program is not None else []
+        return [*own, footer.line(self._standing, theme, columns)]
+
+    @property
+    def session(self) -> Session:
+        """The conversation."""
+        assert self._session is not None
+        return self._session
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs, or something else that takes its time."""
+        return bool(self.page.began)
+
+    # --- keys ------------------------------------------------------------------------------------
+
+    def submit(self, text: str, *, when: Literal["next", "after"]) -> None:
+        """Say something: at the next chance, or after what runs."""
+        prompt = not text.startswith(("/", "!", "#"))
+        command = named(self, text) if self.busy else None
+        if command is not None and command.when == "ever":
+            self._ask.send_nowait(text)
+        elif self.busy and when == "next" and prompt:
+            self._steer(text)
+        else:
+            self.waiting.append(text)
+            self.page.queued = tuple(self.waiting) if self.busy else ()
+            self.stirred.set()
+        self.screen.refresh()
+
+    def _steer(self, text: str) -> None:
+        try:
+            said = User(self.said(text))
+        except Fault as fault:
+            self.page.note(str(fault), tone="warn")
+            return
+        self.page.pending.append(text)
+        self.session.crew.agent.inbox.append(said)
+
+    def interrupt(self) -> None:
+        """Stop what runs."""
+        self.session.stop()
+        if self.errand is not None:
+            self.errand.cancel()
+
+    def press(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
+        """Do one of the things that have a key of their own."""
+        match what:
+            case "leave":
+                self.turn_to(None)
+            case "rewind":
+                self.submit("/rewind", when="after")
+            case "expand":
+                self.page.expand()
+            case "mode":
+                self._shift_mode()
+
+    def _shift_mode(self) -> None:
+        if self._session is None:
+            return
+        held = self._session.crew.agent.guard.mode
+        after = MODES.index(held) + 1 if held in MODES else 0
+        self._session.enter(MODES[after % len(MODES)])
+        self.look()
+
+    # --- commands --------------------------------------------------------------------------------
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        """All commands."""
+        return {**COMMANDS, **self._own}
+
+    @property
+    def columns(self) -> int:
+        """How wide an answer may be."""
+        return self.screen.columns - 3
+
+    async def browse(self, shelf: Shelf) -> Summary | None:
+        """Let the person choose a session."""
+        picker = Picker(shelf, lambda: self.screen.rows)
+        await self.screen.choose(picker)
+        return picker.chosen
+
+    async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
+        """Let the person choose one of some things."""
+        self.screen.show("", f"  {self.screen.theme.mark(title, 'strong')}")
+        keys = (*FIGURES, *(" " * len(options)))
+        picks = [Pick(key, text, note) for key, (text, note) in zip(keys, options, strict=False)]
+        found = await self.screen.pick(picks)
+        return found[0] if found else None
+
+    def type(self, text: str) -> None:
+        """Put words where the person types."""
+        self.screen.buffer.text = text
+        self.screen.buffer.cursor_position = len(text)
+
+    def turn_to(self, options: Options | None) -> None:
+        """Leave this conversation, for another one or for good."""
+        self.over, self.next = True, options
+        if self._session is not None:
+            self._session.stop()
+        self.stirred.set()
+
+    def dress(self, theme: str) -> None:
+        """Use other colours."""
+        self.screen.theme = themes.theme(themes.named(theme), os.environ)
+        self.screen.refresh()
+
+    def _offers(self, name: str | None, word: str) -> Iterable[tuple[str, str]]:
+        return offers(self, name, word) if self._session is not None else ()
+
+    def _held(self) -> list[str]:
+        return held(self.session.crew.loan) if self._session is not None else []
+
+    # --- the folder's trust ----------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """Show some lines."""
+        self.page.paragraph(text)
+
+    async def read(self, prompt: str) -> str | None:
+        """Ask whether a folder is trusted."""
+        self.line(prompt.partition("[")[0])
+        picked = await self.screen.pick((Pick("y", "yes"), Pick("n", "no, work without them")))
+        return None if picked is None else "no" if picked[0] else "yes"
+
+    # --- what is said ----------------------------------------------------------------------------
+
+    def said(self, text: str) -> tuple[Shown, ...]:
+        """What was typed, with the images that it names."""
+        agent = self.session.crew.agent
+        return content(text, agent.world.blobs, folder=agent.world.root)
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self.page.begin()
+        self._before = self.session.crew.agent.session.dollars
+
+    def end(self, *, stopped: bool) -> None:
+        """A turn is over; what nobody heard of what was said goes back to where it was typed."""
+        inbox = self.session.crew.agent.inbox
+        unheard = [words(one.content) for one in inbox if one.origin == "human"]
+        if stopped and (unheard or self.waiting):
+            for one in [one for one in inbox if one.origin == "human"]:
+                inbox.remove(one)
+            back = [*unheard, *self.waiting, self.screen.buffer.text]
+            self.waiting.clear()
+            self.type("\n".join(part for part in back if part))
+        self.page.end()
+        self.look()

@@ -1,0 +1,343 @@
+"""A plain prompt loop: type, watch, answer questions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import aclosing
+from errno import EIO
+from functools import partial
+
+import anyio
+from anyio.abc import TaskStatus
+
+from travois.app import trusting
+from travois.app.flags import chosen
+from travois.app.sdk import Session
+from travois.compose.open_session import is_worth_keeping
+from travois.compose.options import PICK, Options
+from travois.compose.session import prepare
+from travois.context.keep_warm import keep_warm
+from travois.core.content import Shown, Text, words
+from travois.core.display_text import visible
+from travois.core.errors import Fault
+from travois.core.facts import Asked, Ended, Entry, Noted, Result, User
+from travois.core.terminal_text import harmless
+from travois.hooks.fire import notify
+from travois.memory.extraction import settled, told
+from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
+from travois.ports.world import Event, Retrying, Running, Warned
+from travois.providers.replies import Grew
+from travois.terminal.hangup import hold_hangups, ignore_hangups
+from travois.tui import shell_command as shell
+from travois.tui.plain import Lines, browse
+from travois.tui.sessions import pick_up
+from travois.tui.slash import Prompt, obey
+from travois.tui.slash_commands import left
+
+HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."
+PERMISSION = "Travois needs your permission to go on"
+
+
+def talk(args: Namespace) -> int:
+    """Talk in lines until the user leaves; returns the exit code."""
+    return anyio.run(_talk, args)
+
+
+async def _talk(args: Namespace) -> int:
+    terminal, asked, first = Terminal(), chosen(args), args.prompt or ""
+    picking = asked.resume == PICK
+    options = await pick_up(partial(browse, terminal), asked) if picking else asked
+    await converse(options, terminal, first=first)
+    return 0
+
+
+async def converse(options: Options | None, terminal: Terminal, *, first: str = "") -> None:
+    """One conversation after another."""
+    while options is not None:
+        options, first = await _conversation(options, terminal, first=first), ""
+
+
+async def _conversation(options: Options, terminal: Terminal, *, first: str) -> Options | None:
+    """One conversation; gives the one to turn to after it."""
+    os.chdir(options.cwd)
+    place, loaded = prepare(options)
+    await trusting.ask(place.home, loaded, terminal)
+    async with Session(options, person=terminal) as session:
+        crew, desk = session.crew, Lines(session, options, terminal)
+        terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")
+        terminal.notice(*crew.notices, *desk.notices)
+        async with anyio.create_task_group() as group:
+            await group.start(_watch_interrupts, desk, terminal)
+            await _converse(desk, terminal, first=first)
+            group.cancel_scope.cancel()
+        session.leaving = left(desk.next)
+        talked = crew.agent.session
+        if talked.is_lasting and is_worth_keeping(talked.history()):
+            terminal.part(session.id)
+    for notice in session.parting:
+        terminal.line(f"· {notice}")
+    return desk.next
+
+
+async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
+    text: str | None = first
+    while text is not None and not desk.left:
+        if text.startswith("!") and (line := text[1:].strip()):
+            await _run(desk, terminal, line)
+        else:
+            await _do(desk, terminal, text)
+        text = None if desk.left else await _typed(desk.session, terminal)
+
+
+async def _do(desk: Lines, terminal: Terminal, text: str) -> None:
+    office, inbox = desk.session.crew.office, desk.session.crew.agent.inbox
+    answer = await obey(desk, text)
+    if isinstance(answer, Prompt):
+        await _turn(desk, terminal, said=answer.content)
+    elif answer is not None:
+        terminal.line(answer)
+    elif text.strip() or inbox or (office is not None and office.called):
+        await _turn(desk, terminal, said=(Text(text),) if text.strip() else ())
+
+
+async def _run(desk: Lines, terminal: Terminal, line: str) -> None:
+    """A command of their own."""
+    with anyio.CancelScope() as desk.errand:
+        told, notes = await shell.run(desk.session.crew.agent, line)
+        desk.notes.extend(notes)
+        terminal.line(told)
+    desk.errand = None
+
+
+async def _typed(session: Session, terminal: Terminal) -> str | None:
+    """What they type, or nothing when mail comes or an agent in the background has ended.
+
+    Meanwhile the provider is kept from forgetting, if that is wanted.
+    """
+    text: str | None = ""
+    async with anyio.create_task_group() as group:
+        group.start_soon(keep_warm, session.crew.agent)
+        group.start_soon(_wake, session, group.cancel_scope)
+        group.start_soon(_heed, session, group.cancel_scope)
+        group.start_soon(_remember, session, terminal)
+        text = await terminal.read("> ")
+        group.cancel_scope.cancel()
+    return text
+
+
+async def _wake(session: Session, scope: anyio.CancelScope) -> None:
+    """Wait no longer for words when somebody rings."""
+    if session.crew.office is not None:
+        await session.crew.office.rung()
+        scope.cancel()
+
+
+async def _heed(session: Session, scope: anyio.CancelScope) -> None:
+    """Wait no longer for words when an agent in the background has something to tell."""
+    if await session.news():
+        scope.cancel()
+
+
+async def _remember(session: Session, terminal: Terminal) -> None:
+    """Show what was kept of the last turn, once that is known."""
+    if terminal.remembered(await settled(session.crew.agent)):
+        terminal.line("> ")
+
+
+async def _watch_interrupts(
+    desk: Lines, terminal: Terminal, *, task_status: TaskStatus[None]
+) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGHUP) as signals:
+        task_status.started()
+        async for number in signals:
+            if number == signal.SIGHUP:
+                hold_hangups()
+                break
+            if desk.errand is not None:
+                desk.errand.cancel()
+            elif desk.session.running:
+                desk.session.stop()
+            else:
+                terminal.interrupt()
+    ignore_hangups()
+    raise OSError(EIO, "the terminal was closed")
+
+
+async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[Shown, ...]) -> None:
+    session = desk.session
+    session.crew.agent.inbox.extend(desk.notes)
+    desk.notes.clear()
+    try:
+        async with aclosing(session.run(said)) as events:
+            async for event in events:
+                terminal.tell(event)
+                await _ring(session, event)
+    except Fault as fault:
+        terminal.line(str(fault))
+
+
+async def _ring(session: Session, event: Event) -> None:
+    """Let hooks hear that a question waits."""
+    if isinstance(event, Entry) and isinstance(event.fact, Asked):
+        await notify(session.crew.agent, "permission_prompt", PERMISSION)
+
+
+class Terminal:
+    """The person at the keyboard, and the screen before them."""
+
+    def __init__(self) -> None:
+        self._typed = b""
+        self._column = 0
+        self._asked: dict[str, anyio.Event] = {}
+        self._remembered = ""
+        self._noticed: set[str] = set()
+
+    def line(self, text: str) -> None:
+        """Show words that begin a line of their own and, unless they prompt, end it."""
+        ending = "" if text.endswith(("\n", "> ", ": ")) else "\n"
+        self._show(("\n" if self._column else "") + text + ending)
+
+    def notice(self, *texts: str) -> None:
+        """Show what the user should know, once."""
+        for text in dict.fromkeys(text for text in texts if text not in self._noticed):
+            self.line(f"· {text}")
+        self._noticed.update(texts)
+
+    def part(self, id: str) -> None:
+        """Say how to come back to a session that is left."""
+        self.line(f"Resume with: travois --resume {id}")
+
+    def interrupt(self) -> None:
+        """Ctrl-C while nothing runs."""
+        self.line("(Ctrl-D leaves)\n> ")
+
+    def tell(self, event: Event) -> None:
+        """Show what happens."""
+        match event:
+            case Grew(kind="text", text=text):
+                self._show(text)
+            case Entry(fact=Asked(call=call)):
+                self._told(call).set()
+            case Entry(fact=Noted(what="memory", text=text)):
+                self.remembered(told(text))
+            case _:
+                if words := _line(event):
+                    self.line(words)
+
+    def remembered(self, text: str) -> bool:
+        """Show a change of memory, once; returns whether it was shown."""
+        if not text or text == self._remembered:
+            return False
+        self._remembered = text
+        self.line("\n".join(f"· {line}" for line in text.splitlines()))
+        return True
+
+    async def read(self, prompt: str) -> str | None:
+        """One line that they type; None when they leave."""
+        self.line(prompt)
+        while b"\n" not in self._typed:
+            await anyio.wait_readable(0)
+            chunk = os.read(0, 1 << 16)
+            if not chunk:
+                return None
+            self._typed += chunk
+        line, _, self._typed = self._typed.partition(b"\n")
+        self._column = 0
+        return line.decode("utf-8", "replace")
+
+    async def decide(self, question: Question) -> Answer:
+        """Ask whether a call may run, once all that led to it is on the screen."""
+        await self._told(question.call).wait()
+        for line in shown(question):
+            self.line(line)
+        always = "[a]lways / " if question.always else ""
+        offer = "[s]andbox / " if question.offers_sandbox else ""
+        typed = await self.read(f"Run it? [y]es / {always}{offer}no, and why: ")
+        word = (typed or "").strip()
+        if word.lower() in ("y", "yes"):
+            return Answer(allow=True, reason="the user said yes", digest=question.digest)
+        if question.always and word.lower() in ("a", "always"):
+            said = "the user said always"
+            return Answer(allow=True, reason=said, always=True, digest=question.digest)
+        if question.offers_sandbox and word.lower() in ("s", "sandbox"):
+            said = "the user said yes"
+            return Answer(allow=True, reason=said, sandbox=True, digest=question.digest)
+        return Answer(allow=False, reason=f"the user said no{': ' + word if word else ''}")
+
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        """Put choices one after the other: a number, several, or words of their own."""
+        await self._told(inquiry.call).wait()
+        if inquiry.plan:
+            self.line(inquiry.plan)
+        answers: list[str] = []
+        for choice in inquiry.choices:
+            for line in offered(choice):
+                self.line(line)
+            typed = await self.read("Number, or your own words: ")
+            if typed is None:
+                return None
+            answers.append(picked(choice, typed))
+        return tuple(answers)
+
+    def _told(self, call: str) -> anyio.Event:
+        return self._asked.setdefault(call, anyio.Event())
+
+    def _show(self, text: str) -> None:
+        """Print without letting anything but words and lines reach the terminal."""
+        plain = harmless(text)
+        sys.stdout.write(plain)
+        sys.stdout.flush()
+        if plain:
+            self._column = 0 if plain.endswith("\n") else 1
+
+
+def shown(question: Question) -> Iterator[str]:
+    """Exactly what will run, what it does, why it is asked about, and what always would mean."""
+    yield f"{question.tool}: {visible(question.summary)}"
+    yield f"  {visible(question.args)}"
+    yield from (f"  · {visible(effect)}" for effect in question.effects)
+    yield f"  asked because it {visible(question.because)}"
+    if question.always:
+        yield f"  always would allow: {visible(', '.join(question.always))}"
+    if question.offers_sandbox:
+        yield f"  sandbox: yes, and {OFFER}"
+        yield f"    ({OFFER_MEANS})"
+
+
+def offered(choice: Choice) -> Iterator[str]:
+    """A question of the model with its options, numbered."""
+    yield visible(choice.question) + (" (several, with commas)" if choice.several else "")
+    for number, option in enumerate(choice.options, 1):
+        more = f": {visible(option.description)}" if option.description else ""
+        yield f"  {number}. {visible(option.label)}{more}"
+
+
+def picked(choice: Choice, typed: str) -> str:
+    """What was typed as an answer: the labels of numbers, or the words as they are."""
+    numbers = [part.strip() for part in typed.split(",")]
+    labels = {str(number): option.label for number, option in enumerate(choice.options, 1)}
+    if all(number in labels for number in numbers) and (choice.several or len(numbers) == 1):
+        return ", ".join(labels[number] for number in numbers)
+    return typed.strip()
+
+
+def _line(event: Event) -> str:
+    match event:
+        case Running(name=name):
+            return f"· {name} …"
+        case Retrying():
+            return f"· {event.message}; trying again in {event.wait:.1f} s"
+        case Warned(text=text):
+            return f"· {text}"
+        case Entry(fact=User(origin="mail", content=content)):
+            return words(content).partition("\n</mail>")[0][:300]
+        case Entry(fact=Result() as result) if result.error:
+            return f"· {words(result.content).strip()[:300]}"
+        case Entry(fact=Ended() as ended) if ended.why != "end":
+            return f"· {ended.detail or ended.why}"
+        case _:
+            return ""

@@ -1,0 +1,200 @@
+"""Drawing on a terminal that never forgets: what is finished is written once and left alone.
+
+The live region is drawn by prompt_toolkit, which writes only what differs from the last frame. It
+knows nothing of lines that come above the region or in its midst; here the terminal is told to
+make or take away lines, so that nothing has to be written again only because it moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from prompt_toolkit.data_structures import Point, Size
+from prompt_toolkit.layout import Window
+from prompt_toolkit.layout.screen import Screen, WritePosition
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.styles import Attrs, Style
+
+from travois.core.terminal_text import seen
+from travois.tui.themes import RESET
+
+if TYPE_CHECKING:
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.layout.layout import Layout
+
+
+class Pane(Window):
+    """A part of the live region. Its last row is like the others, so that it can become another."""
+
+    def _apply_style(
+        self, new_screen: Screen, write_position: WritePosition, parent_style: str
+    ) -> None:
+        pass
+
+
+class Tube(Vt100_Output):
+    """A terminal that is told nothing twice, and each frame in one piece if it can take it."""
+
+    def __init__(self, stdout: TextIO, size: Callable[[], Size]) -> None:
+        super().__init__(stdout, size, default_color_depth=ColorDepth.DEPTH_4_BIT, enable_cpr=False)
+        self.synchronized = False
+        self.settled = False
+        """Whether all rows of the region are on the terminal."""
+        self._colour = ""
+        """The colours that the terminal is known to use; empty if that is not known."""
+
+    def hide_cursor(self) -> None:
+        """Leave it: a frame is one write, so nobody sees it move."""
+
+    def disable_autowrap(self) -> None:
+        """Leave it: no line of ours is too long."""
+
+    def enable_autowrap(self) -> None:
+        """Leave it on."""
+
+    def set_attributes(self, attrs: Attrs, color_depth: ColorDepth) -> None:
+        """Use colours, if they are not in use."""
+        self._use(self._escape_code_caches[color_depth][attrs])
+
+    def reset_attributes(self) -> None:
+        """Use none."""
+        self._use(RESET)
+
+    def _use(self, code: str) -> None:
+        if code != self._colour:
+            self.write_raw(code)
+            self._colour = code
+
+    def write(self, data: str) -> None:
+        """Send words; where rows are there already, it is shorter to step over them."""
+        rows = data.count("\n")
+        if rows and not data.strip("\r\n"):
+            super().write_raw(f"\r\x1b[{rows}B" if self.settled and rows > 1 else data)
+        else:
+            super().write(seen(data))
+
+    def write_raw(self, data: str) -> None:
+        """Send codes and words as they are, but nothing that cannot be seen."""
+        super().write_raw(seen(data))
+
+    def flush(self) -> None:
+        """Send what has gathered."""
+        if self.synchronized and self._buffer:
+            self._buffer = ["\x1b[?2026h", *self._buffer, "\x1b[?2026l"]
+        super().flush()
+
+
+class Painter(Renderer):
+    """Draws the live region; `top` says how many of its first rows are the growing answer."""
+
+    def __init__(self, output: Tube, top: Callable[[], int]) -> None:
+        self._tube = output
+        self._top = top
+        self._drawn = 0
+        super().__init__(Style([]), output)
+
+    def render(self, app: Application[object], layout: Layout, is_done: bool = False) -> None:
+        """Draw what differs from the last time."""
+        if self._last_screen is not None and self._last_size == self._tube.get_size():
+            self._settle(layout)
+            self._tube.settled = True
+        super().render(app, layout, is_done)
+        self._tube.settled = False
+        self._drawn = self._top()
+
+    @property
+    def height(self) -> int:
+        """How many rows the region has."""
+        return self._last_screen.height if self._last_screen else 0
+
+    def above(self, lines: Sequence[str]) -> None:
+        """Write lines that are finished; each must fit the width and leave no colours behind."""
+        rest = list(lines)
+        room = self.output.get_size().rows - self.height
+        if self._last_screen is None or room < 1:
+            self.erase()
+            self.output.write_raw("".join(f"{line}\r\n" for line in rest))
+            rest, room = [], 1
+        while rest:
+            self._insert(rest[:room])
+            del rest[:room]
+        self.output.flush()
+
+    def leave(self, count: int) -> None:
+        """Let the first rows of the region be finished as they are."""
+        if count and self._last_screen is not None:
+            self._shift(0, -count)
+            self._cursor_pos = Point(self._cursor_pos.x, self._cursor_pos.y - count)
+            self._drawn = max(0, self._drawn - count)
+
+    def _settle(self, layout: Layout) -> None:
+        """Make room for an answer that grew, take away what one left, and rows nobody needs."""
+        assert self._last_screen is not None
+        size, top = self.output.get_size(), self._top()
+        height = self._last_screen.height
+        wanted = layout.container.preferred_height(size.columns, size.rows).preferred
+        grown = top - self._drawn
+        if grown > 0 and height + grown <= size.rows:
+            self._extend(grown)
+            self._go(0, self._drawn)
+            self.output.write_raw(f"\x1b[{grown}L")
+            self._shift(self._drawn, grown)
+        elif grown < 0:
+            self._go(0, top)
+            self.output.write_raw(f"\x1b[{-grown}M")
+            self._shift(top - grown, grown)
+        if wanted < self._last_screen.height:
+            self._trim(wanted)
+        elif more := min(wanted, size.rows) - self._last_screen.height:
+            self._extend(more)
+            self._last_screen.height += more
+
+    def _insert(self, lines: Sequence[str]) -> None:
+        back, count = self._cursor_pos, len(lines)
+        self._extend(count)
+        self._go(0, 0)
+        self.output.reset_attributes()
+        text = "\r\n".join(lines)
+        self.output.write_raw(f"\x1b[{count}L{text}\r\n")
+        self._cursor_pos = Point(0, 0)
+        self._go(back.x, back.y)
+
+    def _extend(self, count: int) -> None:
+        """See that there are so many free rows below the region."""
+        assert self._last_screen is not None
+        bottom = self._last_screen.height - 1
+        self._go(0, bottom)
+        self.output.reset_attributes()
+        self.output.write_raw("\n" * count)
+        self._cursor_pos = Point(0, bottom + count)
+
+    def _trim(self, height: int) -> None:
+        assert self._last_screen is not None
+        self._go(0, height)
+        self.output.write_raw("\x1b[J")
+        for row in [row for row in self._last_screen.data_buffer if row >= height]:
+            del self._last_screen.data_buffer[row]
+        self._last_screen.height = height
+
+    def _go(self, x: int, y: int) -> None:
+        rows = y - self._cursor_pos.y
+        move = f"\x1b[{abs(rows)}{'B' if rows > 0 else 'A'}" if rows else ""
+        self.output.write_raw(f"\r{move}" + (f"\x1b[{x}C" if x else ""))
+        self._cursor_pos = Point(x, y)
+
+    def _shift(self, first: int, by: int) -> None:
+        """Let the rows from this one on stand elsewhere, as they do on the terminal."""
+        old = self._last_screen
+        assert old is not None
+        moved = Screen()
+        for row, cells in old.data_buffer.items():
+            if row < first and (by > 0 or row < first + by):
+                moved.data_buffer[row] = cells
+            elif row >= first and row + by >= 0:
+                moved.data_buffer[row + by] = cells
+        moved.width, moved.height = old.width, max(1, old.height + by)
+        moved.show_cursor = old.show_cursor
+        self._last_screen = moved

@@ -1,0 +1,287 @@
+"""The screen: a live region at the end of a scrollback that is only ever appended to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding.vi_state import InputMode
+from prompt_toolkit.layout import (
+    BufferControl,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VSplit,
+    Window,
+)
+from prompt_toolkit.layout.containers import ConditionalContainer
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
+
+from travois.tui.cells import cut, folded, fragments
+from travois.tui.menu import Menu, Pick
+from travois.tui.painter import Painter, Pane, Tube
+from travois.tui.sequences import await_whole_sequences
+from travois.tui.start import PROMPT
+from travois.tui.themes import Theme
+
+if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyBindings
+
+FRAME = 1 / 30
+KEY, SEQUENCE = 0.01, 0.03
+"""How long, in seconds, to wait for what may follow an Escape."""
+TALLEST = 10
+CHOICES = 6
+SEARCH = "  said before: "
+QUERY = "\x1b[?2026$p"
+"""Asks whether the terminal can take a frame in one piece; one that cannot says nothing."""
+MUTE = ("linux", "vt", "screen.linux", "sun")
+
+
+class Screen:
+    """What is seen, and where things are typed."""
+
+    def __init__(self, theme: Theme, buffer: Buffer, *, vim: bool = False) -> None:
+        self.theme = theme
+        self.buffer = buffer
+        self.tail: list[str] = []
+        self.status: Callable[[int], list[str]] = lambda columns: []
+        self.footer: Callable[[int], list[str]] = lambda columns: []
+        self.menu: Menu | None = None
+        self._label = self._hint = ""
+        self._reply: tuple[anyio.Event, list[str | None]] | None = None
+        self._turn = anyio.Lock()
+        self._search = SearchToolbar(
+            ignore_case=True, backward_search_prompt=SEARCH, forward_search_prompt=SEARCH
+        )
+        self._tube = Tube(sys.stdout, self._size)
+        self._painter = Painter(self._tube, lambda: len(self.tail))
+        self.app: Application[None] = Application(
+            layout=self._layout(),
+            output=self._tube,
+            style=Style([]),
+            editing_mode=EditingMode.VI if vim else EditingMode.EMACS,
+            erase_when_done=True,
+            min_redraw_interval=FRAME,
+            terminal_size_polling_interval=None,
+            include_default_pygments_style=False,
+        )
+        self.app.renderer = self._painter
+        self.app.ttimeoutlen, self.app.timeoutlen = SEQUENCE, KEY
+
+    async def run(self, keys: KeyBindings) -> None:
+        """Be there until `close`."""
+        self.app.key_bindings = keys
+        self.app.key_processor.before_key_press += self._forget
+        await_whole_sequences(self.app.input)
+        await self.app.run_async(
+            pre_run=self._ask_terminal, set_exception_handler=False, handle_sigint=False
+        )
+
+    def close(self) -> None:
+        """Take the live region away and give the terminal back."""
+        if self.app.is_running:
+            self.app.exit()
+
+    def synchronize(self) -> None:
+        """The terminal said that it takes frames in one piece."""
+        self._tube.synchronized = True
+
+    @property
+    def columns(self) -> int:
+        """How wide the terminal is."""
+        return self._size().columns
+
+    @property
+    def rows(self) -> int:
+        """How high it is."""
+        return self._size().rows
+
+    def hint(self, text: str) -> None:
+        """Say something in place of the footer until the next key."""
+        self._hint = text
+        self.refresh()
+
+    @property
+    def asking(self) -> bool:
+        """Whether the person is asked something."""
+        return self.menu is not None or self._reply is not None
+
+    @property
+    def vim(self) -> str:
+        """What keys mean where the line is edited as in vi; empty where it is not."""
+        if self.app.editing_mode != EditingMode.VI:
+            return ""
+        if self.buffer.selection_state is not None:
+            return "VISUAL"
+        state = self.app.vi_state.input_mode
+        return "NORMAL" if state == InputMode.NAVIGATION else "INSERT"
+
+    def refresh(self) -> None:
+        """Draw again soon."""
+        self.app.invalidate()
+
+    def signal(self, text: str) -> None:
+        """Have the terminal ring, or show something outside its lines."""
+        self._tube.write_raw(text)
+        self._tube.flush()
+
+    def show(self, *lines: str) -> None:
+        """Print lines that are finished; a long one is folded."""
+        room = self.columns - 1
+        self._painter.above([part for line in lines for part in folded(line, room)])
+        self.refresh()
+
+    def finish(self, lines: Sequence[str], rest: Sequence[str]) -> None:
+        """Let these lines of the answer be finished; the rest stays alive."""
+        grown = len(lines) + len(rest) - len(self.tail)
+        if self._painter.height + grown > self.rows or not self.app.is_running:
+            self._painter.above(lines)
+            self.tail = list(rest)
+            self.refresh()
+        else:
+            self.tail = [*lines, *rest]
+            self.app._redraw()  # pyright: ignore[reportPrivateUsage] - before they are left alone
+            self._painter.leave(len(lines))
+            self.tail = list(rest)
+
+    async def pick(self, options: Sequence[Pick], *, several: bool = False) -> list[int] | None:
+        """Which of these they want; None if they turn away."""
+        return await self.choose(Menu(tuple(options), several=several))
+
+    async def choose(self, menu: Menu) -> list[int] | None:
+        """What they choose in a menu; None if they turn away."""
+        async with self._turn:
+            self.menu = menu
+            self.refresh()
+            try:
+                await menu.done.wait()
+            finally:
+                self.menu = None
+                self.refresh()
+            return menu.answer
+
+    async def ask(self, label: str) -> str | None:
+        """A line of their words, beside what they may be typing; None if they turn away."""
+        async with self._turn:
+            kept, event = self.buffer.document, anyio.Event()
+            answer: list[str | None] = []
+            self._reply, self._label = (event, answer), label
+            self.buffer.set_document(Document(), bypass_readonly=True)
+            self.refresh()
+            try:
+                await event.wait()
+            finally:
+                self._reply, self._label = None, ""
+                self.buffer.set_document(kept, bypass_readonly=True)
+                self.refresh()
+            return answer[0]
+
+    def answer(self, text: str | None) -> bool:
+        """Give what was typed to whoever asked; whether anybody did."""
+        if self._reply is None:
+            return False
+        event, answer = self._reply
+        answer.append(text)
+        event.set()
+        return True
+
+    def _ask_terminal(self) -> None:
+        if not (self._tube.term or "").startswith(MUTE):
+            self._tube.write_raw(QUERY)
+
+    def _forget(self, _: object) -> None:
+        self._hint = ""
+
+    def _size(self) -> Size:
+        import os
+
+        try:
+            size = os.get_terminal_size(sys.stdout.fileno())
+        except OSError:
+            return Size(rows=24, columns=80)
+        return Size(rows=size.lines or 24, columns=size.columns or 80)
+
+    def _layout(self) -> Layout:
+        def lines(get: Callable[[], Sequence[str]]) -> Window:
+            control = FormattedTextControl(lambda: _joined(get()), show_cursor=False)
+            return Pane(
+                control,
+                dont_extend_height=True,
+                height=lambda: Dimension(preferred=len(get()), max=len(get())),
+            )
+
+        typing = Condition(lambda: self.menu is None)
+        entry = VSplit(
+            [
+                Pane(FormattedTextControl(self._prompt), dont_extend_width=True),
+                Pane(
+                    BufferControl(
+                        self.buffer, search_buffer_control=self._search.control, preview_search=True
+                    ),
+                    wrap_lines=True,
+                    dont_extend_height=True,
+                    height=Dimension(min=1, max=TALLEST),
+                ),
+            ]
+        )
+        body = HSplit(
+            [
+                lines(lambda: self.tail),
+                lines(self._between),
+                ConditionalContainer(entry, typing),
+                lines(self._below),
+                self._search,
+                Pane(),
+            ]
+        )
+        return Layout(body, focused_element=self.buffer)
+
+    def _prompt(self) -> StyleAndTextTuples:
+        return fragments(self.theme.mark(self._label or PROMPT, "accent"))
+
+    def _between(self) -> list[str]:
+        lines = self.status(self.columns - 1)
+        while lines and not lines[-1]:
+            del lines[-1]
+        shown = self.menu.lines(self.theme, self.columns - 1) if self.menu else []
+        return ["", *lines, *([""] if lines else []), *shown]
+
+    def _below(self) -> list[str]:
+        if self._hint:
+            return ["", self.theme.mark(f"  {self._hint}", "quiet")]
+        return self._completions() or ["", *self.footer(self.columns - 1)]
+
+    def _completions(self) -> list[str]:
+        state = self.buffer.complete_state
+        if state is None or not state.completions:
+            return []
+        at = state.complete_index or 0
+        first = max(0, min(at - CHOICES // 2, len(state.completions) - CHOICES))
+        lines: list[str] = []
+        for number, one in enumerate(state.completions[first : first + CHOICES], first):
+            role = "accent" if number == state.complete_index else "quiet"
+            text = cut(
+                f"  {one.display_text:<24} {one.display_meta_text}".rstrip(), self.columns - 1
+            )
+            lines.append(self.theme.mark(text, role))
+        return lines
+
+
+def _joined(lines: Sequence[str]) -> StyleAndTextTuples:
+    parts: StyleAndTextTuples = []
+    for number, line in enumerate(lines):
+        parts += [("", "\n")] if number else []
+        parts += fragments(line)
+    return parts
