@@ -35,7 +35,7 @@ def _start() -> int:
     from signal import SIG_DFL, SIGINT, signal
 
     before = signal(SIGINT, SIG_DFL)  # an exception amid imports breaks what is half made
-    from travois.app.cli import run
+    from travois.cli.main import run
 
     signal(SIGINT, before)
     return run(sys.argv[1:])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.program import Done
-from travois.app.cli import run
+from travois.cli.main import run
 
 
 @dataclass

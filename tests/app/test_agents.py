@@ -10,7 +10,7 @@ import pytest
 
 from tests.app.commanding import run
 from tests.store.sample import opened, write
-from travois.app.commands import agents
+from travois.cli import agents
 from travois.core.content import Call, Text
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, Changed, Ended, Epoch, Finished, Spawned, User

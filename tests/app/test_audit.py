@@ -7,8 +7,8 @@ import pytest
 
 from tests.app.commanding import run
 from tests.store.sample import EPOCH, clock, entries, opened, recorded, turns
-from travois.app.commands import audit
-from travois.app.commands.audit import Checked, check, check_cold
+from travois.cli import audit
+from travois.cli.audit import Checked, check, check_cold
 from travois.core.facts import Assistant, Rewound, Sent
 from travois.core.view import project
 from travois.providers.encoder import Encoder

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.commanding import run
-from travois.app.commands import config
+from travois.cli import config
 from travois.core.errors import Fault
 
 

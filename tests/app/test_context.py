@@ -11,7 +11,7 @@ import pytest
 from tests.app.commanding import run
 from tests.kernel.told import EPOCH, entries, reply, result, user
 from tests.store.sample import opened
-from travois.app.commands import context
+from travois.cli import context
 from travois.context.app_window import Window, look
 from travois.context.compaction.cut import OPENING
 from travois.context.receipts import receipts

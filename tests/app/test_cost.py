@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.kernel.told import EPOCH, entries, reply, user
-from travois.app.commands.cost import bill, told
+from travois.cli.cost import bill, told
 from travois.context.switch_model import Rehearsal
 from travois.core.facts import AnyFact, Finished, Opened, Rewound, Sent
 from travois.core.models import Price, Usage

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.app.commanding import run
-from travois.app.commands import attempt, doctor
+from travois.cli import doctor
+from travois.cli import try_command as attempt
 from travois.sandbox import landlock, probe
 from travois.sandbox.probe import bundled_bwrap
 

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from tests.app.commanding import run
-from travois.app.commands import permissions
 from travois.app.sdk import Session
+from travois.cli import permissions
 from travois.compose.options import Options
 from travois.core.content import Call
 from travois.core.errors import Fault

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.app.commanding import run
-from travois.app.commands import permissions
-from travois.app.commands import trust as trusting
+from travois.cli import permissions
+from travois.cli import trust as trusting
 from travois.compose import permissions as rights
 from travois.core.errors import Fault
 from travois.sessions.home import Home

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.e2e.program import Program
-from travois.app.crash import report
+from travois.cli.crash import report
 from travois.permissions.masking import mask_text, mask_value
 from travois.providers.keyed import PrintedKey
 
@@ -143,7 +143,7 @@ from travois.app.commands import config
 def broken(*args):
     raise RuntimeError(sys.argv[-1])
 config.listing = broken
-from travois.app.cli import run as main
+from travois.cli.main import run as main
 sys.exit(main(["config", "explain"]))
 """
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from tests.engine.fakes import agent, begun, facts, play
-from travois.app.crash import report
 from travois.app.sdk import Session
+from travois.cli.crash import report
 from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.facts import Result

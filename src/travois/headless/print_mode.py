@@ -6,8 +6,8 @@ from argparse import Namespace
 
 import anyio
 
-from travois.app.flags import chosen
 from travois.app.sdk import Session
+from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.core.content import Shown
 from travois.core.terminal_text import complain

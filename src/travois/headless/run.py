@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
-from travois.app.flags import chosen
 from travois.app.sdk import Session, typed
+from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.compose.mcp import statuses
 from travois.core.content import Shown

@@ -9,7 +9,7 @@ from threading import Lock
 
 import msgspec
 
-from travois.app.commands.agents import agent_folder, tree
+from travois.cli.agents import agent_folder, tree
 from travois.core.errors import Fault
 from travois.core.view import Item
 from travois.inspector import api as answers

@@ -9,8 +9,8 @@ from time import monotonic
 
 import anyio
 
-from travois.app import trusting
 from travois.app.sdk import Session
+from travois.cli import trust_prompt as trusting
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK, Options
 from travois.compose.session import prepare

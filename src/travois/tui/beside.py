@@ -29,7 +29,7 @@ async def _agents(desk: Desk, typed: str) -> str:
         case "":
             return f"{_running(desk.session.crew.agent, agents)}\n\n{_kinds(agents)}"
         case "show":
-            from travois.app.commands.agents import show_one
+            from travois.cli.agents import show_one
 
             return await told(desk, partial(show_one, id, desk.session.id, json=False))
         case "tell" if agents.tell(id, text.strip(), sender="the user"):

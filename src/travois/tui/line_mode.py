@@ -14,9 +14,9 @@ from functools import partial
 import anyio
 from anyio.abc import TaskStatus
 
-from travois.app import trusting
-from travois.app.flags import chosen
 from travois.app.sdk import Session
+from travois.cli import trust_prompt as trusting
+from travois.cli.flags import chosen
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK, Options
 from travois.compose.session import prepare

@@ -28,8 +28,8 @@ async def _memory(desk: Desk, typed: str) -> str:
 
 
 def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
-    from travois.app.commands import memory_change as change
-    from travois.app.commands import memory_told as told
+    from travois.cli import memory_change as change
+    from travois.cli import memory_told as told
 
     word, _, rest = typed.partition(" ")
     now, rest = time.time(), rest.strip()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from travois.app.sdk import Session
-from travois.app.trusting import Reader
+from travois.cli.trust_prompt import Reader
 from travois.compose import commands as custom
 from travois.compose.options import Options
 from travois.compose.session_picker import Shelf

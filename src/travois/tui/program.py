@@ -29,7 +29,7 @@ async def told(desk: Desk, run: Callable[[], object]) -> str:
 
 
 async def _config(desk: Desk, key: str) -> str:
-    from travois.app.commands import config
+    from travois.cli import config
     from travois.compose.session import prepare
 
     def explain() -> str:
@@ -44,13 +44,13 @@ async def _config(desk: Desk, key: str) -> str:
 
 
 async def _doctor(desk: Desk, _: str) -> str:
-    from travois.app.commands import doctor
+    from travois.cli import doctor
 
     return await told(desk, partial(doctor.run, Namespace(json=False)))
 
 
 async def _search(desk: Desk, text: str) -> str:
-    from travois.app.commands.search import run_search
+    from travois.cli.search import run_search
 
     flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
     args = Namespace(text=[text], agent=None, limit=5, **flags)
@@ -58,7 +58,7 @@ async def _search(desk: Desk, text: str) -> str:
 
 
 async def _dream(desk: Desk, word: str) -> str:
-    from travois.app.commands import dream
+    from travois.cli import dream
     from travois.compose.dreaming import opened
     from travois.compose.session import prepare
 
@@ -72,7 +72,7 @@ async def _dream(desk: Desk, word: str) -> str:
 
 
 async def _export(desk: Desk, name: str) -> str:
-    from travois.app.commands.sessions import run_export
+    from travois.cli.sessions import run_export
 
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
     if os.path.lexists(path):

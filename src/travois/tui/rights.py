@@ -17,7 +17,7 @@ WORDS = ("why", "forget", "mode")
 
 
 async def _permissions(desk: Desk, typed: str) -> str:
-    from travois.app.commands import permissions
+    from travois.cli import permissions
 
     word, _, rest = typed.partition(" ")
     guard, rest = desk.session.crew.agent.guard, rest.strip()
@@ -44,7 +44,7 @@ async def _permissions(desk: Desk, typed: str) -> str:
 
 async def _forget(desk: Desk, rule: str) -> str:
     """Drop an answer of the person's, for this session and those to come."""
-    from travois.app.commands.permissions import SANDBOXED_COMMANDS, run_forget
+    from travois.cli.permissions import SANDBOXED_COMMANDS, run_forget
 
     await told(desk, partial(run_forget, Namespace(rule=rule)))
     agent = desk.session.crew.agent

@@ -58,20 +58,20 @@ async def _picked(desk: Desk, side: str) -> int | None:
 
 
 async def _context(desk: Desk, _: str) -> str:
-    from travois.app.commands.context import line
+    from travois.cli.context import line
 
     agent = desk.session.crew.agent
     return line(agent.session, agent.layers)
 
 
 async def _notes(desk: Desk, _: str) -> str:
-    from travois.app.commands.notes import told, versions
+    from travois.cli.notes import told, versions
 
     return told(versions(desk.session.crew.agent.session.record()))
 
 
 async def _cost(desk: Desk, _: str) -> str:
-    from travois.app.commands.cost import bill, told
+    from travois.cli.cost import bill, told
 
     return told(bill(desk.session.crew.agent.session.record()), time.time())
 

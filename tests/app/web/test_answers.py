@@ -10,8 +10,8 @@ import pytest
 
 from tests.app.web.logs import HEAD, RULES, compacted, make, talk, turn, write
 from tests.kernel.told import user
-from travois.app.commands.audit import check
-from travois.app.commands.cost import bill
+from travois.cli.audit import check
+from travois.cli.cost import bill
 from travois.context.receipts import receipts
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent

@@ -7,8 +7,8 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from travois.app.commands.context import picked, told
 from travois.app.demo.tour import Pace
+from travois.cli.context import picked, told
 from travois.context.receipts import receipts
 from travois.lab.server import Api
 from travois.sessions.log_file import history

@@ -19,8 +19,8 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.app.flags import chosen
 from travois.app.sdk import Session
+from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.compose import mcp as lending
 from travois.compose.options import Options

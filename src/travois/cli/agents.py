@@ -12,7 +12,7 @@ import msgspec
 
 from travois.agents.activity import doing
 from travois.agents.mailbox import Mailbox
-from travois.app.commands.sessions import here, report
+from travois.cli.sessions import here, report
 from travois.compose.mail import STOP
 from travois.core.cache_audit import Spent
 from travois.core.content import calls
@@ -134,7 +134,7 @@ def show_tree(session: str, *, json: bool) -> int:
 
 def show_one(id: str, session: str, *, json: bool) -> int:
     """Print what an agent said and did; what a fork took over from its parent is left out."""
-    from travois.app.commands.export import shown
+    from travois.cli.export import shown
     from travois.sessions.transcript import parts
 
     skipped: list[Skipped] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from travois.app.commands.memory_told import line, many
+from travois.cli.memory_told import line, many
 from travois.memory.doctor import Finding, conflicts, leaks, moved, unused
 from travois.memory.dream import keyed
 from travois.memory.store import FolderMemories

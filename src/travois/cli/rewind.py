@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from travois.app.commands.sessions import here
+from travois.cli.sessions import here
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Opened
 from travois.sessions import disk

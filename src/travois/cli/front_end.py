@@ -29,7 +29,7 @@ def talk(args: Namespace) -> int:
 
 
 def _on_screen(args: Namespace) -> int:
-    from travois.app.flags import chosen
+    from travois.cli.flags import chosen
     from travois.compose.session import prepare
 
     options = chosen(args)

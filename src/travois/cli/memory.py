@@ -10,8 +10,8 @@ from functools import partial
 
 import msgspec
 
-from travois.app.commands import memory_change, memory_doctor, memory_told
-from travois.app.commands.sessions import here
+from travois.cli import memory_change, memory_doctor, memory_told
+from travois.cli.sessions import here
 from travois.compose.memory import open_here
 from travois.memory.store import FolderMemories
 from travois.settings.load import load

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.app.commands.sessions import here
+from travois.cli.sessions import here
 from travois.context.app_window import Window, look
 from travois.context.layers import Layers
 from travois.context.receipts import Receipt, receipts

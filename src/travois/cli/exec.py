@@ -7,7 +7,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.app.flags import understood
+from travois.cli.flags import understood
 from travois.core.errors import Fault
 from travois.permissions.paths import inside
 from travois.providers.options import LEVELS

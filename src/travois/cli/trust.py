@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 
-from travois.app.trusting import told
+from travois.cli.trust_prompt import told
 from travois.core.display_text import visible
 from travois.core.errors import Fault
 from travois.sessions.home import locate

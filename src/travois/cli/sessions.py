@@ -149,7 +149,7 @@ def run_list(args: Namespace) -> int:
 
 def run_show(args: Namespace) -> int:
     """Print a conversation."""
-    from travois.app.commands.export import Document, about, shown
+    from travois.cli.export import Document, about, shown
     from travois.sessions.transcript import parts
 
     home, project = here()
@@ -170,7 +170,7 @@ def run_show(args: Namespace) -> int:
 
 def run_export(args: Namespace) -> int:
     """Write a conversation as a document."""
-    from travois.app.commands.export import Document, export
+    from travois.cli.export import Document, export
 
     home, project = here()
     summary = find(home, args.session, project=project)
@@ -197,7 +197,7 @@ def run_export(args: Namespace) -> int:
 
 def run_diff(args: Namespace) -> int:
     """Compare two sessions."""
-    from travois.app.commands.sessions_diff import show_diff
+    from travois.cli.sessions_diff import show_diff
 
     home, project = here()
     skipped: list[Skipped] = []

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from travois.app.commands.context import picked
-from travois.app.commands.sessions import here
+from travois.cli.context import picked
+from travois.cli.sessions import here
 from travois.core.errors import Fault
 from travois.terminal.tables import Commands, command, say
 

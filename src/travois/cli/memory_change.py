@@ -8,8 +8,8 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from travois.app.commands.memory_told import file, line, many
-from travois.app.commands.sessions import here
+from travois.cli.memory_told import file, line, many
+from travois.cli.sessions import here
 from travois.core.errors import Fault
 from travois.memory import foreign_memories as foreign
 from travois.memory.drafts import slug

@@ -8,7 +8,7 @@ from argparse import Namespace
 
 import anyio
 
-from travois.app.flags import chosen, shared
+from travois.cli.flags import chosen, shared
 from travois.compose.options import Options
 from travois.terminal.tables import Commands, command
 

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from difflib import unified_diff
 
-from travois.app.comparing import Comparison, FileChange, Recorded, Side, compare
+from travois.cli.comparing import Comparison, FileChange, Recorded, Side, compare
 from travois.core.errors import Fault
 from travois.core.facts import Opened
 from travois.sessions.catalog import find

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.app.commands.context import picked
+from travois.cli.context import picked
 from travois.context.session_memory.keep import decode_notes
 from travois.core.facts import Changed, Entry, Noted
 from travois.core.tokens import estimate

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.commands.context import life, picked
+from travois.cli.context import life, picked
 from travois.core.cache_audit import Cache, Miss, Spent
 from travois.core.content import words
 from travois.core.facts import Assistant, Entry, Finished, Opened, User

@@ -49,7 +49,7 @@ COMMANDS = {
     "demo": "a tour of a minute: no key, no network",
     "lab": "a local API simulator to test agents with",
 }
-"""Commands; each has a module of `app.commands`, by its name or by that in `MODULES`."""
+"""Commands; each has a module of `cli`, by its name or by that in `MODULES`."""
 IDLE = (
     *("advisor", "betas", "debug-file", "resume-drops-turn"),
     *("task-budget", "teammate-mode", "thinking-display"),
@@ -60,7 +60,7 @@ IDLE_SWITCHES = (
     *("prompt-suggestions", "session-mirror"),
 )
 FORMATS = ("text", "json", "stream-json", "codex-json")
-MODULES = {"import": "importing", "try": "attempt"}
+MODULES = {"import": "import_command", "try": "try_command"}
 
 ABOUT = """\
 A coding agent in your terminal, with any model.

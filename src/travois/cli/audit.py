@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.commands.sessions import here, report
+from travois.cli.sessions import here, report
 from travois.core.facts import Entry, Restored, Rewound, Sent
 from travois.core.legality import unsendable
 from travois.core.view import View, project

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from shlex import quote
 from textwrap import wrap
 
-from travois.app.commands.sessions import here
+from travois.cli.sessions import here
 from travois.compat.sessions import AGENTS
 from travois.compat.sessions.own import NAME as OWN
 from travois.core.errors import Fault

@@ -7,7 +7,7 @@ from argparse import Namespace
 import anyio
 import msgspec
 
-from travois.app.commands.context import picked, told
+from travois.cli.context import picked, told
 from travois.compose.options import Options
 from travois.context.receipts import receipts
 from travois.sessions.log_file import history

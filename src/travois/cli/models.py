@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.commands.sessions import here
+from travois.cli.sessions import here
 from travois.compose.local import HERE, PROVIDER, Local
 from travois.compose.models import found, known, resolved
 from travois.compose.permissions import inherit

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from errno import EIO
 from importlib import import_module
 
-from travois.app.flags import COMMANDS, MODULES, parser, understood
+from travois.cli.flags import COMMANDS, MODULES, parser, understood
 from travois.core.errors import Fault
 from travois.core.terminal_text import for_stream
 
@@ -62,7 +62,7 @@ def _explain(error: Exception, *, wants_json: bool) -> int:
     if isinstance(first, OSError) and first.errno == EIO and _is_hung_up():
         _abandon_output()
         return HUNG_UP
-    from travois.app.crash import report
+    from travois.cli.crash import report
     from travois.permissions.masking import mask_text
 
     _complain(report(error, cause=first))
@@ -123,7 +123,7 @@ def _run(argv: list[str]) -> int:
     _refuse_typo(argv)
     options = understood(argv)
     if options.bg:
-        from travois.app.detached import detach
+        from travois.cli.detached import detach
 
         return detach(argv, options)
     if options.worktree is not None:
@@ -143,7 +143,7 @@ def _spoken(options: Namespace) -> int:
         from travois.headless.print_mode import once
 
         return once(options)
-    from travois.app.front import talk
+    from travois.cli.front_end import talk
 
     return talk(options)
 
@@ -182,7 +182,7 @@ def _stand() -> None:
 
 def _command(argv: list[str]) -> int:
     top = ArgumentParser(prog="travois")
-    module = import_module(f"travois.app.commands.{MODULES.get(argv[0], argv[0])}")
+    module = import_module(f"travois.cli.{MODULES.get(argv[0], argv[0])}")
     module.register(top.add_subparsers(required=True))
     chosen = top.parse_args(argv)
     return chosen.run(chosen)
