@@ -19,11 +19,11 @@ import anyio
 import msgspec
 
 from bench.calls import Recorded, recorded_calls
-from travois.app.sdk import Session
 from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.facts import Result
 from travois.ports.person import Answer, Inquiry, Question
+from travois.sdk import Session
 from travois.testing import Scripted, call, say
 from travois.tools.patch_grammar import apply_chunks, parse_patch
 

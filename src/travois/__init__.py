@@ -4,16 +4,16 @@ from travois.version import __version__
 
 TYPE_CHECKING = False  # as in typing, which `--version` should not have to import
 if TYPE_CHECKING:
-    from travois.app.sdk import Session
     from travois.compose.options import Options
     from travois.hooks.config import Listener
     from travois.ports.tool import Tool
+    from travois.sdk import Session
 
 __all__ = ["Listener", "Options", "Session", "Tool", "__version__"]
 WHERE = {
     "Listener": "travois.hooks.config",
     "Options": "travois.compose.options",
-    "Session": "travois.app.sdk",
+    "Session": "travois.sdk",
     "Tool": "travois.ports.tool",
 }
 

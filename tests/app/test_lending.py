@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import pytest
 
-from travois.app.sdk import Session
 from travois.compose import commands as custom
 from travois.compose.mcp import rows, statuses
 from travois.compose.open_session import specs
@@ -27,6 +26,7 @@ from travois.mcp.lenders import Server, lent
 from travois.mcp.tools import YES, Lending
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.world import Warned
+from travois.sdk import Session
 from travois.settings import trust
 from travois.testing import Scripted, call, say
 

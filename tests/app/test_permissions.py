@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from tests.app.commanding import run
-from travois.app.sdk import Session
 from travois.cli import permissions
 from travois.compose.options import Options
 from travois.core.content import Call
@@ -22,6 +21,7 @@ from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
 from travois.core.models import Model
 from travois.ports.person import Answer, Inquiry, Question
+from travois.sdk import Session
 from travois.sessions.home import Home, locate
 from travois.sessions.log_file import Log
 from travois.sessions.project import identify

@@ -22,7 +22,6 @@ from tests.corpus.test_security import CORPORA, rows
 from tests.ports.raw import answer, serve
 from tests.ports.test_web import OPEN, moved
 from tests.ports.test_web import say as served
-from travois.app.sdk import Session
 from travois.compose.options import Options
 from travois.core.content import Call, words
 from travois.core.display_text import visible
@@ -33,6 +32,7 @@ from travois.permissions.decide import Guard
 from travois.ports.world import Answer, Page, Question
 from travois.providers.replies import Problem, Reply
 from travois.providers.stream_reader import reader
+from travois.sdk import Session
 from travois.sessions.log_file import NAME, Log
 from travois.testing import Scripted, call, say
 from travois.tui.line_mode import Terminal, shown

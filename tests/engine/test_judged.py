@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from tests.engine.fakes import agent, begun, facts, play
-from travois.app.sdk import Session
 from travois.cli.crash import report
 from travois.compose.options import Options
 from travois.core.content import words
@@ -22,6 +21,7 @@ from travois.permissions.judged import JudgedFiles, hiding
 from travois.permissions.resolve_paths import resolved
 from travois.permissions.rules import parse
 from travois.ports.agent import Agent
+from travois.sdk import Session
 from travois.testing import Scripted, call, say
 from travois.tools.catalog import TOOLS
 

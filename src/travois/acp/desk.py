@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from travois.acp.calls import fenced
-from travois.app.sdk import Session, typed
 from travois.compose import commands as custom
 from travois.compose import mcp as lending
 from travois.compose.options import Options
@@ -13,6 +12,7 @@ from travois.compose.session_picker import Shelf
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.headless.json_shapes import Json, Object
+from travois.sdk import Session, typed
 from travois.sessions.catalog import Summary
 from travois.tui import own
 from travois.tui.slash import Command, Prompt, named, obey

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from travois.app.sdk import Session
 from travois.compose.hooks import switching
 from travois.compose.models import known
 from travois.compose.options import Options
@@ -14,6 +13,7 @@ from travois.core.models import Model
 from travois.headless.json_shapes import Json, Object
 from travois.permissions.decide import MODES, Mode
 from travois.providers import catalog
+from travois.sdk import Session
 
 ABOUT: dict[Mode, tuple[str, str]] = {
     "default": ("Default", "Asks before anything is changed or run that the rules leave open"),

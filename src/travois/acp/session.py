@@ -23,7 +23,6 @@ from travois.acp.protocol import Block, Capabilities
 from travois.acp.said import SILENCE, Said, understood
 from travois.acp.steps import Steps
 from travois.acp.updates import Teller, answer, notice
-from travois.app.sdk import Session
 from travois.compose.options import Options
 from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown
@@ -33,6 +32,7 @@ from travois.headless.json_shapes import Object
 from travois.hooks.fire import notify
 from travois.ports.agent import Agent
 from travois.ports.world import AgentProgress, Event
+from travois.sdk import Session
 from travois.tui.agent_progress import watch_agents
 from travois.tui.line_mode import PERMISSION
 

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from travois.acp import calls
 from travois.acp.options import Choices
-from travois.app.sdk import typed
 from travois.context.compaction.compact import receipt
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text, words
 from travois.core.content import calls as called
@@ -42,6 +41,7 @@ from travois.ports.world import (
     Warned,
 )
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.sdk import typed
 from travois.tui.todos import read
 
 TITLE = 80

@@ -54,7 +54,7 @@ def run_compact(args: Namespace) -> int:
 
 
 async def _compact(args: Namespace, id: str) -> None:
-    from travois.app.sdk import Session
+    from travois.sdk import Session
 
     async with Session(Options(resume=id, settings=args.settings)) as session:
         await session.compact(args.focus, first=args.first, last=args.last)

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from travois.app.sdk import Session
 from travois.compose import skills as skilled
 from travois.compose.mcp import prompted
 from travois.compose.options import Options
@@ -19,6 +18,7 @@ from travois.hooks.events import UserPromptExpansion
 from travois.hooks.fire import unexpanded
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
+from travois.sdk import Session
 from travois.settings.sources import levels
 from travois.skills import invoke as practice
 from travois.skills.command_text import TYPED, Custom

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from travois.app.sdk import typed
 from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, User
+from travois.sdk import typed
 from travois.sessions import lock
 from travois.sessions import log_line as line
 from travois.sessions.catalog import Summary, summaries

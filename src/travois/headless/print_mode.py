@@ -6,13 +6,13 @@ from argparse import Namespace
 
 import anyio
 
-from travois.app.sdk import Session
 from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.core.content import Shown
 from travois.core.terminal_text import complain
 from travois.headless import prompt_input as reading
 from travois.headless.run import Run
+from travois.sdk import Session
 
 
 def once(args: Namespace) -> int:

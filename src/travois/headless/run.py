@@ -18,7 +18,6 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
-from travois.app.sdk import Session, typed
 from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.compose.mcp import statuses
@@ -38,6 +37,7 @@ from travois.memory.extraction import PATIENCE, settled, told
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event, Retrying, Warned
 from travois.prompt.briefing import skills
+from travois.sdk import Session, typed
 from travois.settings.schema import Plugin
 from travois.skills.command_text import TYPED
 from travois.terminal.hangup import hold_hangups, ignore_hangups

@@ -9,7 +9,6 @@ from time import monotonic
 
 import anyio
 
-from travois.app.sdk import Session
 from travois.cli import trust_prompt as trusting
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK, Options
@@ -21,6 +20,7 @@ from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.hooks.fire import notify, remind
 from travois.ports.world import AgentProgress
 from travois.process.run import LocalProcesses
+from travois.sdk import Session
 from travois.settings.schema import Tui
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.tui import keys, start

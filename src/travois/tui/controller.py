@@ -10,7 +10,6 @@ from typing import Literal
 
 import anyio
 
-from travois.app.sdk import Session
 from travois.compose import commands as custom
 from travois.compose.mcp import held
 from travois.compose.options import Options
@@ -18,6 +17,7 @@ from travois.compose.session_picker import Shelf
 from travois.core.content import Shown, words
 from travois.core.errors import Fault
 from travois.core.facts import User
+from travois.sdk import Session
 from travois.sessions.catalog import Summary
 from travois.settings.schema import Tui
 from travois.tui import editing, footer, own, themes

@@ -14,7 +14,6 @@ from functools import partial
 import anyio
 from anyio.abc import TaskStatus
 
-from travois.app.sdk import Session
 from travois.cli import trust_prompt as trusting
 from travois.cli.flags import chosen
 from travois.compose.open_session import is_worth_keeping
@@ -31,6 +30,7 @@ from travois.memory.extraction import settled, told
 from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.ports.world import Event, Retrying, Running, Warned
 from travois.providers.replies import Grew
+from travois.sdk import Session
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.tui import shell_command as shell
 from travois.tui.plain import Lines, browse

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 
-from travois.app.sdk import Session
 from travois.cli.trust_prompt import Reader
 from travois.compose import commands as custom
 from travois.compose.options import Options
 from travois.compose.session_picker import Shelf
 from travois.core.errors import Fault
 from travois.core.facts import User
+from travois.sdk import Session
 from travois.sessions.catalog import Summary
 from travois.terminal.tables import ago, clean
 from travois.tui import own

@@ -10,11 +10,11 @@ import anyio
 from anyio.streams.text import TextReceiveStream
 from msgspec.structs import replace
 
-from travois.app.sdk import Session
 from travois.compose.options import PICK, Options
 from travois.compose.session_picker import Shelf
 from travois.core.errors import Fault
 from travois.core.facts import Changed
+from travois.sdk import Session
 from travois.sessions.catalog import Summary, find
 from travois.tui.slash import Command, Desk
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from travois.app.sdk import Session
 from travois.compose.options import Options
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
+from travois.sdk import Session
 from travois.settings.validate import nearest
 from travois.skills.command_text import TYPED
 

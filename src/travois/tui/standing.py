@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from travois.app.sdk import Session
 from travois.context.window import threshold
 from travois.core.tasks import TODOS, read_tasks
 from travois.core.tokens import context_tokens
+from travois.sdk import Session
 from travois.tui.agent_progress import running_agents
 from travois.tui.footer import Standing
 

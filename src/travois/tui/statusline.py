@@ -10,13 +10,13 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.app.sdk import Session
 from travois.compose.leading import LEAD
 from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
 from travois.core.view import THINKING
 from travois.ports.world import Command, Processes
+from travois.sdk import Session
 from travois.settings.schema import Json, StatusLine
 from travois.tui.cells import OURS, clean, folded
 from travois.tui.diffs import patch

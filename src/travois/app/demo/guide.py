@@ -12,7 +12,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from travois.app.demo.tour import LABEL, STEPS, Pace
-from travois.app.sdk import Session
+from travois.sdk import Session
 from travois.tui.app import Guide
 from travois.tui.cells import worded
 from travois.tui.controller import Desk

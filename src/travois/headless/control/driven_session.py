@@ -6,10 +6,10 @@ from typing import Protocol
 
 import anyio
 
-from travois.app.sdk import Session
 from travois.compose.options import Options
 from travois.headless.control.mcp import Server
 from travois.headless.run import Run
+from travois.sdk import Session
 
 
 class Driven(Protocol):

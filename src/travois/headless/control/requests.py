@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from travois.app.sdk import Session
 from travois.compose import commands as custom
 from travois.compose import skills as skilled
 from travois.compose.hooks import switching
@@ -27,6 +26,7 @@ from travois.hooks.fire import MODES
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
 from travois.providers.options import worth
+from travois.sdk import Session
 from travois.snapshots import rewind as rewinding
 from travois.snapshots.snapshots import Snapshots
 from travois.version import __version__

@@ -19,7 +19,6 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.app.sdk import Session
 from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.compose import mcp as lending
@@ -37,6 +36,7 @@ from travois.headless.control.messages import Desk
 from travois.headless.control.referee import Referee
 from travois.headless.json_shapes import Json, Object
 from travois.headless.run import Run, say
+from travois.sdk import Session
 
 LEAVING = 3.0
 """How many seconds the host waits at least before it loses patience with a program that ends."""
