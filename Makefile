@@ -22,7 +22,7 @@ test-full: test
 	$(BIN)/pytest -n 2 --dist worksteal -m full
 	$(BIN)/pytest -n 2 --dist worksteal --backend landlock tests/e2e tests/conformance
 	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile long tests/kernel tests/wire tests/policy tests/tools tests/store
-	$(BIN)/python -m tests.policy.observed 1 3000
+	$(BIN)/python -m tests.permissions.observed 1 3000
 	$(BIN)/python -m bench permissions --fuzz 100000
 	@scripts/test_pythons.sh "$(abspath $(BIN)/python)"
 

@@ -1,6 +1,6 @@
 """Texts of every kind that a window is filled with, made by rule: the same bytes on any machine.
 
-They judge the estimate of tokens (`bench.tokens`, `tests/kernel/test_contents.py`).
+They judge the estimate of tokens (`bench.tokens`, `tests/core/test_contents.py`).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _value(args: list[str], name: str, default: str) -> str:
 
 def fuzz(count: int, seed: int) -> None:
     """Compare random lines with what bash does, then show how time grows with the text."""
-    from tests.policy.fuzz import main as compare
+    from tests.permissions.fuzz import main as compare
 
     failed = compare(count, seed)
     print("CPU ms for texts of", ", ".join(f"{size:,}" for size in SIZES), "bytes:")

@@ -45,7 +45,7 @@ FITTED = (b"a", b"A", b"0", b"p", b"y", b"  ")
 JUDGES = {"o200k": 0.78, "claude": 0.90}
 """What each counts for one token that we estimate, on all that was recorded; the second is a
 vocabulary of the first Claude models, the only one that was published."""
-COUNTS = Path(__file__).parents[1] / "tests" / "kernel" / "contents.json"
+COUNTS = Path(__file__).parents[1] / "tests" / "core" / "contents.json"
 PER_KIND = 250
 MOST = 30_000
 

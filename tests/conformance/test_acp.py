@@ -275,7 +275,7 @@ def test_commands_are_offered_and_obeyed(house: House) -> None:
 
 def test_an_editor_lends_its_servers(house: House) -> None:
     pytest.importorskip("mcp")
-    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    lender = str(Path(__file__).parents[1] / "mcp" / "lender.py")
 
     async def main() -> None:
         server = schema.McpServerStdio(

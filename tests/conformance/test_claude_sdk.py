@@ -289,7 +289,7 @@ def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
 
 def test_configured_servers_are_told_switched_and_connected_anew(house: House) -> None:
     pytest.importorskip("mcp")
-    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    lender = str(Path(__file__).parents[1] / "mcp" / "lender.py")
     good: Any = {"type": "stdio", "command": sys.executable, "args": [lender, "none"]}
     bad: Any = {"type": "stdio", "command": "no-such-server"}
     add = use("mcp__good__add", a=1, b=2)

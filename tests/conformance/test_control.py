@@ -216,7 +216,7 @@ def test_settings_change_in_a_session_that_goes_on_all_or_none(program: Program)
 
 def test_servers_come_and_go_while_a_session_runs(program: Program) -> None:
     pytest.importorskip("mcp")
-    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    lender = str(Path(__file__).parents[1] / "mcp" / "lender.py")
     entry = {"command": sys.executable, "args": [lender, "none"]}
     first = json.dumps({"mcpServers": {"first": entry}})
     add = {"say": [{"tool_use": {"name": "mcp__later__add", "input": {"a": 1, "b": 2}}}]}
@@ -249,7 +249,7 @@ def test_servers_come_and_go_while_a_session_runs(program: Program) -> None:
 
 def test_a_session_without_servers_takes_them_up_between_two_turns(program: Program) -> None:
     pytest.importorskip("mcp")
-    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    lender = str(Path(__file__).parents[1] / "mcp" / "lender.py")
     later = {"later": {"command": sys.executable, "args": [lender, "none"]}}
     none = {"added": [], "removed": [], "errors": {}}
     wait = {"say": [{"tool_use": {"name": "Bash", "input": {"command": "sleep 30"}}}]}

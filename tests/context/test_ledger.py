@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernel.told import EPOCH, entries, histories, user
+from tests.core.told import EPOCH, entries, histories, user
 from travois.context import ledger
 from travois.context.ledger import Ledger
 from travois.context.ledger.checks import Check

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.context.test_ledger import folded, ran
-from tests.kernel.told import user
+from tests.core.told import user
 from travois.agents.mail_text import mail
 from travois.context.ledger.received import Received, allot, render
 from travois.core.content import Text

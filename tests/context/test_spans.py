@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernel.told import histories, reply, result, seen, user
+from tests.core.told import histories, reply, result, seen, user
 from travois.context.compaction.spans import AIM, CONTINUED, Span, contents, split, told
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Entry, User

@@ -19,9 +19,9 @@ import msgspec
 import pytest
 
 from tests.corpus.test_security import CORPORA, rows
-from tests.ports.raw import answer, serve
-from tests.ports.test_web import OPEN, moved
-from tests.ports.test_web import say as served
+from tests.providers.raw import answer, serve
+from tests.providers.test_http_fetch import OPEN, moved
+from tests.providers.test_http_fetch import say as served
 from travois.compose.options import Options
 from travois.core.content import Call, words
 from travois.core.display_text import visible
@@ -422,7 +422,7 @@ def test_a_branch_cannot_close_what_surrounds_it(play: Play) -> None:
 # --- servers of tools ----------------------------------------------------------------------------
 
 
-LENDER = Path(__file__).parents[1] / "ports" / "lender.py"
+LENDER = Path(__file__).parents[1] / "mcp" / "lender.py"
 ADD = call("McpCall", tool="mcp__s__add", arguments={"a": 1, "b": 2})
 USES = {
     "mcp:tool.name": [call("ToolSearch", query="add"), call("McpCall", tool="mcp__s__Bash"), ADD],

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.core.told import entries
 from tests.corpus.recorded import facts, needed, sessions
-from tests.kernel.told import entries
 from travois.context import ledger
 from travois.context.compaction import declarations as declared
 from travois.context.compaction import spans

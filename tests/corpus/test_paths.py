@@ -38,7 +38,7 @@ ELSEWHERE = {
     "path-0263": "there is no memory yet",
     "path-0268": "no tool makes worktrees",
     "path-0290": "there are no MCP servers yet",
-    "path-0293": "the sandbox pins the parents of protected paths: tests/ports/test_escapes.py",
+    "path-0293": "the sandbox pins the parents of protected paths: tests/sandbox/test_escapes.py",
 } | {row["id"]: "nothing is installed from archives" for row in ROWS if row["op"] == "extract"}
 
 

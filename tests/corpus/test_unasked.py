@@ -22,7 +22,7 @@ from bench.unasked import (
 )
 from msgspec.structs import replace
 
-from tests.ports.caged import walls
+from tests.sandbox.caged import walls
 from travois.engine.permission_gate import Ruling
 from travois.ports.agent import Agent
 

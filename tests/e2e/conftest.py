@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.program import WITHOUT_NAMESPACES, Program, sandbox_kind
-from tests.ports.caged import walls
+from tests.sandbox.caged import walls
 
 BOTH = {
     *("test_work.py", "test_rewind.py", "test_hands.py", "test_moving.py", "test_jobs.py"),

@@ -11,8 +11,8 @@ from time import monotonic, sleep
 import pytest
 
 from tests.e2e.program import Program
-from tests.ports.kin import kin, line
-from tests.ports.raw import Peer, answer, serve
+from tests.process.kin import kin, line
+from tests.providers.raw import Peer, answer, serve
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Result

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.glass import use
 from tests.e2e.program import Program, has_landlock_backend
 from tests.e2e.test_hands import results
-from tests.engine.test_checkouts import forge, git
+from tests.permissions.test_checkouts import forge, git
 
 AUTO = ("--permission-mode", "auto")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat.sessions.writing import claude, put
 from tests.corpus.recorded import FOLDER, needed
 from tests.e2e.program import Program, read
-from tests.store.importing.homes import make, talk, text
-from tests.store.recorded.writing import claude, put
+from tests.importing.homes import make, talk, text
 from travois import lab
 from travois.compat.sessions.spoken import Spoken
 from travois.core.facts import Noted

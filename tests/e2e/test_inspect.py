@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.app.web.logs import HEAD, compacted, make, talk, turn, write
+from tests.core.told import reply, user
 from tests.e2e.program import Program
-from tests.kernel.told import reply, user
+from tests.inspector.logs import HEAD, compacted, make, talk, turn, write
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Changed, Decided, Hooked, Opened, Result, Spawned
 from travois.core.models import Usage

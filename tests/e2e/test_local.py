@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.program import Done, Program, kinds
 from tests.e2e.test_models import EMPTY
-from tests.host.local.small import HERE, needs_engine, without_layers
+from tests.local_model.small import HERE, needs_engine, without_layers
 from travois.compose.local import RULES, SAID, SMALL
 from travois.core.facts import Epoch
 from travois.local_model.llamacpp import missing

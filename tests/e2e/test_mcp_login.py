@@ -20,7 +20,7 @@ import anyio.to_thread
 import pytest
 
 from tests.e2e.program import Program
-from tests.ports.test_mcp import free_port, linked, sum_of
+from tests.mcp.test_mcp import free_port, linked, sum_of
 from travois import lab
 from travois.mcp.connection import Link
 from travois.mcp.lenders import Server
@@ -28,7 +28,7 @@ from travois.ports.tool import Refusal
 
 pytest.importorskip("mcp")
 pytest.importorskip("uvicorn")
-GUARDED = str(Path(__file__).parents[1] / "ports" / "guarded.py")
+GUARDED = str(Path(__file__).parents[1] / "mcp" / "guarded.py")
 ADD = "mcp__far__add"
 BROWSER = f"""#!{sys.executable}
 import sys, urllib.request

@@ -71,7 +71,7 @@ def test_servers_of_npm_keep_files_and_memories(program: Program) -> None:
 def test_a_server_that_speaks_garbage_is_an_error_and_the_session_goes_on(
     program: Program,
 ) -> None:
-    lender = str(Path(__file__).parents[1] / "ports" / "lender.py")
+    lender = str(Path(__file__).parents[1] / "mcp" / "lender.py")
     entry = {"command": sys.executable, "args": [lender, "garbage"], "startup_timeout_sec": 1}
     config = ("--mcp-config", json.dumps({"mcpServers": {"odd": entry}}))
     use = {"say": [{"tool_use": {"name": "mcp__odd__add", "input": {"a": 1, "b": 2}}}]}

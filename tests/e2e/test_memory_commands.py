@@ -7,8 +7,8 @@ import sys
 
 import pexpect
 
+from tests.compat.sessions.writing import TALK, claude, put
 from tests.e2e.program import Program
-from tests.store.recorded.writing import TALK, claude, put
 
 
 def test_what_is_remembered_outlives_the_process_and_can_be_taken_back(program: Program) -> None:

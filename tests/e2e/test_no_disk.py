@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from tests.core.told import EPOCH, user
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from tests.kernel.told import EPOCH, user
-from tests.store.sample import opened
+from tests.sessions.sample import opened
 from travois.ports.world import Event
 from travois.sessions.enduring import Enduring
 from travois.sessions.log_file import NAME, entries

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.program import Program
-from tests.ports.raw import Peer, answer, serve
+from tests.providers.raw import Peer, answer, serve
 from travois import lab
 from travois.core.content import words
 from travois.core.facts import Finished, Result

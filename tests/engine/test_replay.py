@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernel.told import EPOCH, OTHER, reply, result, user
+from tests.core.told import EPOCH, OTHER, reply, result, user
 from travois.core.content import Media, Text
 from travois.core.facts import (
     IMPORTED,

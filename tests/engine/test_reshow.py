@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.context.test_restore import bodies, texts, weighed, working
 from tests.engine.fakes import facts, log, play
-from tests.engine.test_restore import bodies, texts, weighed, working
 from travois.context.compaction.restore import LEAST_AGAIN
 from travois.context.layers import Layers
 from travois.context.microcompact.clear import MARKER

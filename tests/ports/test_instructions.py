@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.ports.caged import SECONDS, Mode, Scene, play, scene, walls
+from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
 from travois.process.run import LocalProcesses
 from travois.sandbox.guard.guard import Journal
 from travois.sandbox.profile import Cage, Unasked

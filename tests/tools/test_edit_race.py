@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.ports.test_files_race import append, rival
+from tests.files.test_files_race import append, rival
 from tests.tools.world import World
 from travois.files.disk import DiskFiles
 from travois.ports.tool import Refusal

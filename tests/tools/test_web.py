@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports.raw import Peer, answer, serve
+from tests.providers.raw import Peer, answer, serve
 from tests.tools.local import Local
 from travois.core.tokens import estimate
 from travois.permissions.access import Access

@@ -40,9 +40,10 @@ from travois.sandbox.own_files import find_folders
 from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
-    from mcp import Client
     from mcp.client._transport import TransportStreams
     from mcp.client.session import IncomingMessage
+
+    from mcp import Client
 
 T = TypeVar("T")
 DOUBT = "it is not known whether it was done, in part or at all; find out before you call it again"

@@ -47,7 +47,6 @@ async def login(server: Server, folder: Path, show: Callable[[str], None]) -> st
 
 async def _let_in(server: Server, folder: Path, show: Callable[[str], None]) -> None:
     from mcp import Client
-
     from travois.mcp.oauth_provider import Granted
     from travois.mcp.remote import remote
 

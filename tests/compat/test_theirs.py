@@ -1,0 +1,297 @@
+"""Keys of other agents' settings: what holds, what only tightens, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import time
+
+import pytest
+
+from tests.compat.test_config_files import effect, loaded, put
+from tests.settings.test_settings import Places
+from travois.core.errors import Fault
+from travois.core.facts import Ended, Opened
+from travois.core.models import Price
+from travois.mcp.admission import Admission, admission
+from travois.mcp.lenders import Server
+from travois.permissions.access import Access
+from travois.permissions.decide import Guard, judge
+from travois.permissions.rules import Use, parse
+from travois.providers.terms import Terms
+from travois.sessions.home import Home
+from travois.sessions.log_file import Log
+from travois.sessions.prune import DAY, tidy
+from travois.settings.guarding import Filesystem, Permissions
+from travois.settings.schema import Settings, Tui
+
+GO = Server("go", origin="/w/.mcp.json", argv=("go", "run"))
+FAR = Server("far", "http", origin="/home/mcp.json", url="https://mcp.far.example/x")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+def test_their_keys_mean_ours(places: Places) -> None:
+    theirs = {
+        "fallbackModel": "sonnet",
+        "promptCacheTtl": "1h",
+        "editorMode": "vim",
+        "theme": "light-daltonized",
+        "permissions": {"denyInsteadOfPrompting": True},
+        "sandbox": {
+            "network": {"strictAllowlist": True},
+            "filesystem": {"denyRead": ["/a"], "allowRead": ["/a/b"]},
+            "credentials": {"files": [{"path": "/c", "mode": "deny"}]},
+        },
+        "enableAllProjectMcpServers": True,
+        "deniedMcpServers": [{"serverName": "x"}],
+        "allowedMcpServers": [],
+    }
+    places.write("their user", theirs)
+    found = places.load()
+    assert (found.notices, found.settings.fallback_models) == ((), ("sonnet",))
+    assert found.settings.context.cache_ttl == "1h"
+    assert found.settings.tui == Tui(theme="light", vim=True)
+    assert found.settings.permissions == Permissions(deny_instead_of_prompting=True)
+    assert found.settings.sandbox.network.mode == "listed"
+    assert found.settings.sandbox.filesystem == Filesystem(
+        deny_read=("/a", "/c"), allow_read=("/a/b",)
+    )
+    assert admission(found.settings) == Admission(("{}",), ('{"serverName":"x"}',), everything=True)
+
+
+def test_lists_that_are_taken_whole_come_from_the_strongest_place(places: Places) -> None:
+    places.write("user", {"fallbackModel": ["a", "b"], "availableModels": ["opus"]})
+    path = places.write("their managed", {"fallbackModel": ["c"], "availableModels": ["haiku"]})
+    found = places.load()
+    assert found.settings == Settings(fallback_models=("c",), available_models=("haiku",))
+    assert found.origin("fallbackModels", "c") == str(path)
+
+
+def test_variables_of_the_user_reach_travois_itself_and_those_of_a_workspace_do_not(
+    places: Places,
+) -> None:
+    variables = {"ANTHROPIC_BASE_URL": "https://gate.example", "TRAVOIS_MODEL": "x"}
+    variables |= {"DISABLE_AUTO_COMPACT": "1"}
+    places.write("their user", {"env": variables})
+    places.write("their project", {"env": {"SSL_CERT_FILE": "evil.pem"}})
+    places.trust()
+    found = places.load()
+    assert found.environ == {
+        "ANTHROPIC_BASE_URL": "https://gate.example",
+        "DISABLE_AUTO_COMPACT": "1",
+    }
+    assert (found.settings.model, found.settings.context.auto_compact) == ("", False)
+    assert found.settings.env["SSL_CERT_FILE"] == "evil.pem"
+
+
+def test_their_variables_mean_settings_and_ours_win(places: Places) -> None:
+    theirs = {"ANTHROPIC_MODEL": "opus", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "9000"}
+    found = places.load(environ=theirs)
+    assert found.settings == Settings(model="opus", max_output_tokens=9_000)
+    ours = places.load(environ={"TRAVOIS_MODEL": "mine", **theirs})
+    assert (ours.settings.model, ours.origin("model")) == ("mine", "TRAVOIS_MODEL")
+
+
+def test_a_workspace_gives_no_key_agrees_to_no_server_and_throws_no_session_away(
+    places: Places,
+) -> None:
+    wide = {
+        "apiKeyHelper": "curl evil.example",
+        "modelOverrides": {"claude-opus-5-5": "evil"},
+        "cleanupPeriodDays": 1,
+        "fileCheckpointingEnabled": False,
+        "allowedMcpServers": [{"serverName": "evil"}],
+        "enabledMcpjsonServers": ["evil"],
+        "permissions": {"blockReadsOutsideWorkingDirectories": True, "disableAutoMode": "disable"},
+        "deniedModels": ["opus"],
+    }
+    path = places.write("their project", wide)
+    places.trust()
+    found = places.load()
+    tight = Permissions(block_reads_outside_working_directories=True, disable_auto_mode="disable")
+    assert found.settings == Settings(permissions=tight, denied_models=("opus",))
+    keys = ("apiKeyHelper", "modelOverrides.claude-opus-5-5", "cleanupPeriodDays")
+    keys += ("fileCheckpointingEnabled", "allowedMcpServers")
+    ending = "is ignored: files of a workspace may not say that"
+    assert found.notices == tuple(f"{path}: {key} (line 1) {ending}" for key in keys)
+
+
+def test_what_cannot_be_honoured_is_said_and_what_misleads_nobody_is_not(places: Places) -> None:
+    path = places.write(
+        "their user",
+        {"autoMode": {"hard_deny": ["x"]}, "viewMode": "verbose", "fastMode": False, "model": 7},
+    )
+    why = "mode auto goes by rules and the sandbox here; write permissions.deny or ask"
+    assert places.load().notices == (
+        f"{path}: autoMode (line 1) does nothing here: {why}",
+        f"{path}: model (line 1) is left out: Expected `str`, got `int`",
+    )
+    run = places.load(given='{"fastMode": true}').notices
+    assert "--settings: fastMode (line 1) does nothing here: it is a tariff of one provider" in run
+
+
+def test_mode_auto_can_be_switched_off(places: Places) -> None:
+    path = places.write("their managed", {"permissions": {"disableAutoMode": "disable"}})
+    user = places.write("user", {"permissions": {"defaultMode": "auto"}})
+    found = places.load()
+    assert found.settings.permissions.mode == "default"
+    assert found.notices == (f"{user}: mode auto is switched off by {path}",)
+    with pytest.raises(Fault, match="Mode auto is switched off here"):
+        places.load(chosen={"permissions.defaultMode": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("guard", "tool", "access", "wanted"),
+    [
+        (Guard(blocked=("read",)), "Read", Access("read", "/etc/passwd"), "deny"),
+        (Guard(blocked=("read",)), "Read", Access("read", "/w/a"), "allow"),
+        (Guard(blocked=("read",)), "Edit", Access("write", "/x"), "ask"),
+        (Guard("bypass", blocked=("write",)), "Edit", Access("write", "/x"), "deny"),
+        (Guard("bypass", blocked=("read",)), "Bash", Access("exec", "cat /etc/passwd"), "deny"),
+        (Guard(silent=True), "Edit", Access("write", "/w/a"), "deny"),
+        (Guard("accept-edits", silent=True), "Edit", Access("write", "/w/a"), "allow"),
+    ],
+)
+def test_what_is_blocked_outside_is_denied_whatever_allows_it_and_silence_denies(
+    guard: Guard, tool: str, access: Access, wanted: str
+) -> None:
+    rules = (parse("Read", "allow"),)
+    there = Guard(guard.mode, rules, ("/w",), blocked=guard.blocked, silent=guard.silent)
+    assert judge(there, Use(tool, (access,), "/w")).effect == wanted
+
+
+@pytest.mark.parametrize(
+    ("said", "server", "why"),
+    [
+        (Admission(), GO, ""),
+        (Admission(denied=('{"serverCommand":["go","run"]}',)), GO, "deniedMcpServers has it"),
+        (
+            Admission(denied=('{"serverUrl":"https://*.far.example/*"}',)),
+            FAR,
+            "deniedMcpServers has it",
+        ),
+        (Admission(allowed=("{}",)), GO, "allowedMcpServers does not have it"),
+        (Admission(allowed=('{"serverName":"go"}',)), GO, ""),
+        (
+            Admission(allowed=('{"serverName":"go"}', '{"serverCommand":["other"]}')),
+            GO,
+            "allowedMcpServers does not have it",
+        ),
+    ],
+)
+def test_servers_are_let_through_by_name_command_or_address(
+    said: Admission, server: Server, why: str
+) -> None:
+    assert said.refusal(server) == why
+
+
+def test_a_server_of_a_workspace_that_is_not_wanted_is_off_without_a_word() -> None:
+    said = Admission(unwanted=("go", "far"))
+    for server, off in ((GO, True), (FAR, False)):
+        found = said.off(server.name, server.origin), said.settled(server.name, server.origin)
+        assert found == (off, off)
+
+
+def test_a_server_that_the_user_agreed_to_by_name_is_not_asked_about(places: Places) -> None:
+    (places.root / ".mcp.json").write_text('{"mcpServers": {"go": {"command": "go"}}}')
+    assert places.load().wanted == ('mcp server go: {"command":"go"}',)
+    assert places.load(given='{"enabledMcpjsonServers": ["go"]}').wanted == ()
+    places.write("their user", {"enabledMcpjsonServers": ["go"]})
+    assert places.load().wanted == ()
+
+
+def test_models_are_let_through_by_name_id_beginning_or_part() -> None:
+    names = ("anthropic/claude-opus-4-5", "anthropic/claude-opus-4", "openai/gpt-x")
+    lists = (("opus",), ("claude-opus-4",), ("openai/gpt-x",), ())
+    offered = [[Terms(available=words).offer(name) for name in names] for words in lists]
+    assert offered == [
+        [True, True, False],
+        [True, True, False],
+        [False, False, True],
+        [True, True, True],
+    ]
+    assert not Terms(denied=("gpt-x",)).offer("openai/gpt-x")
+    half = Terms(multiplier=0.5, prices={"own": Price(1)})
+    whole = Price(2, 4, over=9, above=Price(8))
+    assert half.priced("m", whole) == Price(1, 2, over=9, above=Price(4))
+    assert half.priced("own", whole) == Price(1)
+
+
+def test_old_sessions_go_to_the_trash_once_a_day_and_only_if_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path / "home").prepare()
+    log = Log.create(home.session("p", "old"), Opened("old", "/w", "p", "1"))
+    log.append(Ended("end"))
+    log.close()
+    now, kept = time(), home.session("p", "old")
+    for days, later in ((0, 99), (30, 3), (1, 0.5)):
+        tidy(home, days=days, now=now + later * DAY)
+        assert kept.is_dir()
+    tidy(home, days=30, now=now + 31 * DAY)
+    assert not kept.exists()
+    assert (home.trash / "p" / "old").is_dir()
+
+
+CODEX = """
+profile = "careful"
+model = "gpt-x"
+notify = ["say"]
+[profiles.careful]
+approval_policy = "untrusted"
+[shell_environment_policy]
+inherit = "core"
+set = { CI = "1" }
+[memories]
+use_memories = false
+"""
+
+
+def test_codex_profiles_variables_and_memories_hold(tmp_path: Path) -> None:
+    put(tmp_path / "person/.codex/config.toml", CODEX)
+    put(tmp_path / "person/.codex/careful.config.toml", 'model = "gpt-y"\n')
+    found = loaded(tmp_path)
+    assert (found.settings.model, found.settings.permissions.mode) == ("openai/gpt-y", "default")
+    assert (found.settings.env, found.settings.memory.recall) == ({"CI": "1"}, False)
+    path = tmp_path / "person/.codex/config.toml"
+    assert found.notices == (f"{path}: notify does nothing here: a hook on Stop does it",)
+
+
+def test_a_rule_of_codex_that_its_own_examples_contradict_allows_nothing(tmp_path: Path) -> None:
+    text = """\
+prefix_rule(pattern=["git", "log"], decision="allow", match=["git log -p"], not_match=["git push"])
+prefix_rule(pattern=["make"], decision="allow", match=[["npm", "test"]])
+prefix_rule(pattern=["npm"], decision="allow", not_match=["npm publish"])
+"""
+    put(tmp_path / "person/.codex/rules/a.rules", text)
+    found = loaded(tmp_path)
+    lines = ("git log", "make", "npm publish")
+    assert [effect(found, tmp_path, "Bash", line) for line in lines] == ["allow", "ask", "ask"]
+    ending = "prefix_rule is not what its examples say"
+    assert [n.partition("a.rules: ")[2] for n in found.notices] == [
+        f"line 2: {ending}",
+        f"line 3: {ending}",
+    ]
+
+
+def test_sizes_and_edges_of_opencode_hold(tmp_path: Path) -> None:
+    tree = {
+        "model": "{env:MODEL}",
+        "compaction": {"auto": True, "prune": False, "preserve_recent_tokens": 9_000},
+        "tool_output": {"max_bytes": 8_000},
+        "subagent_depth": 1,
+        "plugin": ["x"],
+        "permission": {"external_directory": "deny"},
+    }
+    path = tmp_path / "person/.config/opencode/opencode.json"
+    put(path, json.dumps(tree))
+    found = loaded(tmp_path).settings
+    assert (found.context.clear, found.context.tail_tokens) == (False, 9_000)
+    assert (found.context.result_tokens, found.max_depth) == (2_000, 1)
+    assert found.permissions.block_writes_outside_working_directories
+    why = "its plugins are programs for opencode"
+    assert loaded(tmp_path).notices == (f"{path}: plugin does nothing here: {why}",)

@@ -1,0 +1,106 @@
+"""Searching memories: by the index, by words without it, and nothing where nothing fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.memory.test_memories import PORT, UV, opened
+from travois.memory.memory import Memory, Put
+from travois.memory.store import FolderMemories
+from travois.search.embedder_minilm import Absent, find
+from travois.search.index import Index
+
+FRIDAY = Memory("friday", "No deploys on Friday", "feedback", scope="user")
+TESTS = Memory("tests", "Run tests with pytest -n 2", "project", "The machine has two cores.")
+KNOWN = (PORT, TESTS, UV, FRIDAY)
+
+
+def names(memories: FolderMemories, text: str, limit: int = 5) -> list[str]:
+    return [memory.name for memory in memories.search(text, limit=limit)]
+
+
+@pytest.fixture(params=["index", "words"])
+def memories(request: pytest.FixtureRequest, tmp_path: Path) -> FolderMemories:
+    index = Index(tmp_path / "index.sqlite", None) if request.param == "index" else None
+    memories = opened(tmp_path, index=index)
+    memories.apply([Put(memory) for memory in KNOWN], why="w")
+    return memories
+
+
+def test_what_shares_words_is_found_and_nothing_else(memories: FolderMemories) -> None:
+    assert names(memories, "which port does the API listen on?") == ["port"]
+    assert names(memories, "run the tests with two cores", limit=1) == ["tests"]
+    assert names(memories, "a haiku about the sea") == []
+    assert names(memories, "") == []
+    assert names(memories, "is it the user that should use it always?") == []
+
+
+def test_what_changes_is_found_as_it_is(memories: FolderMemories, tmp_path: Path) -> None:
+    assert names(memories, "redis") == []
+    memories.add(Memory("queue", "The queue was in redis", "project"))
+    assert names(memories, "redis") == ["queue"]
+    path = memories.folders()["project"] / "queue.md"
+    path.write_text("The queue is in postgres.\n")
+    assert names(opened(tmp_path, index=Index(tmp_path / "index.sqlite", None)), "redis") == []
+    assert names(opened(tmp_path, index=Index(tmp_path / "index.sqlite", None)), "postgres") == [
+        "queue"
+    ]
+    memories.forget("queue")
+    assert names(memories, "postgres") == []
+
+
+def test_an_edit_in_place_shows_in_what_is_found(memories: FolderMemories) -> None:
+    assert names(memories, "port") == ["port"]
+    path = memories.folders()["project"] / "port.md"
+    path.write_text(path.read_text().replace("8080", "9090, the port"))
+    assert memories.search("port", limit=1)[0].description == "The API listens on 9090, the port"
+
+
+def test_an_index_that_is_gone_or_junk_is_made_again(tmp_path: Path) -> None:
+    place = tmp_path / "index.sqlite"
+    memories = opened(tmp_path, index=Index(place, None))
+    memories.apply([Put(memory) for memory in KNOWN], why="w")
+    assert names(memories, "port") == ["port"]
+    place.unlink()
+    assert names(memories, "port") == ["port"]
+    place.write_bytes(b"junk" * 5_000)
+    assert names(opened(tmp_path, index=Index(place, None)), "port") == ["port"]
+    place.unlink()
+    place.mkdir()
+    assert names(opened(tmp_path, index=Index(place, None)), "port") == ["port"]
+
+
+def test_only_what_changed_is_told_to_the_index(tmp_path: Path) -> None:
+    told: list[list[str]] = []
+
+    class Watched(Index):
+        def update(self, collection, documents, **more):  # type: ignore[no-untyped-def]
+            told.append([document.id for document in documents])
+            return super().update(collection, documents, **more)
+
+    place = tmp_path / "index.sqlite"
+    memories = opened(tmp_path, index=Watched(place, None))
+    memories.apply([Put(memory) for memory in KNOWN], why="w")
+    names(memories, "port")
+    names(memories, "port")
+    names(opened(tmp_path, index=Watched(place, None)), "port")
+    memories.apply([Put(replace(PORT, body="More."))], why="w")
+    names(memories, "port")
+    assert [sorted(one) for one in told if one] == [
+        ["0/port.md", "0/tests.md", "0/use-uv.md", "1/friday.md"],
+        ["0/port.md"],
+    ]
+
+
+def test_meaning_is_found_without_a_shared_word(tmp_path: Path) -> None:
+    embedder = find(tmp_path / "stamp")
+    if isinstance(embedder, Absent):
+        pytest.skip(embedder.why)
+    memories = opened(tmp_path, index=Index(tmp_path / "index.sqlite", embedder))
+    memories.apply([Put(memory) for memory in KNOWN], why="w")
+    assert names(memories, "shall we release it at the weekend?") == ["friday"]
+    assert names(memories, "write a haiku about the sea") == []
+    assert names(memories, "what is the capital of France") == []

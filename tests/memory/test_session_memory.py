@@ -1,0 +1,63 @@
+"""A session lets its memories be found by meaning, little by little, and waits for none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tests.search.hashed import Hashed
+from travois.compose.memory import LazyMemories, open_here
+from travois.memory.memory import Memory, Put
+from travois.search import embedder_minilm as minilm
+from travois.sessions.home import Home
+from travois.sessions.project import identify
+from travois.settings.load import load
+
+MANY = 100
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LazyMemories:
+    home, folder = Home(tmp_path / "home").prepare(), tmp_path / "work"
+    folder.mkdir()
+
+    def find(stamp: Path) -> Hashed:
+        return Hashed()
+
+    monkeypatch.setattr(minilm, "find", find)
+    project = identify(home, str(folder))
+    held = LazyMemories(home, project, load(home, project.root, environ={}))
+    puts = [Put(Memory(f"m-{n}", f"fact {n} on topic {n}", "project")) for n in range(MANY)]
+    held.apply(puts, why="test")
+    return held
+
+
+def searched(held: LazyMemories, work: Sequence[str]) -> list[Callable[[], Awaitable[None]]]:
+    jobs: list[Callable[[], Awaitable[None]]] = []
+    held.behind = lambda: jobs.append(held.catch_up)
+
+    async def main() -> None:
+        for text in work:
+            await anyio.to_thread.run_sync(partial(held.search, text, limit=5))
+        waits = held.waiting()
+        for job in jobs:
+            await job()
+        assert (waits, held.waiting()) == (MANY - 64, 0)
+
+    anyio.run(main)
+    return jobs
+
+
+def test_what_an_update_left_is_caught_up_with_once(known: LazyMemories) -> None:
+    assert len(searched(known, ("topic 7", "topic 8"))) == 1
+
+
+def test_people_search_with_the_same_index(known: LazyMemories) -> None:
+    searched(known, ("topic 7",))
+    seen = open_here(known._home, known._project, known._loaded)
+    assert (seen.stats().waiting, seen.search("topic 7", limit=1)[0].name) == (0, "m-7")

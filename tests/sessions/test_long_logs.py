@@ -1,0 +1,152 @@
+"""A log that no window could take: what is held of it, and that nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.core.told import EPOCH, reply, result, user
+from tests.sessions.sample import opened
+from travois.core.content import Text
+from travois.core.facts import AnyFact, Compacted, Noted, Rewound, User
+from travois.core.legality import unsendable
+from travois.core.tokens import context_tokens
+from travois.core.view import project
+from travois.providers.encoder import Encoder
+from travois.sessions import excerpt
+from travois.sessions.log_file import Log, history
+from travois.sessions.session import Session
+
+TURNS = 400
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a window held next to nothing, so that a short log is a long one."""
+    monkeypatch.setattr("travois.core.view.LEAST_HELD", 4_000)
+    monkeypatch.setattr("travois.core.view.WHOLE_WINDOWS", 0)
+    monkeypatch.setattr("travois.sessions.session.CHECKED", 50)
+    monkeypatch.setattr("travois.sessions.scan.READ", 4_096)
+
+
+def facts() -> list[AnyFact]:
+    """A long conversation with calls, which was never compacted."""
+    told: list[AnyFact] = [EPOCH]
+    for number in range(TURNS):
+        told += (user(f"do {number}"), reply("", f"c{number}"))
+        told += (result(f"c{number}", "x" * 40), reply(f"did {number}"))
+    return [*told, user("the last")]
+
+
+def written(folder: Path) -> Path:
+    with Log.create(folder, opened()) as log:
+        for fact in facts():
+            log.append(fact)
+    return folder
+
+
+def test_only_the_first_item_and_the_last_are_held(tmp_path: Path) -> None:
+    with Log.open(written(tmp_path / "s1")) as log:
+        view, whole = Session(log).view, project(log.read())
+        assert 0 < len(view.items) < 100
+        assert view.items[0] == whole.items[0]
+        assert view.items[1:] == whole.items[1 - len(view.items) :]
+        assert view.omitted + len(view.items) == len(whole.items)
+        assert view.ids == whole.ids
+        assert view.items[view.replied] == whole.items[whole.replied]
+
+
+def test_it_is_the_same_from_a_checkpoint_on_at_any_entry(tmp_path: Path) -> None:
+    told, views = facts(), list[object]()
+    for number in (200, 803, 1_400):
+        folder = tmp_path / f"s{number}"
+        with Log.create(folder, opened()) as log:
+            for fact in told[:number]:
+                log.append(fact)
+            Session(log)._keep()  # pyright: ignore[reportPrivateUsage]
+            for fact in told[number:]:
+                log.append(fact)
+        with Log.open(folder) as log:
+            assert log.resume()[0]
+            views.append(Session(log).view)
+    with Log.open(written(tmp_path / "s1")) as log:
+        assert [Session(log).view] * len(views) == views
+
+
+def test_nothing_is_sent_before_it_is_compacted_and_then_what_the_log_says(tmp_path: Path) -> None:
+    with Log.open(written(tmp_path / "s1")) as log:
+        session = Session(log)
+        assert "larger than any window" in unsendable(session.view)
+        assert context_tokens(session.view) > 4_000
+        first, *_, last = session.view.items[:-2]
+        session.append(Compacted(first.seq, last.seq, (Text("so far"),), "notes"))
+        assert session.view.omitted == 0
+        assert session.view.items == project(log.read()).items
+        sent = Encoder(lambda name: b"").request(session.view)
+        again = Encoder(lambda name: b"").request(project(log.read()))
+        assert (sent.digest, sent.body) == (again.digest, again.body)
+
+
+def test_a_compaction_among_what_is_left_out_is_honoured(tmp_path: Path) -> None:
+    folder = written(tmp_path / "s1")
+    with Log.open(folder) as log:
+        whole = project(log.read())
+        log.append(Compacted(whole.items[8].seq, whole.items[11].seq, (Text("x"),), "dropped"))
+    with Log.open(folder) as log:
+        assert Session(log).view.items == project(log.read()).items
+
+
+def test_a_rewind_into_what_is_left_out_brings_it_back(tmp_path: Path) -> None:
+    with Log.open(written(tmp_path / "s1")) as log:
+        session = Session(log)
+        session.append(Rewound(30))
+        assert session.view == project(log.read())
+        assert session.view.omitted == 0
+
+
+def test_who_looks_back_on_a_long_log_sees_its_end_and_the_turns_of_events_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path / "s1")
+    whole = list(history(folder, []))
+    with Log.open(folder) as log:
+        assert Session(log).record() == whole
+        monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
+        monkeypatch.setattr(excerpt, "TAIL", 5_000)
+        found = Session(log).record()
+    end = next(n for n, entry in enumerate(found) if isinstance(entry.fact, type(reply(""))))
+    assert found[end:] == whole[end - len(found) :]
+    said = [entry for entry in whole if isinstance(entry.fact, User)]
+    assert [entry for entry in found if isinstance(entry.fact, User)] == said
+    assert found[:2] == whole[:2]
+
+
+def test_an_excerpt_skips_what_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = written(tmp_path / "s1")
+    path = folder / "log.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"do 7", b"du 7").replace(b"did 399", b"dad 399"))
+    monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
+    monkeypatch.setattr(excerpt, "TAIL", 5_000)
+    with Log.open(folder) as log:
+        log.append(Noted("a", "b"))
+        assert {entry.seq for entry in Session(log).record()} <= {e.seq for e in log.read()}
+
+
+def test_an_excerpt_is_the_same_whether_the_log_was_read_or_a_checkpoint_spared_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
+    monkeypatch.setattr(excerpt, "TAIL", 5_000)
+    monkeypatch.setattr("travois.sessions.log_file.LARGEST_WHOLE", 10_000)
+    folder = written(tmp_path / "s1")
+    with Log.open(folder) as log:
+        session = Session(log)
+        session._keep()  # pyright: ignore[reportPrivateUsage] however small the log is
+        session.append(user("said since"))
+        read = session.record()
+    with Log.open(folder) as log:
+        assert log.resume()[0]
+        session = Session(log)
+        assert session.record() == read
+        assert read[-1].fact == user("said since")
