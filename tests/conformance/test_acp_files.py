@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from travois.acp.files import Buffers
+from travois.acp.editor import Buffers
 from travois.acp.protocol import Capabilities, Disk
 from travois.files.disk import DiskFiles
 from travois.headless.control.messages import Declined

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import os
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from urllib.parse import unquote, urlsplit
 
 import anyio
 import msgspec
 
-from travois.acp import calls
-from travois.acp.peer import Ask
-from travois.acp.protocol import Capabilities, Filled, Permission
-from travois.core.content import Call
+from travois.acp import updates
+from travois.acp.protocol import (
+    UNFIT,
+    Ask,
+    Block,
+    Buffer,
+    Capabilities,
+    Filled,
+    Permission,
+    Resource,
+    Wrong,
+)
+from travois.core.content import Call, Media, Shown, Text
 from travois.core.display_text import visible
+from travois.core.facts import User
+from travois.engine.mentions import note
 from travois.headless.control.messages import Declined
 from travois.headless.json_shapes import Json, Object
+from travois.permissions.paths import inside
 from travois.ports.person import OFFER, Answer, Choice, Inquiry, Question
+from travois.ports.tool import said
+from travois.ports.world import Blobs, Files, Stale, Stat, digest
+from travois.tools.text import Encoding, decode, endings
 from travois.tui.line_mode import shown
 
 ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"}
@@ -102,7 +122,7 @@ class Editor:
             "toolCallId": inquiry.call,
             "title": visible(choice.question),
             "kind": "switch_mode" if inquiry.plan else "other",
-            "content": [calls.text(inquiry.plan)] if inquiry.plan else [],
+            "content": [updates.text_content(inquiry.plan)] if inquiry.plan else [],
         }
         picked = await self._pick(call, options if inquiry.plan else [*options, NONE])
         if not picked or not picked.isdecimal() or int(picked) >= len(options):
@@ -130,7 +150,7 @@ def _asked(describe: Callable[[Call], Object], question: Question) -> Object:
     """The call as it would run, with what it does and why it is asked about; nothing is cut."""
     told = describe(Call(question.call, question.tool, question.args))
     planned = told.get("content")
-    lines = calls.text(calls.fenced("\n".join(shown(question))))
+    lines = updates.text_content(updates.fenced("\n".join(shown(question))))
     content: list[Json] = [*(planned if isinstance(planned, list) else []), lines]
     return {**told, "status": "pending", "content": content}
 
@@ -154,3 +174,221 @@ def _field(choice: Choice) -> Json:
     if choice.several:
         return {**about, "type": "array", "items": {"anyOf": options}}
     return {**about, "type": "string", "oneOf": options}
+
+
+# A prompt of an editor as what is said to the model.
+
+
+DOCUMENT = "application/pdf"
+
+
+class Said(msgspec.Struct, frozen=True):
+    """The person's words with their pictures, and notes on what they attached."""
+
+    content: tuple[Shown, ...]
+    notes: tuple[User, ...] = ()
+
+
+SILENCE = Said(())
+
+
+def understood(blocks: tuple[Block, ...], blobs: Blobs, *, cwd: str) -> Said:
+    """What a prompt says; raises `Wrong` for what cannot be sent."""
+    words = _joined(blocks, cwd)
+    media = tuple(found for block in blocks if (found := _media(block, blobs)))
+    notes = tuple(
+        note(_name(block.resource.uri, cwd), said(block.resource.text))
+        for block in blocks
+        if block.resource is not None and block.resource.text is not None
+    )
+    if not words and not media and not notes:
+        raise Wrong(UNFIT, "The prompt says nothing")
+    return Said(
+        (*media, Text(words)) if words else media or (Text("See what is attached."),), notes
+    )
+
+
+def _joined(blocks: tuple[Block, ...], cwd: str) -> str:
+    """All words of a prompt; what is named in between stands apart from them."""
+    words = ""
+    for block in blocks:
+        part = _words(block, cwd)
+        touches = part and block.type != "text" and words and not words[-1].isspace()
+        words += f" {part}" if touches else part
+    return words.strip()
+
+
+def _words(block: Block, cwd: str) -> str:
+    """A block as words, in the place where it stands."""
+    match block.type:
+        case "text":
+            return block.text
+        case "resource_link":
+            return _link(block, cwd)
+        case "resource" if block.resource is not None:
+            return _name(block.resource.uri, cwd)
+        case "image":
+            return ""
+        case _:
+            raise Wrong(UNFIT, f"A prompt cannot hold {block.type!r} here")
+
+
+def _link(block: Block, cwd: str) -> str:
+    """A file is mentioned, so that it is read with the prompt; anything else is only named."""
+    uri = block.uri or ""
+    if not uri.startswith("file:"):
+        return f"[{block.name or uri}]({uri})"
+    path, part = _path(uri, cwd), urlsplit(uri).fragment
+    quoted = path.replace('"', "")
+    return f'@"{quoted}"' + (f" ({part})" if part else "")
+
+
+def _name(uri: str, cwd: str) -> str:
+    return _path(uri, cwd) if uri.startswith("file:") else uri
+
+
+def _path(uri: str, cwd: str) -> str:
+    """The path of a file, from the workspace on where it is inside."""
+    path = unquote(urlsplit(uri).path)
+    return os.path.relpath(path, cwd) if path.startswith(f"{cwd.rstrip('/')}/") else path
+
+
+def _media(block: Block, blobs: Blobs) -> Media | None:
+    if block.type == "image":
+        return _kept(block.data, block.mime_type or "", blobs, name=block.uri or "")
+    if block.resource is not None and block.resource.blob is not None:
+        return _attached(block.resource, blobs)
+    return None
+
+
+def _attached(resource: Resource, blobs: Blobs) -> Media:
+    kind = resource.mime_type or ""
+    if not kind.startswith("image/") and kind != DOCUMENT:
+        raise Wrong(UNFIT, f"Bytes of {kind or 'an unknown kind'} cannot be shown to the model")
+    return _kept(resource.blob or "", kind, blobs, name=resource.uri)
+
+
+def _kept(data: str, mime: str, blobs: Blobs, *, name: str) -> Media:
+    try:
+        found = b64decode(data, validate=True)
+    except ValueError as error:
+        raise Wrong(UNFIT, f"An attachment is not base64: {error}") from None
+    kind = "document" if mime == DOCUMENT else "image"
+    return Media(kind, mime, blobs.put(found), len(found), os.path.basename(name))
+
+
+# Files as the editor has them: text that it has not saved is seen, and changes go to its
+# buffers.
+
+
+LARGEST = 4_000_000
+PATIENCE = 10.0
+"""How many seconds the editor has to show a file, before the disk counts."""
+UNSAVED = "it has unsaved changes in the editor, which takes none of ours: save it first"
+DEAF = "the editor did not take the change"
+
+
+class Buffers:
+    """The disk with the editor's buffers before it."""
+
+    def __init__(
+        self,
+        files: Files,
+        ask: Ask,
+        *,
+        able: Capabilities,
+        session: str,
+        folders: tuple[str, ...],
+    ) -> None:
+        self._files = files
+        self._ask = ask
+        self._able = able
+        self._session = session
+        self._folders = folders
+
+    async def stat(self, path: str) -> Stat | None:
+        """What the path is; None if nothing is there."""
+        return await self._files.stat(path)
+
+    async def names(self, folder: str, *, limit: int) -> list[str]:
+        """The first names in a folder, in order; those of folders end with a slash."""
+        return await self._files.names(folder, limit=limit)
+
+    async def modified(self, paths: Sequence[str]) -> list[int]:
+        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        return await self._files.modified(paths)
+
+    def queue(self, path: str) -> AbstractAsyncContextManager[None]:
+        """One at a time for each file."""
+        return self._files.queue(path)
+
+    async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
+        """Bytes of the file from an offset on; a whole text as it stands in the editor."""
+        data = await self._files.read(path, offset=offset, limit=limit)
+        part = offset or 0 <= limit <= len(data)
+        if part or not self._able.reads or not self._ours(path, data):
+            return data
+        text = await self._shown(path)
+        return data if text is None else _merged(data, text)
+
+    async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
+        """Replace the whole file at once, iff the digest of what the editor has is `expect`."""
+        if expect is None or not self._able.reads or not self._ours(path, data):
+            return await self._files.replace(path, data, expect=expect)
+        held = await self.read(path)
+        if digest(held) != expect:
+            raise Stale
+        if self._able.writes and await self._wrote(path, data):
+            after = await self.read(path)
+            if after == held != data:
+                raise OSError(errno.EIO, DEAF, path)
+            return digest(after)
+        if held != await self._files.read(path):
+            raise OSError(errno.EBUSY, UNSAVED, path)
+        return await self._files.replace(path, data, expect=expect)
+
+    async def remove(self, path: str, *, expect: str) -> None:
+        """Delete a file, iff the digest of its content is `expect` here and in the editor."""
+        if digest(await self.read(path)) != expect:
+            raise Stale
+        await self._files.remove(path, expect=expect)
+
+    def _ours(self, path: str, data: bytes) -> bool:
+        """Whether this is a text of the workspace, such as an editor would write it again."""
+        if len(data) > LARGEST or not any(inside(path, folder) for folder in self._folders):
+            return False
+        found = decode(data)
+        return found is not None and found.encoding == Encoding("utf-8")
+
+    async def _shown(self, path: str) -> str | None:
+        """What the editor has; none if it has nothing to say of it."""
+        with anyio.move_on_after(PATIENCE):
+            try:
+                body = {"sessionId": self._session, "path": path}
+                found = await self._ask("fs/read_text_file", {**body})
+                return msgspec.json.decode(found, type=Buffer).content
+            except (Declined, msgspec.DecodeError):
+                pass
+        return None
+
+    async def _wrote(self, path: str, data: bytes) -> bool:
+        body = {"sessionId": self._session, "path": path, "content": data.decode()}
+        try:
+            await self._ask("fs/write_text_file", {**body})
+        except Declined:
+            return False
+        return True
+
+
+def _merged(data: bytes, text: str) -> bytes:
+    """The editor's text as the file would hold it; the file's own bytes where it is the same."""
+    there = data.decode()
+    if _even(text) == _even(there):
+        return data
+    if "\r" not in text and endings(there) == ["\r\n"]:
+        text = text.replace("\n", "\r\n")
+    return text.encode()
+
+
+def _even(text: str) -> str:
+    return text.replace("\r\n", "\n")

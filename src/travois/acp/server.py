@@ -13,8 +13,11 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from travois.acp.options import keyless
-from travois.acp.peer import LOGIN, MISSING, UNFIT, UNKNOWN, Peer, Way, Wrong
 from travois.acp.protocol import (
+    LOGIN,
+    MISSING,
+    UNFIT,
+    UNKNOWN,
     Again,
     Begin,
     Capabilities,
@@ -25,9 +28,12 @@ from travois.acp.protocol import (
     Nothing,
     One,
     Pair,
+    Peer,
     Prompt,
     Server,
     Setting,
+    Way,
+    Wrong,
 )
 from travois.acp.session import Talk
 from travois.compose.options import Options

@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
 
 
 async def _serve(options: Options, out: int) -> int:
-    from travois.acp.peer import Peer
+    from travois.acp.protocol import Peer
     from travois.acp.server import Talks
     from travois.tui.slash_commands import afresh
 

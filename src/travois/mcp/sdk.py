@@ -14,8 +14,9 @@ from travois.mcp.foreign import Offer
 from travois.mcp.lenders import Prompt
 
 if TYPE_CHECKING:
-    from mcp import Client
     from pydantic import BaseModel
+
+    from mcp import Client
 
 PAGES = 50
 """How many pages of a list are asked for."""
