@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.agents.agents import kinds, narrowed, wishes
+from travois.agents.agent_files import kinds, narrowed, wishes
 from travois.agents.types import BACKGROUND, PERSONAL, Kind, usable
 from travois.core.errors import Fault
 from travois.permissions.decide import MODES, Mode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.importing.homes import KEY, make, text
-from travois.agents.agents import kinds
+from travois.agents.agent_files import kinds
 from travois.core.errors import Fault
 from travois.importing import claude, codex, gemini, opencode
 from travois.importing.plan import Luggage, carry_out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from travois.agents.agents import kinds
+from travois.agents.agent_files import kinds
 from travois.prompt.style_files import styles
 from travois.sessions.home import Home
 from travois.settings import trust

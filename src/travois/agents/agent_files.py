@@ -1,20 +1,41 @@
-"""What an agent file says of its kind of agents, and what of that does not count."""
+"""Agent files: the kinds of agents that the user, the project and the machine bring along.
+
+What comes with a folder that is not trusted may describe agents, but these choose neither their
+model nor a memory. No file gives an agent more than its parent has, whoever wrote it.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
+import msgspec
 from msgspec.structs import replace
 
 from travois.agents.types import FORK, Kind
+from travois.compat import claude as foreign
+from travois.compat import codex as codex_agents
+from travois.compat import opencode as opencode_agents
 from travois.compat.opencode import APART
+from travois.core.errors import Fault
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
-from travois.permissions.decide import ALIASES, MODES
+from travois.files.nested import nested
+from travois.permissions.decide import ALIASES, MODES, Mode
+from travois.permissions.paths import inside
 from travois.permissions.rules import split
+from travois.prompt.instruction_files import ETC, chain, exactly, markdown, plain_text
+from travois.sessions.home import Home
+from travois.settings.schema import Plugin
+from travois.settings.trust import digest
 from travois.settings.validate import nearest
+from travois.settings.wants import STRICT, listens
+
+# What an agent file says of its kind of agents, and what of that does not count.
+
 
 BUILT_IN = Path(__file__).parent / "built_in"
 LONGEST = 100_000
@@ -199,3 +220,200 @@ def _known(name: str) -> bool:
 def at(origin: str, told: Front, key: str) -> str:
     """The place of a key, as editors and people say it; the command line has no lines."""
     return f"{origin}:{told.lines.get(key, 1)}" if told.lines else origin
+
+
+FLAG = "--agents"
+MOST = 200
+"""How many files of one folder are read."""
+
+
+class Shelf(msgspec.Struct, frozen=True):
+    """A folder of agent files."""
+
+    folder: str
+    held: str = ""
+    """The folder that its files may not lead out of; empty if they may."""
+    trusted: bool = True
+    prefix: str = ""
+    """What stands before its names: that of the plugin."""
+    opencode: bool = False
+    """Whether its files were written for opencode, whose words are others."""
+    places: tuple[str, ...] = ()
+    """The workspace that it came with; none for the user's own."""
+    agreed: frozenset[str] | None = None
+    """What the user agreed to of what the workspace asks for; None where all counts."""
+
+
+def kinds(
+    home: Home,
+    root: str,
+    cwd: str,
+    *,
+    trusted: bool,
+    given: str = "",
+    levels: Sequence[str] = SCOPES,
+    plugins: Sequence[Plugin] = (),
+    agreed: frozenset[str] = frozenset(),
+    environ: Mapping[str, str] = os.environ,
+    etc: Path = ETC,
+) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    """All kinds by name, and what the user should know of files that are flawed.
+
+    Of several with one name the first counts: the machine's, those of the command line (`given`,
+    as JSON), the project's with the nearest folder first, the user's, those of plugins, ours.
+    """
+    found, notices = dict[str, Kind](), list[str]()
+    own = [*_user(home, environ)]
+    shelves = [*_project(root, cwd, trusted=trusted, agreed=agreed)] if "project" in levels else []
+    known = {os.path.realpath(shelf.folder) for shelf in own}
+    shelves = [shelf for shelf in shelves if os.path.realpath(shelf.folder) not in known]
+    managed = (Shelf(str(etc / "travois/agents")), Shelf(str(etc / "claude-code/.claude/agents")))
+    for shelf in managed:
+        _take(found, _shelved(shelf, notices))
+    _take(found, _flagged(given, notices))
+    plugged = [
+        Shelf(folder, one.folder, not inside(one.folder, root), f"{one.name}:")
+        for one in plugins
+        for folder in one.agents
+    ]
+    for shelf in (*shelves, *(own if "user" in levels else ())):
+        _take(found, _shelved(shelf, notices))
+    theirs = {
+        "project": (root, os.path.join(root, ".codex")),
+        "user": (opencode_agents.user(environ), codex_agents.user(environ)),
+    }
+    for level in (level for level in theirs if level in levels):
+        own_word, (opencode, codex) = trusted or level == "user", theirs[level]
+        tables = (*opencode_agents.tabled(opencode), *codex_agents.tabled(codex))
+        _take(found, _tabled(tables, notices, trusted=own_word))
+    for shelf in (*plugged, Shelf(str(BUILT_IN))):
+        _take(found, _shelved(shelf, notices))
+    return tuple(sorted(found.values(), key=lambda kind: kind.name.casefold())), tuple(notices)
+
+
+def narrowed(kind: Kind, parent: Mode) -> Mode:
+    """The mode of a child of this kind: its own, unless that gives more than its parent's."""
+    modes: dict[str, Mode] = {mode: mode for mode in MODES}
+    wanted = modes.get(kind.mode, parent)
+    return wanted if STRICT.index(wanted) <= STRICT.index(parent) else parent
+
+
+def _user(home: Home, environ: Mapping[str, str]) -> Iterator[Shelf]:
+    yield Shelf(str(home.path / "agents"))
+    if theirs := foreign.user(environ):
+        yield Shelf(str(theirs.parent / "agents"))
+    if person := environ.get("HOME"):
+        yield Shelf(os.path.join(person, ".agents", "agents"))
+    for path in opencode_agents.folders(opencode_agents.user(environ)):
+        yield Shelf(path, opencode=True)
+
+
+def wishes(root: str, cwd: str) -> Iterator[str]:
+    """What the agent files of a project ask for that only trust gives, a line each."""
+    for shelf in _project(root, cwd, trusted=False):
+        for kind in _shelved(shelf, []) if os.path.isdir(shelf.folder) else ():
+            if kind.hooks:
+                yield listens(kind.origin, kind.hooks, shelf.places)
+
+
+def _project(
+    root: str, cwd: str, *, trusted: bool, agreed: frozenset[str] | None = None
+) -> Iterator[Shelf]:
+    held = "" if trusted else root
+    for folder in reversed(chain(cwd, root)):
+        for name in (".travois", ".claude", ".agents"):
+            path = os.path.join(folder, name, "agents")
+            yield Shelf(path, held=held, trusted=trusted, places=(root,), agreed=agreed)
+        for path in opencode_agents.folders(os.path.join(folder, ".opencode")):
+            yield Shelf(path, held="" if trusted else root, trusted=trusted, opencode=True)
+
+
+def _take(found: dict[str, Kind], more: Iterator[Kind]) -> None:
+    for kind in more:
+        found.setdefault(kind.name.casefold(), kind)
+
+
+def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
+    """The kinds that lie in a folder; what is wrong with a file is told."""
+    paths, names = sorted(markdown(shelf.folder, set())), dict[str, str]()
+    paths = [shelf.folder] if os.path.isfile(shelf.folder) else paths
+    if len(paths) > MOST:
+        notices.append(f"{shelf.folder} has {len(paths)} agent files; only {MOST} are read")
+    for path in paths[:MOST]:
+        try:
+            text = _text(path, shelf.held)
+        except OSError as error:
+            notices.append(f"{path}:1: it is not read: {error.strerror or error}")
+            continue
+        told = front.read(text)
+        if shelf.opencode and told.lines:
+            name = os.path.relpath(path, shelf.folder).removesuffix(".md").replace("/", "-")
+            told = opencode_agents.adapted(told, name)
+        if told is None:
+            continue
+        if not told.lines and os.path.basename(path).casefold() == "readme.md":
+            continue
+        kind = described(told, path, notices, trusted=shelf.trusted)
+        if kind is not None and names.setdefault(kind.name.casefold(), path) != path:
+            also = names[kind.name.casefold()]
+            notices.append(f"{at(path, told, 'name')}: {also} has the same name; rename one")
+        elif kind is not None:
+            hooks = _hooks(nested(text, "hooks"), path, shelf) if "hooks" in told.lines else {}
+            yield replace(kind, name=f"{shelf.prefix}{kind.name}", hooks=hooks)
+
+
+def _hooks(tree: object, path: str, shelf: Shelf) -> dict[str, object]:
+    """The hooks that a file brings, as far as the user agreed to them."""
+    if not _is_object(tree) or not tree:
+        return {}
+    agreed = shelf.agreed is None or digest(listens(path, tree, shelf.places)) in shelf.agreed
+    return tree if agreed else {}
+
+
+def _tabled(
+    tables: Iterable[tuple[str, Front]], notices: list[str], *, trusted: bool
+) -> Iterator[Kind]:
+    """The kinds that settings of other agents hold."""
+    for path, told in tables:
+        if told.body.strip() and (kind := described(told, path, notices, trusted=trusted)):
+            yield kind
+
+
+def _text(path: str, held: str) -> str:
+    real = os.path.realpath(path)
+    if held and not inside(real, held):
+        raise OSError(f"it leads outside {held}, which `travois trust` would allow")
+    return plain_text(real, opener=exactly)
+
+
+def _flagged(given: str, notices: list[str]) -> Iterator[Kind]:
+    """The kinds that were given on the command line, each as an object by its name."""
+    if not given:
+        return
+    try:
+        tree: object = msgspec.json.decode(given)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise Fault(f"{FLAG} is not JSON", why=str(error)) from None
+    if not _is_object(tree) or not all(map(_is_object, tree.values())):
+        fix = f'For example: {FLAG} \'{{"tester": {{"description": "…", "prompt": "…"}}}}\''
+        raise Fault(f"{FLAG} is no JSON object of agents by name", fix=fix)
+    for name, fields in tree.items():
+        assert _is_object(fields)
+        values = {key: _value(value) for key, value in fields.items() if value is not None}
+        prompt = values.pop("prompt", "")
+        body = prompt if isinstance(prompt, str) else " ".join(prompt)
+        told = Front({**values, "name": name}, body=body)
+        kind = described(told, f"{FLAG} {name}", notices, trusted=True)
+        if kind is not None:
+            yield replace(kind, hooks=hooks if _is_object(hooks := fields.get("hooks")) else {})
+
+
+def _value(value: object) -> front.Value:
+    """A JSON value as front matter has it."""
+    if isinstance(value, list):
+        return tuple(str(item) for item in msgspec.convert(value, list[object]))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict)

@@ -151,7 +151,7 @@ def show_one(id: str, session: str, *, json: bool) -> int:
 
 def show_types(*, json: bool) -> int:
     """Print the kinds of agents that can be started in this folder."""
-    from travois.agents.agents import kinds
+    from travois.agents.agent_files import kinds
     from travois.compose.options import Options
     from travois.compose.session import prepare
 

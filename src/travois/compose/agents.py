@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents.agents import narrowed
+from travois.agents.agent_files import narrowed
 from travois.agents.child import branch, offspring, point
 from travois.agents.report import RESUMED, STAYS, lost
 from travois.agents.spawn import Children

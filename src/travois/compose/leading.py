@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.agents.agents import narrowed
+from travois.agents.agent_files import narrowed
 from travois.agents.types import PERSONAL, Kind, named, usable
 from travois.compose.agents import EFFORTS, Yard
 from travois.compose.options import Options

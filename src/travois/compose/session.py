@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents import agents
+from travois.agents import agent_files
 from travois.agents.types import Kind
 from travois.compose import agents as crew
 from travois.compose import browsing, leading
@@ -455,7 +455,7 @@ def agents_here(
     place: Place, loaded: Loaded, options: Options
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """The kinds of agents that there are, and what is wrong with files."""
-    return agents.kinds(
+    return agent_files.kinds(
         place.home,
         place.project.root,
         place.cwd,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.agents.agents import wishes as kinds
+from travois.agents.agent_files import wishes as kinds
 from travois.compat import claude as foreign
 from travois.compat.claude_keys import unlike
 from travois.core.errors import Fault
