@@ -9,6 +9,6 @@ from types import ModuleType
 def run(module: ModuleType, *argv: object) -> int:
     """Run a command of this module; returns its exit code."""
     top = ArgumentParser(prog="travois")
-    module.register(top.add_subparsers(required=True))
+    getattr(module, f"register_{argv[0]}")(top.add_subparsers(required=True))
     args = top.parse_args([str(word) for word in argv])
     return args.run(args)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import run
-from travois.cli import config
+from travois.cli import models
 from travois.core.errors import Fault
 
 
@@ -27,7 +27,7 @@ def test_each_value_is_told_with_the_place_that_decided_it(
     project = places / "work" / ".travois" / "settings.json"
     project.write_text('{"permissions": {"deny": ["Bash(rm:*)"], "allow": ["Bash"]}}')
     monkeypatch.setenv("TRAVOIS_MAX_TURNS", "7")
-    assert run(config, "config", "explain") == 0
+    assert run(models, "config", "explain") == 0
     told = capsys.readouterr()
     rows = [line.split(maxsplit=2) for line in told.out.splitlines()]
     assert ["model", '"lab/echo-1"', str(user)] in rows
@@ -39,9 +39,9 @@ def test_each_value_is_told_with_the_place_that_decided_it(
 
 
 def test_one_key_or_one_group_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    run(config, "config", "explain", "timeouts.idle", "--settings", '{"timeouts":{"idle":5}}')
+    run(models, "config", "explain", "timeouts.idle", "--settings", '{"timeouts":{"idle":5}}')
     assert capsys.readouterr().out.splitlines()[1].split() == ["timeouts.idle", "5.0", "--settings"]
-    run(config, "config", "explain", "timeouts", "--json")
+    run(models, "config", "explain", "timeouts", "--json")
     found = json.loads(capsys.readouterr().out)
     assert found["timeouts.idle"] == {"value": 90.0, "origin": "default"}
     assert {key.partition(".")[0] for key in found} == {"timeouts"}
@@ -49,4 +49,4 @@ def test_one_key_or_one_group_can_be_asked_for(capsys: pytest.CaptureFixture[str
 
 def test_an_unknown_key_is_a_fault_that_names_the_nearest() -> None:
     with pytest.raises(Fault, match=r"Did you mean timeouts\.idle\?"):
-        run(config, "config", "explain", "timeout.idle")
+        run(models, "config", "explain", "timeout.idle")

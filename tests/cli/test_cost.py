@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.told import EPOCH, entries, reply, user
-from travois.cli.cost import bill, told
+from travois.cli.context import bill, render_bill
 from travois.context.switch_model import Rehearsal
 from travois.core.facts import AnyFact, Finished, Opened, Rewound, Sent
 from travois.core.models import Price, Usage
@@ -58,7 +58,7 @@ def test_turns_and_kinds_each_sum_to_the_whole() -> None:
 
 def test_a_miss_is_told_with_its_cause_and_its_price() -> None:
     found = bill(entries(*STORY))
-    out = told(found, now=12.0)
+    out = render_bill(found, now=12.0)
     (miss,) = [line for line in out.splitlines() if line.startswith("MISS")]
     more = 60_334 * (7.5 - 0.6) / 1e6
     assert miss == (

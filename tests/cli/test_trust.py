@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.commanding import run
 from travois.cli import permissions
-from travois.cli import trust as trusting
+from travois.cli import permissions as trusting
 from travois.compose import permissions as rights
 from travois.core.errors import Fault
 from travois.sessions.home import Home

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.e2e.program import Program
-from travois.cli.crash import report
+from travois.cli.main import report
 from travois.permissions.masking import mask_text, mask_value
 from travois.providers.keyed import PrintedKey
 

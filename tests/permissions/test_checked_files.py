@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.engine.fakes import agent, begun, facts, play
-from travois.cli.crash import report
+from travois.cli.main import report
 from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.facts import Result

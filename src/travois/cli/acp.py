@@ -19,7 +19,7 @@ all sessions: travois acp --model anthropic/claude-opus-5-5 --permission-mode ac
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
-def register(commands: Commands) -> None:
+def register_acp(commands: Commands) -> None:
     """Add the command."""
     top = command(commands, "acp", what="serve an editor over standard input and output", more=MORE)
     shared(top)

@@ -8,18 +8,21 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import msgspec
 
 from travois.agents.activity import doing
-from travois.agents.mailbox import Mailbox
+from travois.agents.mailbox import Mailbox, members, teams
 from travois.cli.sessions import here, report
-from travois.compose.mail import STOP
+from travois.compose.mail import STOP, post
 from travois.core.cache_audit import Spent
 from travois.core.content import calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
+from travois.sessions import catalog as sessions
 from travois.sessions import lock
 from travois.sessions.catalog import find, newest
+from travois.sessions.home import Home, locate
 from travois.sessions.log_file import NAME, Skipped, entries
 from travois.terminal.tables import (
     Commands,
@@ -34,7 +37,7 @@ from travois.terminal.tables import (
 )
 
 FOLDER = "agents"
-MORE = """\
+AGENTS_HELP = """\
   travois agents                     those of the last session of this folder, as a tree
   travois agents SESSION             those of another one: its id, the beginning of it, or its name
   travois agents show ID [SESSION]   what one of them said and did
@@ -74,10 +77,10 @@ class Told(msgspec.Struct, frozen=True):
     finished: dict[str, str]
 
 
-def register(commands: Commands) -> None:
+def register_agents(commands: Commands) -> None:
     """Add the command."""
     what = "watch the agents that a session started"
-    top = command(commands, "agents", what=what, more=MORE)
+    top = command(commands, "agents", what=what, more=AGENTS_HELP)
     top.add_argument("words", nargs="*", metavar="...", help="a session; show, tell, stop, types")
     top.add_argument(
         "--json", action="store_true", help="as JSON: one array; with show, one entry per line"
@@ -283,3 +286,56 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.doing,
         clean(row.what, lines="show"),
     )
+
+
+# `travois mail`: write to other sessions, and see what waits for them.
+
+
+MAIL_HELP = """\
+Addresses are session:ID (the beginning of the id is enough) and TEAM:NAME. A session is in a
+team by its setting mail.address, as in --settings '{"mail": {"address": "crew:ada"}}'.
+Who runs sees a message at the next step; for all others it waits.
+"""
+
+
+def register_mail(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "mail", what="write to other sessions", more=MAIL_HELP)
+    inner = top.add_subparsers(required=True)
+    send = command(inner, "send", what="leave a message for a session or a member of a team")
+    send.add_argument("to", metavar="TO", help="session:ID or TEAM:NAME")
+    send.add_argument("text", metavar="TEXT")
+    send.set_defaults(run=run_send)
+    command(inner, "list", what="list what lies in mailboxes").set_defaults(run=run_list)
+
+
+def run_send(args: Namespace) -> int:
+    """Leave a message, and say what becomes of it."""
+
+    async def main() -> str:
+        return await post(locate(os.environ), args.to, args.text, sender="shell")
+
+    say(anyio.run(main))
+    return 0
+
+
+def run_list(args: Namespace) -> int:
+    """List all mailboxes with mail in them."""
+    rows = [row for address, box in _boxes(locate(os.environ)) for row in _rows(address, box)]
+    say(table([("FOR", "FROM", "SENT", "MESSAGE"), *rows]) if rows else "No mail waits.")
+    return 0
+
+
+def _boxes(home: Home) -> Iterator[tuple[str, Mailbox]]:
+    for team in teams(home):
+        for name in members(home, team):
+            yield f"{team}:{name}", Mailbox(home.mail / team / name)
+    for folder in sessions.folders(home):
+        yield f"session:{folder.name[:8]}", Mailbox(folder / "mail")
+
+
+def _rows(address: str, box: Mailbox) -> Iterator[tuple[str, ...]]:
+    while letters := box.take():
+        for letter in letters:
+            sent, text = ago(time.time() - letter.at), clean(letter.text, lines="show")
+            yield address, clean(letter.sender), sent, text

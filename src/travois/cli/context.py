@@ -5,30 +5,52 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import anyio
 import msgspec
+from msgspec.structs import replace
 
-from travois.cli.sessions import here
+from travois.cli.sessions import here, report
+from travois.compose.options import Options
 from travois.context.app_window import Window, look
 from travois.context.layers import Layers
 from travois.context.receipts import Receipt, receipts
+from travois.context.session_memory.keep import decode_notes
 from travois.context.switch_model import Rehearsal
 from travois.context.window import threshold
-from travois.core.cache_audit import Cache, clock
+from travois.core.cache_audit import Cache, Miss, Spent, clock
+from travois.core.content import words
 from travois.core.errors import Fault
-from travois.core.facts import Restored
-from travois.core.models import Model
+from travois.core.facts import (
+    Assistant,
+    Changed,
+    Entry,
+    Finished,
+    Noted,
+    Opened,
+    Restored,
+    Rewound,
+    Sent,
+    User,
+)
+from travois.core.legality import unsendable
+from travois.core.models import Model, Price, Usage, cost, rates
 from travois.core.tokens import context_tokens, estimate, stop_at
+from travois.core.view import View, living, project
+from travois.providers.encoder import Encoder
+from travois.providers.ration import rationed
+from travois.providers.request import PrefixBreak, Request
+from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import Summary, find, newest
 from travois.sessions.home import Home
-from travois.sessions.log_file import Log, history
+from travois.sessions.log_file import Log, Skipped, history
 from travois.sessions.session import Session
 from travois.settings.load import load
 from travois.terminal.tables import Commands, ago, clean, command, say, say_json, table
 
-MORE = """\
+CONTEXT_HELP = """\
   travois context                      the last session of this folder, in one line
   travois context --all                every block: source, tokens, cache, why it is there
   travois context lost                 what compactions have set aside, and where it can be read
@@ -44,9 +66,11 @@ ACTIONS = ("lost", "receipts", "undo")
 FOUND = 50
 
 
-def register(commands: Commands) -> None:
+def register_context(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "context", what="see and steer what is in the window", more=MORE)
+    top = command(
+        commands, "context", what="see and steer what is in the window", more=CONTEXT_HELP
+    )
     top.add_argument("words", nargs="*", metavar="lost|receipts|undo|ID", help="see below")
     top.add_argument("--all", action="store_true", help="every block")
     top.add_argument("--search", default="", metavar="WORDS", help="with lost: lines with these")
@@ -155,13 +179,13 @@ def _receipts(found: list[Receipt], args: Namespace) -> int:
         say(msgspec.json.encode(found).decode())
         return 0
     for one in found:
-        say(told(one))
+        say(render_receipt(one))
     if not found:
         say("Nothing was compacted in this session.")
     return 0
 
 
-def told(one: Receipt) -> str:
+def render_receipt(one: Receipt) -> str:
     """A receipt for people."""
     measured = f"{one.measured:,} measured" if one.measured else "not measured yet"
     restored = ", ".join(clean(path, lines="show") for path in one.restored) or "nothing"
@@ -272,3 +296,377 @@ def _standing(found: list[Receipt], number: int) -> Receipt:
         fix = "Undo the later one first; see `travois context receipts`."
         raise Fault(f"Compaction {number} cannot be undone", why=f"it is {one.state}", fix=fix)
     return one
+
+
+# `travois cost`: what a session has cost, turn by turn, and what its cache missed and why.
+
+
+COST_HELP = """\
+Dollars and tokens by turn and by kind. A cache miss is a reply that read at least 2,000 tokens and
+5% less than the provider held: it is listed with its cause and with what it cost more. Misses that
+something asked for (a compaction, another model, a pause) are marked as expected.
+"""
+KINDS = ("input", "read", "write", "output", "forks")
+
+
+class Kind(msgspec.Struct):
+    """Tokens of one kind, and what they cost."""
+
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+class Turn(msgspec.Struct):
+    """What one turn cost."""
+
+    number: int
+    at: float
+    said: str
+    replies: int = 0
+    usage: Usage = Usage()
+    forks: Usage = Usage()
+    dollars: float = 0.0
+
+
+class Bill(msgspec.Struct):
+    """What a session cost; `dollars` is exactly what the session itself counts."""
+
+    dollars: float
+    usage: Usage
+    kinds: dict[str, Kind]
+    turns: list[Turn]
+    cache: Cache
+
+
+def register_cost(commands: Commands) -> None:
+    """Add the command."""
+    top = command(
+        commands, "cost", what="what a session cost, and what its cache missed", more=COST_HELP
+    )
+    about = "id, beginning of an id, or name; default: the last one of this folder"
+    top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
+    top.add_argument("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run_cost)
+
+
+def run_cost(args: Namespace) -> int:
+    """Tell what it cost."""
+    home, summary = picked(args.session)
+    found = bill(history(home.session(summary.project, summary.id), []))
+    now = time.time()
+    say(msgspec.json.encode(_json(found, now)).decode() if args.json else render_bill(found, now))
+    return 0
+
+
+def bill(entries: Iterable[Entry]) -> Bill:
+    """The bill of a whole session; a fork's begins where it branched off."""
+    spent, cache = Spent(), Cache()
+    turns, kinds = [Turn(0, 0.0, "(before the first turn)")], _kinds()
+    for entry in entries:
+        price, before = spent.price, spent.dollars
+        spent, cache = spent.after(entry), cache.after(entry)
+        match entry.fact:
+            case Opened():
+                turns, kinds = [Turn(0, entry.at, "(before the first turn)")], _kinds()
+            case User(origin="human", content=content):
+                said = " ".join(words(content).split())
+                turns.append(Turn(turns[-1].number + 1, entry.at, said))
+            case Assistant(usage=usage):
+                _split(kinds, usage, price=rates(usage, price))
+                turns[-1].replies += 1
+                turns[-1].usage += usage
+                turns[-1].dollars += spent.dollars - before
+            case Finished(usage=usage):
+                kinds["forks"].tokens += usage.context
+                kinds["forks"].dollars += spent.dollars - before
+                turns[-1].forks += usage
+                turns[-1].dollars += spent.dollars - before
+            case _:
+                pass
+    shown = [turn for turn in turns if turn.number or turn.dollars]
+    return Bill(spent.dollars, spent.usage, kinds, shown, cache)
+
+
+def render_bill(found: Bill, now: float) -> str:
+    """The bill for people."""
+    rows: list[tuple[str, ...]] = [
+        ("TURN", "WHEN", "REPLIES", "INPUT", "READ", "WRITTEN", "OUTPUT", "USD", "SAID")
+    ]
+    for turn in found.turns:
+        used = turn.usage + turn.forks
+        counts = (used.input, used.read, used.write + used.write_1h, used.output)
+        numbers = [f"{count:,}" for count in counts]
+        said = clean(turn.said[:200], lines="show")
+        when = ago(now - turn.at)
+        told = (str(turn.number), when, str(turn.replies), *numbers, f"{turn.dollars:.4f}", said)
+        rows.append(told)
+    kinds = " · ".join(f"{n} {k.tokens:,} ${k.dollars:.4f}" for n, k in found.kinds.items())
+    hit = f"{_hit(found.usage)} of the prompts from cache; {life(found.cache, now)}"
+    total = f"${found.dollars:.6f}: {kinds}; {hit}"
+    return "\n".join((table(rows, right=range(2, 8)), *map(_line, found.cache.misses), total))
+
+
+def _line(miss: Miss) -> str:
+    mark = "expected" if miss.expected else "MISS"
+    more = f"{miss.tokens:,} tokens sent again, ${miss.dollars:.4f} more"
+    return f"{mark}: entry {miss.seq}: {more}: {clean(miss.why, lines='show')}"
+
+
+def _hit(usage: Usage) -> str:
+    return f"{usage.read / usage.prompt:.1%}" if usage.prompt else "none"
+
+
+def _kinds() -> dict[str, Kind]:
+    return {name: Kind() for name in KINDS}
+
+
+def _split(kinds: dict[str, Kind], usage: Usage, *, price: Price) -> None:
+    """Add one reply to each kind; what one kind costs is what a reply of it alone would."""
+    parts = {
+        "input": Usage(input=usage.input),
+        "read": Usage(read=usage.read),
+        "write": Usage(write=usage.write, write_1h=usage.write_1h),
+        "output": Usage(output=usage.output),
+    }
+    for name, part in (*parts.items(), ("forks", usage.beside or Usage())):
+        kinds[name].tokens += part.context
+        kinds[name].dollars += cost(part, replace(price, above=None))
+
+
+def _json(found: Bill, now: float) -> dict[str, object]:
+    misses = [msgspec.to_builtins(m) | {"expected": m.expected} for m in found.cache.misses]
+    return {
+        "dollars": found.dollars,
+        "usage": found.usage,
+        "kinds": found.kinds,
+        "turns": found.turns,
+        "misses": misses,
+        "cache_seconds": round(found.cache.left(now)),
+    }
+
+
+# `travois compact`: set the older part of a conversation aside, all of it or what is named.
+
+
+COMPACT_HELP = """\
+  travois compact                     the last session of this folder
+  travois compact 3f2a --focus "the parser"
+  travois compact 3f2a --from 120     what was said from entry 120 on; what stands before it stays,
+                                      and so does its cache
+  travois compact 3f2a --up-to 120    what was said up to entry 120
+
+`travois context --all` shows the numbers. Nothing is lost: each part that gives way is in a file
+that the summary names, and `travois context undo` takes it back. A session that is open elsewhere
+is refused; type /compact there.
+"""
+
+
+def register_compact(commands: Commands) -> None:
+    """Add the command."""
+    top = command(
+        commands, "compact", what="set the older part of a conversation aside", more=COMPACT_HELP
+    )
+    about = "id, beginning of an id, or name; default: the last one of this folder"
+    top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
+    top.add_argument(
+        "--focus", default="", metavar="TEXT", help="what the summary is to tell most of"
+    )
+    part = top.add_mutually_exclusive_group()
+    part.add_argument("--from", dest="first", type=int, default=0, metavar="N", help="from entry N")
+    part.add_argument(
+        "--up-to", dest="last", type=int, default=0, metavar="N", help="up to entry N"
+    )
+    top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
+    top.add_argument("--json", action="store_true", help="the receipt as JSON")
+    top.set_defaults(run=run_compact)
+
+
+def run_compact(args: Namespace) -> int:
+    """Compact one session and print the receipt."""
+    home, summary = picked(args.session)
+    anyio.run(_compact, args, summary.id)
+    one = receipts(list(history(home.session(summary.project, summary.id), [])))[-1]
+    say(msgspec.json.encode(one).decode() if args.json else render_receipt(one))
+    return 0
+
+
+async def _compact(args: Namespace, id: str) -> None:
+    from travois.sdk import Session
+
+    async with Session(Options(resume=id, settings=args.settings)) as session:
+        await session.compact(args.focus, first=args.first, last=args.last)
+
+
+# `travois audit`: derive every request of a session again, and compare it with what was sent.
+
+
+Fetch = Callable[[str], bytes]
+AUDIT_HELP = """\
+What the model sees is a function of the log alone. For each request that the log says was sent, the
+entries before it are projected and encoded again, and pieces, digests and size are compared. It
+ends with 0 if all agree, with 1 if one does not or if the log is damaged.
+"""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """One request derived again; `problem` is empty if it is what was sent."""
+
+    seq: int
+    problem: str
+
+
+def register_audit(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "audit", what="prove from its log what a session sent", more=AUDIT_HELP)
+    top.add_argument("session", metavar="ID", help="id, beginning of an id, or name")
+    top.add_argument("--cold", action="store_true", help="each request from scratch (slow)")
+    top.add_argument("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run_audit)
+
+
+def run_audit(args: Namespace) -> int:
+    """Check every request of one session."""
+    home, project = here()
+    summary = find(home, args.session, project=project)
+    skipped: list[Skipped] = []
+    entries = history(home.session(summary.project, summary.id), skipped)
+    fetch = Blobs(home.blobs).get
+    checked = list((check_cold if args.cold else check)(entries, fetch))
+    wrong = [request for request in checked if request.problem]
+    if args.json:
+        told = {"session": summary.id, "requests": len(checked), "wrong": wrong, "lost": skipped}
+        say(msgspec.json.encode(told).decode())
+    else:
+        for request in wrong:
+            say(f"entry {request.seq}: {request.problem}")
+        say(f"{len(checked)} requests derived again, {len(wrong)} differ from what was sent")
+        report(skipped)
+    return 1 if wrong or skipped else 0
+
+
+def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
+    """Each request of a session, from one view and one encoder that grow with it."""
+    view, encoder, past = View(), Encoder(fetch), list[Entry]()
+    for entry in entries:
+        if isinstance(entry.fact, Sent):
+            yield Checked(entry.seq, _problem(view, entry.fact, encoder))
+        past.append(entry)
+        if isinstance(entry.fact, Rewound | Restored):
+            view = project(past)
+        else:
+            view.add(entry)
+
+
+def check_cold(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
+    """Each request of a session, from the entries before it and nothing else."""
+    past: list[Entry] = []
+    for entry in entries:
+        if isinstance(entry.fact, Sent):
+            yield Checked(entry.seq, _problem(project(past), entry.fact, Encoder(fetch)))
+        past.append(entry)
+
+
+def _problem(view: View, sent: Sent, encoder: Encoder) -> str:
+    """Why a request could not be derived again, or in what it differs from the one sent."""
+    if why := unsendable(view):
+        return f"could not have been sent: {why}"
+    try:
+        return difference(derived(view, sent, encoder), sent)
+    except PrefixBreak as error:
+        return str(error)
+
+
+def derived(view: View, sent: Sent, encoder: Encoder) -> Request:
+    """The request for this view, of which the log says how long a reply it asked for."""
+    return rationed(encoder.request(view), sent.output)
+
+
+def difference(request: Request, sent: Sent) -> str:
+    """In what a derived request differs from the one that was sent."""
+    again = replace(
+        sent,
+        pieces=request.pieces,
+        chain=request.chain,
+        digest=request.digest,
+        size=len(request.body),
+    )
+    return ", ".join(
+        f"{name} {was!r} was sent, {now!r} derived"
+        for name in sent.__struct_fields__
+        if (was := getattr(sent, name)) != (now := getattr(again, name))
+    )
+
+
+# `travois notes`: the notes that the model keeps on a session while it works.
+
+
+MORE = """\
+  travois notes            of the last session of this folder
+  travois notes 3f2a       of another one: id, beginning of an id, or name
+  travois notes --history  when they were updated, and up to which entry of the log they reach
+
+A compaction takes the notes as the model's part of the summary, so that no call is needed for it.
+Settings: context.notes (auto, true, false), context.notesTemplate, context.notesPrompt.
+"""
+NONE = "No notes are kept on this session yet."
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The notes as one update left them."""
+
+    entry: int
+    at: float
+    covers: int
+    tokens: int
+    text: str
+
+
+def register_notes(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "notes", what="the notes that the model keeps on a session", more=MORE)
+    about = "id, beginning of an id, or name; default: the last one of this folder"
+    top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
+    top.add_argument("--history", action="store_true", help="every update, without its text")
+    top.add_argument("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run_notes)
+
+
+def run_notes(args: Namespace) -> int:
+    """Print the notes of a session."""
+    home, summary = picked(args.session)
+    found = versions(history(home.session(summary.project, summary.id), []))
+    if args.json:
+        say_json(found if args.history else found[-1:])
+    elif args.history:
+        say("\n".join(map(_note_line, found)) or NONE)
+    else:
+        say(told(found))
+    return 0
+
+
+def versions(entries: Iterable[Entry]) -> list[Version]:
+    """Every update of the notes that no rewind took back, the oldest first."""
+    found: list[Version] = []
+    for entry in living(list(entries)):
+        match entry.fact:
+            case Noted(what="notes", text=text):
+                held = decode_notes(text)
+                size = estimate(held.text)
+                found.append(Version(entry.seq, entry.at, held.covers, size, held.text))
+            case Changed(what="fork"):  # what was noted before was on the task of its original
+                found = []
+            case _:
+                pass
+    return found
+
+
+def told(found: list[Version]) -> str:
+    """The newest notes for people."""
+    if not found:
+        return NONE
+    return f"{clean(found[-1].text, lines='keep').strip()}\n\n{_note_line(found[-1])}"
+
+
+def _note_line(one: Version) -> str:
+    when = ago(time.time() - one.at)
+    return f"{when}: {one.tokens:,} tokens, up to entry {one.covers} of the log"

@@ -47,7 +47,7 @@ PATIENCE = 10.0
 """How many seconds a night that is to end is waited for."""
 
 
-def register(commands: Commands) -> None:
+def register_dream(commands: Commands) -> None:
     """Add the command."""
     top = command(commands, "dream", what="put memories in order between sessions", more=MORE)
     what = top.add_mutually_exclusive_group()

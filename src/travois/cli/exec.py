@@ -33,7 +33,7 @@ IDLE = ("thread-source", "cyber-access-program", "color")
 """Flags that mean nothing here."""
 
 
-def register(commands: Commands) -> None:
+def register_exec(commands: Commands) -> None:
     """Add the command."""
     top = command(commands, "exec", what="one task, asked for as one asks Codex", more=MORE)
     add = top.add_argument

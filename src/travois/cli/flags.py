@@ -49,7 +49,7 @@ COMMANDS = {
     "demo": "a tour of a minute: no key, no network",
     "lab": "a local API simulator to test agents with",
 }
-"""Commands; each has a module of `cli`, by its name or by that in `MODULES`."""
+"""Commands; each has a `register_NAME` in the module of its name, or in that of `MODULES`."""
 IDLE = (
     *("advisor", "betas", "debug-file", "resume-drops-turn"),
     *("task-budget", "teammate-mode", "thinking-display"),
@@ -60,7 +60,17 @@ IDLE_SWITCHES = (
     *("prompt-suggestions", "session-mirror"),
 )
 FORMATS = ("text", "json", "stream-json", "codex-json")
-MODULES = {"import": "import_command", "try": "try_command"}
+MODULES = {
+    "search": "sessions",
+    **dict.fromkeys(("cost", "compact", "audit", "notes"), "context"),
+    "mail": "agents",
+    "trust": "permissions",
+    "plugins": "mcp",
+    **dict.fromkeys(("doctor", "config"), "models"),
+    "import": "import_command",
+    "try": "try_command",
+    "demo": "lab",
+}
 
 ABOUT = """\
 A coding agent in your terminal, with any model.

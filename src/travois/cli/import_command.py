@@ -37,7 +37,7 @@ SHOWN = 8
 """How many things of one kind are listed that simply come along."""
 
 
-def register(commands: Commands) -> None:
+def register_import(commands: Commands) -> None:
     """Add the command."""
     top = command(commands, "import", what="take along what another agent keeps", more=MORE)
     add = top.add_argument

@@ -24,7 +24,7 @@ It ends with Ctrl-C. Over SSH, forward the port: ssh -L 8123:127.0.0.1:8123 HOST
 """
 
 
-def register(commands: Commands) -> None:
+def register_inspect(commands: Commands) -> None:
     """Add the command."""
     top = command(commands, "inspect", what="look inside a session in the browser", more=MORE)
     about = "id, beginning of an id, or name; default: the last one of this folder"

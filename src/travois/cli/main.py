@@ -8,10 +8,78 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from errno import EIO
 from importlib import import_module
+from traceback import format_exception
+from uuid import uuid4
 
 from travois.cli.flags import COMMANDS, MODULES, parser, understood
 from travois.core.errors import Fault
-from travois.core.terminal_text import for_stream
+from travois.core.terminal_text import complain, for_stream
+from travois.permissions.masking import mask_text
+from travois.permissions.secrets import secrets
+from travois.sessions import disk
+from travois.sessions import home as homes
+from travois.sessions.home import locate
+from travois.version import __version__
+
+# When we are wrong: a file that says how, and a line that says where it is.
+
+
+def report(error: BaseException, *, cause: BaseException) -> str:
+    """Keep the traceback in a file of the home; returns what to tell the user."""
+    trace = _masked("".join(format_exception(error)))
+    head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n"
+    try:
+        folder = locate(os.environ).path / "crashes"
+        disk.make_folders(folder)
+        path = folder / f"{os.getpid()}-{len(os.listdir(folder))}.txt"
+        disk.replace(path, (head + trace).encode(errors="replace"))
+    except (OSError, Fault):
+        return f"{trace}\ntravois: this is a bug in Travois; the session can be resumed\n"
+    return (
+        f"travois: a bug in Travois: {type(cause).__name__}: {_masked(str(cause))}\n"
+        f"  The session can be resumed. Please report it with {path}\n"
+    )
+
+
+def _masked(text: str) -> str:
+    """Mask the values of settings and of the environment, and whatever looks like a secret."""
+    return mask_text(secrets(os.environ.items()).redacted(text))
+
+
+# A task that goes on without the terminal it was begun in.
+
+
+FLAGS = ("--bg", "--background")
+
+
+def detach(argv: list[str], args: Namespace) -> int:
+    """Begin the task in a process of its own and say which session it is."""
+    import subprocess
+
+    if args.print or not args.prompt:
+        raise Fault("--bg begins one task and returns", fix="Give it a prompt, and leave -p out.")
+    if args.latest or args.no_session_persistence:
+        raise Fault("--bg needs a session to find again", fix="Name it with -r, or begin one.")
+    named = args.session_id or (args.resume if not args.fork_session else "")
+    id = named or str(uuid4())
+    words = ["-p", *(() if named else ("--session-id", id))]
+    words += [word for word in argv if word not in FLAGS]
+    folder = homes.locate(os.environ).prepare().path / "background"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    file = "".join(char if char.isalnum() or char == "-" else "_" for char in id)
+    with (folder / f"{file}.txt").open("ab") as said:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "travois", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+    sys.stdout.write(f"{id}\n")
+    told = f"process {child.pid} works on it and says into {said.name} what comes of it"
+    complain(f"travois: {told}; then `travois -r {id}` goes on\n")
+    return 0
+
 
 HUNG_UP = 129
 """The exit code of a program whose terminal was closed: 128 and the number of SIGHUP."""
@@ -62,7 +130,6 @@ def _explain(error: Exception, *, wants_json: bool) -> int:
     if isinstance(first, OSError) and first.errno == EIO and _is_hung_up():
         _abandon_output()
         return HUNG_UP
-    from travois.cli.crash import report
     from travois.permissions.masking import mask_text
 
     _complain(report(error, cause=first))
@@ -123,8 +190,6 @@ def _run(argv: list[str]) -> int:
     _refuse_typo(argv)
     options = understood(argv)
     if options.bg:
-        from travois.cli.detached import detach
-
         return detach(argv, options)
     if options.worktree is not None:
         from travois.compose.worktree import within
@@ -183,6 +248,6 @@ def _stand() -> None:
 def _command(argv: list[str]) -> int:
     top = ArgumentParser(prog="travois")
     module = import_module(f"travois.cli.{MODULES.get(argv[0], argv[0])}")
-    module.register(top.add_subparsers(required=True))
+    getattr(module, f"register_{argv[0]}")(top.add_subparsers(required=True))
     chosen = top.parse_args(argv)
     return chosen.run(chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -22,11 +22,14 @@ from travois.mcp.lenders import Server, lent
 from travois.mcp.mcp_words import SOCKET, SOCKETS
 from travois.permissions.masking import mask_text, mask_value
 from travois.sessions import disk
+from travois.sessions.home import locate
+from travois.sessions.project import identify
 from travois.settings import trust
-from travois.settings.schema import Json, Loaded
-from travois.terminal.tables import Commands, clean, command, say, table
+from travois.settings.load import load
+from travois.settings.schema import Json, Loaded, Plugin
+from travois.terminal.tables import Commands, clean, command, say, table, warn
 
-MORE = """\
+MCP_HELP = """\
 examples:
   travois mcp                                   the servers that count in this folder
   travois mcp add time -- uvx mcp-server-time   a program, for you, in every folder
@@ -40,9 +43,9 @@ LAST = 50
 """How many lines of a log are shown."""
 
 
-def register(commands: Commands) -> None:
+def register_mcp(commands: Commands) -> None:
     """Add the command and those below it."""
-    top = command(commands, "mcp", what="servers that lend tools", more=MORE)
+    top = command(commands, "mcp", what="servers that lend tools", more=MCP_HELP)
     top.set_defaults(run=run_list)
     below = top.add_subparsers(metavar="command", title="commands")
     _below(below, "list", run_list, what="list them (the default)")
@@ -286,3 +289,51 @@ def _write(path: Path, servers: Json) -> None:
 def _pairs(words: list[str]) -> dict[str, str]:
     parted = (word.partition("=") for word in words)
     return {name: value for name, _, value in parted}
+
+
+# `travois plugins`: the plugins that count here, and what each brings.
+
+
+PLUGINS_HELP = """\
+A plugin is a folder with .claude-plugin/plugin.json. They are found in plugins/ of your
+Travois home, in .agents/plugins/ of a project that you trust, by the setting `plugins`, and
+by --plugin-dir.
+"""
+
+
+def register_plugins(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "plugins", what="list the plugins that count here", more=PLUGINS_HELP)
+    top.add_argument("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run)
+
+
+def run(args: Namespace) -> int:
+    """Print them."""
+    home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
+    loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
+    for notice in loaded.notices:
+        warn(notice)
+    if args.json:
+        say(msgspec.json.encode(loaded.plugins).decode())
+    elif loaded.plugins:
+        rows = (
+            (one.name, one.version, ", ".join(_brings(one)), one.folder) for one in loaded.plugins
+        )
+        cells = (tuple(clean(cell, lines="show") for cell in row) for row in rows)
+        say(table([("PLUGIN", "VERSION", "BRINGS", "FOLDER"), *cells]))
+    else:
+        say("There are no plugins here.")
+    return 0
+
+
+def _brings(plugin: Plugin) -> Iterator[str]:
+    parts = {
+        "skills": plugin.skills,
+        "commands": plugin.commands,
+        "agents": plugin.agents,
+        "output styles": plugin.styles,
+        "hooks": plugin.hooks,
+        "servers": plugin.servers,
+    }
+    yield from (name for name, found in parts.items() if found)

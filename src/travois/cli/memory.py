@@ -5,17 +5,439 @@ from __future__ import annotations
 import os
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
+from time import localtime, strftime
+from typing import assert_never
 
 import msgspec
 
-from travois.cli import memory_change, memory_doctor, memory_told
 from travois.cli.sessions import here
 from travois.compose.memory import open_here
-from travois.memory.store import FolderMemories
+from travois.core.errors import Fault
+from travois.memory import foreign_memories as foreign
+from travois.memory.doctor import Finding, conflicts, leaks, moved, unused
+from travois.memory.drafts import slug
+from travois.memory.dream import keyed
+from travois.memory.history import Transaction
+from travois.memory.memory import Change, Drop, Evidence, Memory, Proposal, Put, Scope, Type
+from travois.memory.rules import Signal, draft
+from travois.memory.scope import said_scope
+from travois.memory.similarity import same
+from travois.memory.store import FolderMemories, share
+from travois.memory.text import parse
+from travois.memory.usage import Stats, key
+from travois.permissions.leaks import leak
+from travois.ports.memory import Applied
+from travois.sessions import disk
+from travois.settings import trust
 from travois.settings.load import load
-from travois.terminal.tables import Commands, command, say
+from travois.terminal.tables import Commands, ago, clean, command, say, styled, table
+
+# What is remembered, in words for a terminal.
+
+
+SPOKE = {"user": "you said", "model": "the model said", "tool": "a tool said"}
+MEANING = {"auto": "kept at once", "ask": "waits in the inbox", "off": "nothing is kept"}
+
+
+def line(text: str) -> str:
+    """A text on one line, safe to look at."""
+    return clean(" ".join(text.split()), lines="show")
+
+
+def many(number: int) -> str:
+    """So many memories."""
+    return "1 memory" if number == 1 else f"{number} memories"
+
+
+def listing(memories: FolderMemories, found: Sequence[Memory], *, now: float) -> str:
+    """Memories in a table."""
+    if not found:
+        return (
+            "Nothing is remembered here yet.\n"
+            "Say “remember …” in a session, or: travois memory add TEXT"
+        )
+    rows = [("SCOPE", "TYPE", "NAME", "AGE", "MEMORY")]
+    for one in found:
+        marks = _marks(memories, one)
+        note = styled(f"[{', '.join(marks)}] ", "yellow") if marks else ""
+        age = ago(now - one.modified).removesuffix(" ago") if one.modified else "?"
+        rows.append((one.scope, one.type, line(one.name), age, note + line(one.description)))
+    return table(rows, right=(3,))
+
+
+def _marks(memories: FolderMemories, memory: Memory) -> list[str]:
+    stale = ["stale"] if memories.stale(memory) else []
+    pinned = ["pinned"] if memory.pinned else []
+    return [*stale, *pinned, *([f"by {memory.author}"] if memory.author != "user" else [])]
+
+
+def as_json(memories: FolderMemories, memory: Memory) -> str:
+    """A memory with all that is known of it."""
+    told = msgspec.to_builtins(memory) | {
+        "scope": memory.scope,
+        "author": memory.author,
+        "pinned": memory.pinned,
+        "stale": memories.stale(memory),
+        "file": str(file(memories, memory)),
+    }
+    return msgspec.json.encode(told).decode()
+
+
+def file(memories: FolderMemories, memory: Memory) -> Path:
+    """Where a memory lies."""
+    folder = memories.folders()[memory.scope]
+    return (folder / "pinned" if memory.pinned else folder) / f"{memory.name}.md"
+
+
+def whole(memories: FolderMemories, memory: Memory, *, now: float) -> str:
+    """One memory, the words that it rests on, and how well it stands."""
+    about = ", ".join((memory.type, memory.scope, *_marks(memories, memory)))
+    lines = [f"{styled(line(memory.name), 'bold')}  ({about})", line(memory.description)]
+    if memory.body.strip() and memory.body.strip() != memory.description:
+        lines += ["", clean(memory.body.strip())]
+    if memory.evidence:
+        lines += ["", "It rests on:"]
+    for one in memory.evidence:
+        lines += _evidence(one)
+    for path in memories.stale(memory):
+        lines += [
+            "",
+            styled(f"{line(path)} has changed since this was known to be true.", "yellow"),
+        ]
+    used = memories.stats().recalled.get(key(memory))
+    lines += ["", _times(memory, used, now=now), f"File: {file(memories, memory)}"]
+    return "\n".join(lines)
+
+
+def _evidence(one: Evidence) -> list[str]:
+    day = f" on {strftime('%Y-%m-%d', localtime(one.at))}" if one.at else ""
+    said = [f"  {SPOKE[one.who]}{day}: “{line(one.words)}”"]
+    if "/" in one.session:
+        return [*said, f"    {line(one.session)}"]
+    return [*said, f"    travois --resume {line(one.session)}"] if one.session else said
+
+
+def _times(memory: Memory, used: tuple[int, float] | None, *, now: float) -> str:
+    told = [
+        f"{word} {ago(now - at)}"
+        for word, at in (
+            ("Made", memory.created),
+            ("changed", memory.modified),
+            ("last verified", memory.verified),
+        )
+        if at
+    ]
+    told.append(
+        f"recalled {used[0]} times, last {ago(now - used[1])}" if used else "never recalled"
+    )
+    return f"{', '.join(told)}."
+
+
+def changes(made: Sequence[Transaction], *, now: float) -> str:
+    """What was changed, the latest first."""
+    if not made:
+        return "Nothing was changed yet."
+    rows = [("ID", "WHEN", "SESSION", "FILES", "WHY")]
+    for one in made:
+        files = sorted({Path(each.file).stem for each in one.files})
+        names = (
+            files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "") if files else ""
+        )
+        why = f"{one.why} (undone)" if one.undone else one.why
+        rows.append((one.id, ago(now - one.at), one.session[:8] or "-", line(names), line(why)))
+    return table(rows) + "\n\ntravois memory undo ID takes one back."
+
+
+def proposals(waiting: Sequence[Proposal], *, now: float) -> str:
+    """What waits for a person's word."""
+    if not waiting:
+        return "Nothing waits for your word."
+    lines: list[str] = []
+    for one in waiting:
+        lines.append(f"{styled(one.id, 'bold')}  {_wish(one.change)}  ({ago(now - one.at)})")
+        lines.append(f"    because {line(one.why)}")
+    return "\n".join((*lines, "", "travois memory accept ID   or   travois memory reject ID"))
+
+
+def _wish(change: Change) -> str:
+    match change:
+        case Put(memory):
+            return f"{memory.scope} {memory.type}: {line(memory.body or memory.description)}"
+        case Drop(name, scope):
+            return f"forget {scope} {line(name)}"
+        case _:
+            assert_never(change)
+
+
+def counts(counted: Stats) -> str:
+    """What there is, and what of it is of use."""
+    lines = [f"{many(counted.total)}, {counted.pinned} pinned"]
+    for name, parts in (
+        ("scope", counted.scopes),
+        ("type", counted.types),
+        ("said by", counted.authors),
+    ):
+        each = ", ".join(f"{what} {number}" for what, number in sorted(parts.items()))
+        lines.append(f"  {name + ':':<9} {each or 'none'}")
+    often = sorted(counted.recalled.items(), key=lambda one: (-one[1][0], one[0]))[:5]
+    lines += [f"  recalled {times} times: {line(name)}" for name, (times, _) in often]
+    lines.append(f"  never recalled: {len(counted.never)}")
+    if counted.waiting:
+        lines.append(f"  not yet found by meaning: {counted.waiting}")
+    return "\n".join(lines)
+
+
+def places(memories: FolderMemories) -> str:
+    """The folders, and what becomes of what agents find there."""
+    rows = [("SCOPE", "WHAT AGENTS FIND", "FOLDER")]
+    for scope, path in memories.folders().items():
+        rows.append((scope, MEANING[memories.consent(scope)], str(path)))
+    if "team" in memories.folders():
+        return table(rows)
+    return (
+        f"{table(rows)}\n\nThere is no folder for a team here, or the repository is not trusted:\n"
+        "  travois memory share   or   travois trust"
+    )
+
+
+# Changing what is remembered: always on record, always with the way back.
+
+
+COLOURS = {"+": "green", "-": "red"}
+
+
+def render_change(done: Applied) -> str:
+    """What a change did, and how to take it back."""
+    if not done.id:
+        return "\n".join(("Nothing changed.", *map(line, done.refused)))
+    diff = [styled(clean(row), COLOURS.get(row[:1], "dim")) for row in done.diff.split("\n")]
+    refused = [f"not made: {line(why)}" for why in done.refused]
+    return "\n".join((*diff, *refused, f"Undo: travois memory undo {done.id}"))
+
+
+def keep(
+    memories: FolderMemories,
+    text: str,
+    *,
+    kind: Type | None = None,
+    scope: Scope | None = None,
+    name: str = "",
+    pinned: bool = False,
+    session: str = "",
+) -> Applied:
+    """Remember what a person wants remembered, in their own words."""
+    if secret := leak(text):
+        fix = "Keep it where secrets are kept, and remember where that is."
+        raise Fault("That is not kept", why=f"it seems to hold a secret ({secret})", fix=fix)
+    said = draft(Signal("remember", " ".join(text.split()), 0))
+    known = next((one for one in memories.all() if same(one.body or one.description, text)), None)
+    if known is not None and not name:
+        fix = f"`travois memory edit {known.name}` changes it; --name NAME keeps both."
+        raise Fault(f"That is remembered already, as {known.name}", why=known.description, fix=fix)
+    now = time.time()
+    memory = Memory(
+        name or _free(memories, slug(said.text)),
+        said.text,
+        kind or said.type,
+        said.text,
+        created=now,
+        modified=now,
+        verified=now,
+        evidence=(Evidence(session, 0, "user", text, now),),
+        scope=scope or said_scope(text) or said.scope or "project",
+        pinned=pinned,
+    )
+    return memories.add(memory)
+
+
+def _free(memories: FolderMemories, name: str) -> str:
+    """A name that no memory has."""
+    taken, number = {one.name for one in memories.all()}, 2
+    free = name
+    while free in taken:
+        free, number = f"{name[:56]}-{number}", number + 1
+    return free
+
+
+def run_add(memories: FolderMemories, args: Namespace) -> int:
+    """Remember something."""
+    text = " ".join(args.text)
+    if not text.strip():
+        raise Fault("Say what to remember")
+    done = keep(memories, text, kind=args.type, scope=args.scope, name=args.name, pinned=args.pin)
+    say(render_change(done))
+    return 0
+
+
+def run_forget(memories: FolderMemories, args: Namespace) -> int:
+    """Drop memories; unknown names are told before anything is dropped."""
+    for name in args.names:
+        memories.get(name, args.scope)
+    for name in args.names:
+        say(render_change(memories.forget(name, args.scope)))
+    return 0
+
+
+def run_undo(memories: FolderMemories, args: Namespace) -> int:
+    """Take a change back."""
+    done = memories.undo(args.id)
+    say(render_change(done) if done.diff else f"It is undone. Undo: travois memory undo {done.id}")
+    return 0
+
+
+def run_accept(memories: FolderMemories, args: Namespace) -> int:
+    """Make proposed changes."""
+    return _decide(memories, args, lambda id: render_change(memories.accept(id)))
+
+
+def run_reject(memories: FolderMemories, args: Namespace) -> int:
+    """Reject proposed changes."""
+
+    def reject(id: str) -> str:
+        memories.reject(id)
+        return f"{id} is rejected, and will not be proposed again."
+
+    return _decide(memories, args, reject)
+
+
+def _decide(memories: FolderMemories, args: Namespace, word: Callable[[str], str]) -> int:
+    ids: Iterable[str] = [one.id for one in memories.inbox()] if args.all else args.ids
+    if not args.all and not args.ids:
+        raise Fault("Say which proposals", fix="`travois memory inbox` lists them; or use --all.")
+    for id in ids:
+        say(word(id))
+    return 0
+
+
+def run_edit(memories: FolderMemories, args: Namespace) -> int:
+    """Let a person change a memory; what cannot be read is not put in its place, and not lost."""
+    memory = memories.get(args.name, args.scope)
+    path = file(memories, memory)
+    before = path.read_bytes()
+    draft = _edited(path, before)
+    after = draft.read_bytes()
+    if after in (before, b""):
+        _drop(draft)
+        say(
+            "Nothing changed."
+            if after
+            else f"Nothing changed. To drop it: travois memory forget {memory.name}"
+        )
+        return 0
+    flaws = _flaws(memory, after)
+    if path.read_bytes() != before:
+        flaws = ("its file was changed meanwhile",)
+    if flaws:
+        fix = f"Your text is kept in {draft}."
+        raise Fault(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
+    disk.replace(path, after)
+    _drop(draft)
+    say(render_change(memories.edited()))
+    return 0
+
+
+def _edited(path: Path, text: bytes) -> Path:
+    """A copy of a file, as it is when the editor was left."""
+    import shlex
+    import subprocess
+    import tempfile
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    copy = Path(tempfile.mkdtemp(prefix="travois-memory-")) / path.name
+    copy.write_bytes(text)
+    try:
+        subprocess.run((*shlex.split(editor), str(copy)), check=True)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        fix = f"Set EDITOR to your editor; your text is kept in {copy}."
+        raise Fault(f"The editor {editor!r} failed", why=str(error), fix=fix) from error
+    return copy
+
+
+def _drop(draft: Path) -> None:
+    draft.unlink()
+    draft.parent.rmdir()
+
+
+def _flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return (f"it is not UTF-8 text: {error.reason}",)
+    page = parse(memory.name, text, scope=memory.scope, pinned=memory.pinned)
+    kind = leak(f"{page.memory.description}\n{page.memory.body}")
+    return (*page.flaws, *((f"it seems to hold a secret ({kind})",) if kind else ()))
+
+
+def run_import(memories: FolderMemories, args: Namespace) -> int:
+    """Read in what another agent remembers, or only list it."""
+    path = _place(args.source)
+    if path is None or not path.exists():
+        why = f"{path} is not there" if path else "it keeps none for this project"
+        fix = "Name another folder, or an agent: claude, codex."
+        raise Fault(f"There are no memories of {args.source}", why=why, fix=fix)
+    if not args.dry_run:
+        say(render_change(memories.import_from(args.source, scope=args.scope)))
+        return 0
+    scope, label = args.scope or "project", Path(args.source).stem
+    try:
+        found = list(foreign.memories(path, scope=scope, label=label))
+    except OSError as error:
+        raise disk.fault(f"The memories in {path} cannot be read", error, path=path) from error
+    rows = [(one.type, line(one.name), line(one.description)) for one in found]
+    say(table([("TYPE", "NAME", "MEMORY"), *rows]))
+    say(f"\n{many(len(found))} would be read in from {path}")
+    return 0
+
+
+def _place(source: str) -> Path | None:
+    match source:
+        case "claude":
+            return foreign.claude(os.environ, trust.root(here()[1].root))
+        case "codex":
+            return foreign.codex(os.environ)
+        case _:
+            return Path(source).expanduser()
+
+
+def run_share(memories: FolderMemories, args: Namespace) -> int:
+    """Make the team's folder."""
+    home, project = here()
+    folder = share(home.prepare(), project)
+    say(f"The team's memories are {folder}; commit that folder to share them.")
+    say("They count while the repository is trusted (`travois trust`). What agents find for the")
+    say("team waits in the inbox: travois memory inbox")
+    return 0
+
+
+# `travois memory doctor`: what is wrong with memories, for people.
+
+
+def findings(memories: FolderMemories, *, now: float) -> list[Finding]:
+    """All that can be told without a model, what matters most first."""
+    known = keyed(memories.all())
+    changed = {key: paths for key, one in known.items() if (paths := memories.stale(one))}
+    return [
+        *leaks(known, leak),
+        *(Finding("file", one.where, one.what, one.fix) for one in memories.flaws()),
+        *moved(known, changed),
+        *conflicts(known),
+        *unused(known, memories.stats().never, now=now),
+    ]
+
+
+def render_findings(found: Sequence[Finding], *, total: int) -> str:
+    """The findings, each with what mends it."""
+    if not found:
+        return f"All is well with {many(total)}."
+    lines: list[str] = []
+    for one in found:
+        lines += [f"{styled(one.kind, 'yellow')}: {line(one.what)}", f"    {line(one.fix)}"]
+    things = "1 thing is" if len(found) == 1 else f"{len(found)} things are"
+    return "\n".join((*lines, "", f"{things} not well with {many(total)}."))
+
 
 MORE = """\
 examples:
@@ -31,7 +453,7 @@ TYPES, SCOPES = ("user", "feedback", "project", "reference"), ("project", "user"
 Run = Callable[[FolderMemories, Namespace], int]
 
 
-def register(commands: Commands) -> None:
+def register_memory(commands: Commands) -> None:
     """Add the command and those below it."""
     top = command(commands, "memory", what="see and change what is remembered", more=MORE)
     _listing(top, default=False)
@@ -62,34 +484,32 @@ def _looking(below: Commands) -> None:
 
 
 def _changing(below: Commands) -> None:
-    add = _below(below, "add", memory_change.run_add, what="remember something")
+    add = _below(below, "add", run_add, what="remember something")
     add.add_argument("text", nargs="+", metavar="TEXT")
     add.add_argument("--type", choices=TYPES, help="default: as the words sound")
     add.add_argument("--scope", choices=SCOPES, help="whom it is for (default: this project)")
     add.add_argument("--name", default="", help="default: its first words")
     add.add_argument("--pin", action="store_true", help="agents may not change it")
-    edit = _below(below, "edit", memory_change.run_edit, what="change one in $EDITOR")
+    edit = _below(below, "edit", run_edit, what="change one in $EDITOR")
     _named(edit)
-    forget = _below(below, "forget", memory_change.run_forget, what="drop memories")
+    forget = _below(below, "forget", run_forget, what="drop memories")
     forget.add_argument("names", nargs="+", metavar="NAME")
     _scoped(forget)
-    undo = _below(below, "undo", memory_change.run_undo, what="take a change back")
+    undo = _below(below, "undo", run_undo, what="take a change back")
     undo.add_argument("id", nargs="?", default="", metavar="ID", help="default: the last one")
-    take = _below(
-        below, "import", memory_change.run_import, what="read another agent's memories in"
-    )
+    take = _below(below, "import", run_import, what="read another agent's memories in")
     take.add_argument("source", nargs="?", default="claude", metavar="claude|codex|PATH")
     take.add_argument("--scope", choices=SCOPES)
     take.add_argument("--dry-run", action="store_true", help="only list them")
-    _below(below, "share", memory_change.run_share, what="make a folder for the team, in git")
+    _below(below, "share", run_share, what="make a folder for the team, in git")
 
 
 def _deciding(below: Commands) -> None:
     inbox = _below(below, "inbox", run_inbox, what="proposals that wait for your word")
     _json(inbox)
     for name, run, what in (
-        ("accept", memory_change.run_accept, "make proposed changes"),
-        ("reject", memory_change.run_reject, "do not, and never propose them again"),
+        ("accept", run_accept, "make proposed changes"),
+        ("reject", run_reject, "do not, and never propose them again"),
     ):
         answer = _below(below, name, run, what=what)
         answer.add_argument("ids", nargs="*", metavar="ID")
@@ -150,9 +570,9 @@ def run_list(memories: FolderMemories, args: Namespace) -> int:
     ]
     found.sort(key=lambda one: (SCOPES.index(one.scope), TYPES.index(one.type), one.name))
     if args.json:
-        _listed(memory_told.as_json(memories, one) for one in found)
+        _listed(as_json(memories, one) for one in found)
         return 0
-    say(memory_told.listing(memories, found, now=time.time()))
+    say(listing(memories, found, now=time.time()))
     if waiting := len(memories.inbox()):
         say(f"\n{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for your word: ")
         say("  travois memory inbox")
@@ -163,9 +583,9 @@ def run_search(memories: FolderMemories, args: Namespace) -> int:
     """Find memories; exit code 1 if there are none."""
     found = memories.search(" ".join(args.text), limit=args.limit)
     if args.json:
-        _listed(memory_told.as_json(memories, one) for one in found)
+        _listed(as_json(memories, one) for one in found)
     elif found:
-        say(memory_told.listing(memories, found, now=time.time()))
+        say(listing(memories, found, now=time.time()))
     else:
         say("Nothing that is remembered has to do with that.")
     return 0 if found else 1
@@ -174,11 +594,7 @@ def run_search(memories: FolderMemories, args: Namespace) -> int:
 def run_show(memories: FolderMemories, args: Namespace) -> int:
     """Show one memory with its evidence."""
     memory = memories.get(args.name, args.scope)
-    say(
-        memory_told.as_json(memories, memory)
-        if args.json
-        else memory_told.whole(memories, memory, now=time.time())
-    )
+    say(as_json(memories, memory) if args.json else whole(memories, memory, now=time.time()))
     return 0
 
 
@@ -188,7 +604,7 @@ def run_history(memories: FolderMemories, args: Namespace) -> int:
     if args.json:
         _listed(msgspec.json.encode(one).decode() for one in made)
         return 0
-    say(memory_told.changes(made, now=time.time()))
+    say(changes(made, now=time.time()))
     return 0
 
 
@@ -198,7 +614,7 @@ def run_inbox(memories: FolderMemories, args: Namespace) -> int:
     if args.json:
         _listed(msgspec.json.encode(one).decode() for one in waiting)
         return 0
-    say(memory_told.proposals(waiting, now=time.time()))
+    say(proposals(waiting, now=time.time()))
     return 0
 
 
@@ -206,11 +622,11 @@ def run_doctor(memories: FolderMemories, args: Namespace) -> int:
     """Tell what is wrong; exit code 1 if anything is."""
     if args.fix:
         memories.edited()
-    found = memory_doctor.findings(memories, now=time.time())
+    found = findings(memories, now=time.time())
     if args.json:
         _listed(msgspec.json.encode(one).decode() for one in found)
     else:
-        say(memory_doctor.told(found, total=len(memories.all())))
+        say(render_findings(found, total=len(memories.all())))
         if waiting := memories.waiting():
             say(f"{waiting} not yet found by meaning: sessions catch up in the background.")
     return 1 if found else 0
@@ -219,7 +635,7 @@ def run_doctor(memories: FolderMemories, args: Namespace) -> int:
 def run_stats(memories: FolderMemories, args: Namespace) -> int:
     """Count."""
     counted = memories.stats()
-    say(msgspec.json.encode(counted).decode() if args.json else memory_told.counts(counted))
+    say(msgspec.json.encode(counted).decode() if args.json else counts(counted))
     return 0
 
 
@@ -232,5 +648,5 @@ def run_where(memories: FolderMemories, args: Namespace) -> int:
         }
         say(msgspec.json.encode(told).decode())
         return 0
-    say(memory_told.places(memories))
+    say(places(memories))
     return 0

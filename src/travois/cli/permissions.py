@@ -13,9 +13,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from travois.cli.trust_prompt import told
 from travois.compose import permissions as rights
 from travois.compose.explain import Case, Rules, intended, mode_named, rehearse, tried
 from travois.core.content import Call, calls
+from travois.core.display_text import visible
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Entry, Opened
 from travois.core.tool_names import canonical
@@ -30,6 +32,7 @@ from travois.sessions.log_file import Skipped, history
 from travois.sessions.project import identify
 from travois.settings import trust
 from travois.settings.load import load
+from travois.settings.schema import Loaded
 from travois.settings.sources import UNASKED_COMMANDS
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 
@@ -70,7 +73,7 @@ class Past(msgspec.Struct, frozen=True):
     because: str
 
 
-def register(commands: Commands) -> None:
+def register_permissions(commands: Commands) -> None:
     """Add the command and those below it."""
     top = command(commands, "permissions", what="explain decisions and try rules")
     below = top.add_subparsers(metavar="command", title="commands", required=True)
@@ -293,3 +296,67 @@ def _stood(entry: Entry, *, root: str, cwd: str) -> tuple[str, str]:
             return root, entry.fact.value
         case _:
             return root, cwd
+
+
+# `travois trust`: let what a folder brings with it hold, or no longer.
+
+
+MORE = """\
+Settings that come with a folder (.travois, .claude) may tighten at once. What they want beyond
+that (hooks, variables, allow rules, more folders, a model) holds once you trust the folder with
+it. Trust is bound to what was shown: whatever changes later is asked about again. It covers the
+whole repository and its worktrees. Files that a trusted hook or MCP server reaches beyond the
+programs that it names (imports, scripts of package.json, Makefiles) are told when they changed.
+"""
+
+
+def register_trust(commands: Commands) -> None:
+    """Add the command."""
+    top = command(commands, "trust", what="trust a folder with its own settings", more=MORE)
+    top.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this one")
+    top.add_argument("--revoke", action="store_true", help="trust it no longer")
+    top.add_argument(
+        "--changed", action="store_true", help="list files behind trusted commands that changed"
+    )
+    top.add_argument("--list", action="store_true", help="list trusted folders")
+    top.set_defaults(run=run_trust)
+
+
+def run_trust(args: Namespace) -> int:
+    """Trust a folder, or not; exit code 1 if there was nothing to revoke."""
+    home = locate(os.environ)
+    if args.list:
+        found = [(str(len(each.agreed)), each.path) for each in trust.known(home) if each.trusted]
+        say(table([("SETTINGS", "FOLDER"), *found]) if found else "No folder is trusted.")
+        return 0
+    folder = os.path.realpath(args.folder)
+    if args.revoke:
+        gone, root = trust.revoke(home.prepare(), trust.root(folder)), trust.root(folder)
+        say(
+            f"{visible(root)} is no longer trusted."
+            if gone
+            else f"{visible(root)} was not trusted."
+        )
+        return 0 if gone else 1
+    if not os.path.isdir(folder):
+        raise Fault(f"{args.folder} is not a folder")
+    home.prepare()
+    loaded = load(home, identify(home, folder).root, cwd=folder, environ=os.environ)
+    if loaded.trust != "trusted" and loaded.wanted and not args.changed:
+        say(told(home, loaded))
+    if args.changed:
+        return _list_changes(loaded)
+    trust.trust(home, loaded.root, loaded.wanted, places=loaded.places)
+    say(f"{visible(loaded.root)} is trusted.")
+    return 0
+
+
+def _list_changes(loaded: Loaded) -> int:
+    """List what trusted commands reach that changed; exit code 1 if there is any."""
+    for line, files in loaded.changed.items():
+        say(visible(line))
+        for file in files:
+            say(f"  {visible(file)}")
+    if not loaded.changed:
+        say("Nothing that trusted commands reach has changed.")
+    return 1 if loaded.changed else 0

@@ -42,7 +42,7 @@ LINES = 1 << 20
 """Files over this many bytes are not compared line by line."""
 
 
-def register(commands: Commands) -> None:
+def register_rewind(commands: Commands) -> None:
     """Add the command."""
     top = command(commands, "rewind", what="take files and conversation back", more=MORE)
     about = "id, beginning of an id, or name; default: the last one of this folder"

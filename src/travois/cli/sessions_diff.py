@@ -4,18 +4,279 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from difflib import unified_diff
+from typing import Literal
 
-from travois.cli.comparing import Comparison, FileChange, Recorded, Side, compare
+import msgspec
+
+from travois.context.ledger.extractors import acts
+from travois.context.ledger.files import files
+from travois.core.cache_audit import Spent
+from travois.core.content import calls, words
 from travois.core.errors import Fault
-from travois.core.facts import Opened
-from travois.sessions.catalog import find
+from travois.core.facts import Assistant, Decided, Ended, Entry, Epoch, Opened, Result, User
+from travois.core.models import Usage
+from travois.core.view import living
+from travois.sessions.catalog import Summary, find
 from travois.sessions.home import Home
 from travois.sessions.log_file import Skipped, history
 from travois.sessions.project import Project
 from travois.snapshots.snapshots import Snapshots
+from travois.snapshots.timeline import Mark, is_pause, marks
+from travois.snapshots.tree import Change
 from travois.terminal.tables import clean, say, say_json, styled, table, warn
+
+# Comparing two sessions: where they part, what each did after that, and what files came of it.
+
+
+Relation = Literal["unrelated", "a is a fork of b", "b is a fork of a", "forks of one session"]
+Status = Literal["added", "modified", "deleted"]
+MAX_COMPARED = 1 << 20
+"""Files over this many bytes are not compared line by line."""
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """What one session did to one file; line counts are missing where nobody can tell."""
+
+    status: Status
+    added: int | None = None
+    removed: int | None = None
+    content: bytes | None = None
+    """What was in it at the end; None where that is not known."""
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One session from where the two part: what was said and done, and what came of it."""
+
+    id: str
+    title: str
+    cwd: str
+    models: tuple[str, ...]
+    prompts: tuple[str, ...]
+    replies: int
+    tools: dict[str, int]
+    failed: int
+    """Tool calls that ended in an error."""
+    denied: int
+    usage: Usage
+    dollars: float
+    seconds: float
+    outcome: str
+    """How the last turn ended; empty if none did."""
+    last_words: str
+    files: dict[str, FileChange]
+    files_from: Literal["snapshots", "calls"]
+    """Whether files are told by snapshots, or only by what calls say that they did."""
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Two sessions side by side."""
+
+    a: Side
+    b: Side
+    relation: Relation
+    shared_prompts: tuple[str, ...]
+    """What was said before they part."""
+    parted_at: float
+    """When the last thing happened that they share; nought if they share nothing."""
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A session as it is on disk."""
+
+    summary: Summary
+    entries: list[Entry]
+    keeper: Snapshots
+
+
+def compare(a: Recorded, b: Recorded) -> Comparison:
+    """Compare two sessions from where they part."""
+    shared = _count_shared(a.entries, b.entries)
+    before = a.entries[:shared]
+    return Comparison(
+        _side(a, shared),
+        _side(b, shared),
+        _relation(a.entries[shared:], b.entries[shared:], shared),
+        _prompts(living(before)),
+        before[-1].at if before else 0.0,
+    )
+
+
+def _count_shared(a: list[Entry], b: list[Entry]) -> int:
+    """Return how many entries two histories begin with alike: a fork has those of its parent."""
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((n for n, (one, other) in pairs if one != other), min(len(a), len(b)))
+
+
+def _relation(a: list[Entry], b: list[Entry], shared: int) -> Relation:
+    if not shared:
+        return "unrelated"
+    forked = tuple(bool(rest) and isinstance(rest[0].fact, Opened) for rest in (a, b))
+    match forked:
+        case (True, True):
+            return "forks of one session"
+        case (True, False):
+            return "a is a fork of b"
+        case _:
+            return "b is a fork of a"
+
+
+def _side(one: Recorded, shared: int) -> Side:
+    after = one.entries[shared:]
+    last = one.entries[shared - 1].seq if shared else 0
+    standing = [entry for entry in living(one.entries) if entry.seq > last]
+    facts = [entry.fact for entry in standing]
+    replies = [fact for fact in facts if isinstance(fact, Assistant)]
+    ends = [fact for fact in facts if isinstance(fact, Ended)]
+    spent = _spent(one.entries, shared)
+    changed, origin = _files(one, standing)
+    return Side(
+        id=one.summary.id,
+        title=one.summary.title,
+        cwd=one.summary.cwd,
+        models=_models(one.entries, shared),
+        prompts=_prompts(standing),
+        replies=len(replies),
+        tools=dict(Counter(call.name for reply in replies for call in calls(reply.content))),
+        failed=sum(isinstance(fact, Result) and fact.error for fact in facts),
+        denied=sum(isinstance(fact, Decided) and fact.verdict == "deny" for fact in facts),
+        usage=spent.usage,
+        dollars=spent.dollars,
+        seconds=sum(_turn_seconds(after)),
+        outcome=ends[-1].detail or ends[-1].why if ends else "",
+        last_words=words(replies[-1].content) if replies else "",
+        files=changed,
+        files_from=origin,
+    )
+
+
+def _models(entries: list[Entry], shared: int) -> tuple[str, ...]:
+    """Return the models that answered after the sessions parted, in order."""
+    name, used = "", dict[str, None]()
+    for index, entry in enumerate(entries):
+        if isinstance(entry.fact, Epoch):
+            name = entry.fact.model.name
+        elif isinstance(entry.fact, Assistant) and index >= shared:
+            used[name] = None
+    return tuple(used) or ((name,) if name else ())
+
+
+def _prompts(entries: Iterable[Entry]) -> tuple[str, ...]:
+    said = (entry.fact for entry in entries)
+    return tuple(
+        words(fact.content) for fact in said if isinstance(fact, User) and fact.origin == "human"
+    )
+
+
+def _spent(entries: list[Entry], shared: int) -> Spent:
+    whole = Spent()
+    for entry in entries[:shared]:
+        whole = whole.after(entry)
+    spent = Spent(prices=whole.prices)
+    for entry in entries[shared:]:
+        spent = spent.after(entry)
+    return spent
+
+
+def _turn_seconds(entries: list[Entry]) -> Iterator[float]:
+    """Yield how long each turn took; pauses between turns do not count."""
+    began: float | None = None
+    for entry in entries:
+        if isinstance(entry.fact, User) and entry.fact.origin == "human" and began is None:
+            began = entry.at
+        elif isinstance(entry.fact, Ended) and began is not None:
+            yield entry.at - began
+            began = None
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _files(
+    one: Recorded, standing: list[Entry]
+) -> tuple[dict[str, FileChange], Literal["snapshots", "calls"]]:
+    opened = next((e.fact for e in reversed(one.entries) if isinstance(e.fact, Opened)), None)
+    cwd = opened.cwd if opened else one.summary.cwd
+    found = _by_snapshots(one.keeper, standing)
+    if found is not None:
+        told = {_named(os.fsdecode(path), cwd): _change(c, one.keeper.content) for path, c in found}
+        return dict(sorted(told.items())), "snapshots"
+    return dict(sorted(_by_calls(standing, cwd))), "calls"
+
+
+def _by_snapshots(keeper: Snapshots, standing: list[Entry]) -> list[tuple[bytes, Change]] | None:
+    """Return what turns changed, first state to last; None if a snapshot is missing.
+
+    What somebody else changed between turns is left out.
+    """
+    taken = marks(standing)
+    merged: dict[bytes, Change] = {}
+    for turn in _turns(taken):
+        found = [keeper.find(mark.name) for mark in turn]
+        snapshots = [snapshot for snapshot in found if snapshot is not None]
+        if len(snapshots) < len(found):
+            return None
+        # Of what several snapshots of a turn cover, the first one says how the turn began.
+        for back in keeper.compare(snapshots[-1:], snapshots[:-1]):
+            before = merged[back.path].old if back.path in merged else back.new
+            merged[back.path] = Change(back.path, before, back.old)
+    if not taken and any(True for _ in _by_calls(standing, "")):
+        return None
+    return [(path, change) for path, change in merged.items() if _is_told(change)]
+
+
+def _turns(taken: list[Mark]) -> list[list[Mark]]:
+    """Group snapshots by the turn that they were taken in."""
+    turns: list[list[Mark]] = []
+    for mark in taken:
+        if not turns or is_pause(turns[-1][-1], mark):
+            turns.append([])
+        turns[-1].append(mark)
+    return turns
+
+
+def _is_told(change: Change) -> bool:
+    nodes = [node for node in (change.old, change.new) if node is not None]
+    inside_git = b"/.git/" in change.path or change.path.endswith(b"/.git")
+    same = change.old == change.new
+    return not same and not inside_git and not any(node.folder for node in nodes)
+
+
+def _change(change: Change, content: Callable[..., bytes]) -> FileChange:
+    old, new = change.old, change.new
+    status = "added" if old is None else "deleted" if new is None else "modified"
+    if any(node is not None and node.size > MAX_COMPARED for node in (old, new)):
+        return FileChange(status)
+    before, after = content(old), content(new)
+    added, removed = count_lines(before, after)
+    return FileChange(status, added, removed, after)
+
+
+def count_lines(before: bytes, after: bytes) -> tuple[int | None, int | None]:
+    """Return how many lines came and went; nothing for binary files."""
+    from difflib import SequenceMatcher
+
+    if b"\0" in before + after:
+        return None, None
+    old, new = before.splitlines(), after.splitlines()
+    same = sum(b.size for b in SequenceMatcher(None, old, new).get_matching_blocks())
+    return len(new) - same, len(old) - same
+
+
+def _by_calls(standing: list[Entry], cwd: str) -> Iterator[tuple[str, FileChange]]:
+    status: dict[str, Status] = {"edited": "modified", "written": "modified", "deleted": "deleted"}
+    for file in files(acts(standing)):
+        if file.state in status:
+            yield _named(os.path.join(cwd, file.path), cwd), FileChange(status[file.state])
+
+
+def _named(path: str, cwd: str) -> str:
+    """Return a path from the session's folder on, so that two folders can be compared."""
+    inside = cwd and path.startswith(cwd.rstrip("/") + "/")
+    return os.path.relpath(path, cwd) if inside else path
+
 
 MAX_PROMPT = 200
 MAX_WORDS = 400

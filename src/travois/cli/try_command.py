@@ -39,7 +39,7 @@ LINES = 1 << 20
 """Files over this many bytes are not compared line by line."""
 
 
-def register(commands: Commands) -> None:
+def register_try(commands: Commands) -> None:
     """Add the command."""
     top = command(commands, "try", what="run a command in a copy, then keep or drop", more=MORE)
     top.add_argument("words", nargs="+", metavar="COMMAND", help="a program, or one line of bash")

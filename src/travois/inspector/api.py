@@ -10,9 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.cli.audit import derived, difference
-from travois.cli.cost import Kind, bill
-from travois.cli.notes import Version, versions
+from travois.cli.context import Kind, Version, bill, derived, difference, versions
 from travois.context.app_window import portions
 from travois.context.ledger.tasks import Task, listed
 from travois.context.receipts import Receipt, receipts

@@ -28,8 +28,8 @@ async def _memory(desk: Desk, typed: str) -> str:
 
 
 def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
-    from travois.cli import memory_change as change
-    from travois.cli import memory_told as told
+    from travois.cli import memory as change
+    from travois.cli import memory as told
 
     word, _, rest = typed.partition(" ")
     now, rest = time.time(), rest.strip()
@@ -42,12 +42,12 @@ def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
         "": lambda: told.listing(memories, memories.all(), now=now),
         "search": lambda: told.listing(memories, memories.search(rest, limit=10), now=now),
         "show": lambda: told.whole(memories, memories.get(rest), now=now),
-        "add": lambda: change.told(change.keep(memories, rest, session=session)),
-        "forget": lambda: change.told(memories.forget(rest)),
-        "undo": lambda: change.told(memories.undo(rest)),
+        "add": lambda: change.render_change(change.keep(memories, rest, session=session)),
+        "forget": lambda: change.render_change(memories.forget(rest)),
+        "undo": lambda: change.render_change(memories.undo(rest)),
         "history": lambda: told.changes(memories.history(), now=now),
         "inbox": lambda: told.proposals(memories.inbox(), now=now),
-        "accept": lambda: change.told(memories.accept(rest)),
+        "accept": lambda: change.render_change(memories.accept(rest)),
         "reject": lambda: rejected(rest),
     }
     if word not in answers:

@@ -29,28 +29,30 @@ async def told(desk: Desk, run: Callable[[], object]) -> str:
 
 
 async def _config(desk: Desk, key: str) -> str:
-    from travois.cli import config
+    from travois.cli import models
     from travois.compose.session import prepare
 
     def explain() -> str:
         loaded = prepare(desk.options)[1]
-        found = config.found(loaded, "" if key == "all" else key.removeprefix("explain").strip())
+        found = models.find_settings(
+            loaded, "" if key == "all" else key.removeprefix("explain").strip()
+        )
         if not key:
-            found = {k: v for k, v in found.items() if config.origin(k, loaded) != "default"}
-        return config.listing(found, loaded)
+            found = {k: v for k, v in found.items() if models.origin(k, loaded) != "default"}
+        return models.listing(found, loaded)
 
     more = "" if key else "\n\nThe rest is as it comes: /config all, or /config KEY."
     return await anyio.to_thread.run_sync(explain) + more
 
 
 async def _doctor(desk: Desk, _: str) -> str:
-    from travois.cli import doctor
+    from travois.cli import models
 
-    return await told(desk, partial(doctor.run, Namespace(json=False)))
+    return await told(desk, partial(models.run_doctor, Namespace(json=False)))
 
 
 async def _search(desk: Desk, text: str) -> str:
-    from travois.cli.search import run_search
+    from travois.cli.sessions import run_search
 
     flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
     args = Namespace(text=[text], agent=None, limit=5, **flags)

@@ -65,15 +65,15 @@ async def _context(desk: Desk, _: str) -> str:
 
 
 async def _notes(desk: Desk, _: str) -> str:
-    from travois.cli.notes import told, versions
+    from travois.cli.context import told, versions
 
     return told(versions(desk.session.crew.agent.session.record()))
 
 
 async def _cost(desk: Desk, _: str) -> str:
-    from travois.cli.cost import bill, told
+    from travois.cli.context import bill, render_bill
 
-    return told(bill(desk.session.crew.agent.session.record()), time.time())
+    return render_bill(bill(desk.session.crew.agent.session.record()), time.time())
 
 
 COMMANDS = {

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from travois.app.demo.tour import Pace
-from travois.cli.context import picked, told
+from travois.cli.context import picked, render_receipt
 from travois.context.receipts import receipts
 from travois.lab.server import Api
 from travois.sessions.log_file import history
@@ -30,7 +30,7 @@ def give(api: Api, pace: Pace | None) -> None:
     say(f"({read / sent:.0%}), as the lab counted.")
     _title("Receipt of the compaction")
     found = receipts(list(history(home.session(summary.project, summary.id), [])))
-    say("\n".join(map(told, found)) or "Nothing was compacted.")
+    say("\n".join(map(render_receipt, found)) or "Nothing was compacted.")
     _title("The page to look inside it")
     with _page(summary.id) as address:
         say(f"{address}\n\n{NEXT}")
