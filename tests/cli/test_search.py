@@ -11,7 +11,7 @@ import pytest
 from tests.compat.sessions.writing import TALK, claude, codex, put
 from tests.sessions.sample import EPOCH, opened, write
 from tests.tui.inside import Inside, inside
-from travois.compat.sessions.spoken import Spoken
+from travois.compat.sessions.format import Spoken
 from travois.core.content import Text
 from travois.core.facts import Assistant, User
 from travois.sessions.home import Home

@@ -14,7 +14,7 @@ from tests.corpus.recorded import FOLDER, needed
 from tests.e2e.program import Program, read
 from tests.importing.homes import make, talk, text
 from travois import lab
-from travois.compat.sessions.spoken import Spoken
+from travois.compat.sessions.format import Spoken
 from travois.core.facts import Noted
 
 OK = {"say": [{"text": "Going on."}], "repeat": True}

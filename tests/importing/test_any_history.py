@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
+from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
 from travois.context.switch_model import Rehearsal
 from travois.core.content import Call, Text
 from travois.core.facts import Entry, Epoch, Opened, User

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.compat.sessions.writing import Line, claude, put, stamp
 from travois.compat.sessions.claude import read
-from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
+from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
 from travois.core.content import AnyBlock, Call, Media, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
 from travois.core.view import open_calls

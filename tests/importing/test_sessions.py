@@ -9,7 +9,7 @@ import pytest
 
 from tests.compat.sessions.writing import TALK, claude, gemini, opencode_database, put
 from travois.compat.sessions import opencode
-from travois.compat.sessions.spoken import Found, Spoken
+from travois.compat.sessions.format import Found, Spoken
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Noted
 from travois.importing.sessions import aside, bring, candidates, recognised

@@ -10,7 +10,7 @@ import pytest
 
 from tests.compat.sessions.writing import TALK, claude, codex, put
 from tests.sessions.sample import EPOCH, write
-from travois.compat.sessions.spoken import Recorded, Spoken
+from travois.compat.sessions.format import Recorded, Spoken
 from travois.core.content import Call, Text
 from travois.core.facts import Rewound, User
 from travois.sessions import passages as taken

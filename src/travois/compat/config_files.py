@@ -10,14 +10,84 @@ import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from travois.compat import hooks as hookfiles
-from travois.compat import served
 from travois.compat.claude_keys import LETTERS
 from travois.permissions.rules import Effect, Rule
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import Layer, Level, is_list, is_tree
+
+# Who serves models, as Codex and opencode describe it, in the words of our catalogue.
+
+
+RESERVED = ("openai", "ollama", "lmstudio")
+"""Names that Codex itself gives a meaning."""
+WIRES = {"": "responses", "responses": "responses", "chat": "chat"}
+MORE = {"headers": "http_headers", "variables": "env_http_headers", "query": "query_params"}
+PACKAGES = {"@ai-sdk/openai-compatible": "chat", "@ai-sdk/openai": "responses"}
+"""How opencode speaks to a provider, and which protocol that is."""
+ENV = re.compile(r"\{env:(\w+)\}")
+
+
+class Described(msgspec.Struct, frozen=True):
+    """One provider; without an entry, `why` it has none, and else what of it is missing."""
+
+    name: str
+    entry: Json = {}
+    why: str = ""
+
+
+def codex_providers(tree: Json) -> Iterator[Described]:
+    """The providers of Codex."""
+    for name, told in _tables(tree, "model_providers"):
+        url, wire = _text(told, "base_url"), WIRES.get(_text(told, "wire_api"))
+        if name in RESERVED or not url or wire is None:
+            yield Described(name, why="it has no address, or no protocol that is known here")
+            continue
+        found, inner = _described(name, wire, url, _text(told, "env_key")), dict(_tables(told, ""))
+        kept = {key: _texts(inner.get(word, {})) for key, word in MORE.items()}
+        named = {name: f"${variable}" for name, variable in kept.pop("variables").items()}
+        kept["headers"] |= named
+        yield replace(found, entry=found.entry | {key: each for key, each in kept.items() if each})
+
+
+def opencode_providers(tree: Json) -> Iterator[Described]:
+    """The providers of opencode."""
+    for name, told in _tables(tree, "provider"):
+        options = dict(_tables(told, "")).get("options", {})
+        url, key = _text(options, "baseURL"), _text(options, "apiKey")
+        wire = PACKAGES.get(_text(told, "npm"))
+        if not url or wire is None:
+            yield Described(name, why="it has no address, or no protocol that is known here")
+            continue
+        found = ENV.fullmatch(key)
+        why = "its key is not copied: name its variable as key_env" if key and not found else ""
+        yield _described(name, wire, url, found[1] if found else "", why=why)
+
+
+def _described(name: str, protocol: str, url: str, key: str, *, why: str = "") -> Described:
+    entry: Json = {"protocol": protocol, "url": url}
+    return Described(name, entry | ({"key_env": [key]} if key else {}), why)
+
+
+def _tables(tree: Json, key: str) -> Iterator[tuple[str, Json]]:
+    """The tables inside one, or inside one of its own."""
+    outer = tree.get(key) if key else tree
+    for name, inner in outer.items() if is_tree(outer) else ():
+        if is_tree(inner):
+            yield name, inner
+
+
+def _texts(tree: Json) -> dict[str, str]:
+    return {key: str(value) for key, value in tree.items()}
+
+
+def _text(tree: Json, key: str) -> str:
+    found = tree.get(key)
+    return found if isinstance(found, str) else ""
+
 
 OPENCODE = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json")
 CODEX, HOOKS = ".codex/config.toml", "hooks.json"
@@ -150,7 +220,7 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
         values["sandbox.filesystem.allowWrite"] = [str(r) for r in roots] if is_list(roots) else []
         values |= {"sandbox.network.mode": "on"} if walls.get("network_access") is True else {}
     if level == "user":
-        values |= {f"providers.{one.name}": one.entry for one in served.codex(tree) if one.entry}
+        values |= {f"providers.{one.name}": one.entry for one in codex_providers(tree) if one.entry}
     told, hooks = tuple(notices), hookfiles.codex(tree)
     return Layer(path, values, level=level, foreign=True, hooks=hooks, notices=told)
 
@@ -185,7 +255,9 @@ def opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
         values["instructions"] = [str(one) for one in listed if str(one) not in away]
         notices = tuple(f"{path}: {one} is not read: instructions are files here" for one in away)
     if level == "user":
-        values |= {f"providers.{one.name}": one.entry for one in served.opencode(tree) if one.entry}
+        values |= {
+            f"providers.{one.name}": one.entry for one in opencode_providers(tree) if one.entry
+        }
     if _inner(tree, "permission").get("external_directory") == "deny":
         values |= dict.fromkeys(BLOCKED, True)
     idle = (f"{path}: {key} does nothing here: {why}" for key, why in IDLE.items() if tree.get(key))

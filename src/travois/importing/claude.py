@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from travois.compat import claude as foreign
-from travois.compat.sessions.loose import inner
+from travois.compat.sessions.format import inner
 from travois.importing import shelves
 from travois.importing.plan import NOWHERE, Luggage, tree_of
 from travois.permissions import rules

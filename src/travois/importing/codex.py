@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from travois.compat import config_files
 from travois.compat import config_files as neighbours
 from travois.compat import hooks as hookfiles
 from travois.compat import prefix_rules as prefixes
-from travois.compat import served
-from travois.compat.sessions.loose import inner
+from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
 from travois.importing import shelves
 from travois.importing.plan import Luggage, tree_of
@@ -65,7 +65,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
         raise Fault(f"{path} cannot be understood", why=str(error)) from None
     _said(luggage, neighbours.codex(tree, str(path), level="user"))
     shelves.servers(luggage, tree, "mcp_servers")
-    for one in served.codex(tree):
+    for one in config_files.codex_providers(tree):
         if one.why:
             luggage.leave("settings", f"model_providers.{one.name}", one.why)
     for name in inner(tree, "profiles"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from travois.compat import hooks as hookfiles
 from travois.compat.config_files import loose
-from travois.compat.sessions.loose import inner
+from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
 from travois.importing import shelves
 from travois.importing.names import TOOLS

@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from travois.compat.sessions.loose import Json, decode
+from travois.compat.sessions.format import Json, decode
 from travois.core.content import Call
 
 PATH = ("file_path",)

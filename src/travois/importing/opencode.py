@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from travois.compat import config_files
 from travois.compat import config_files as neighbours
 from travois.compat import opencode as opencode_agents
-from travois.compat import served
-from travois.compat.sessions.loose import inner
+from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
@@ -62,7 +62,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
     if "permission" in tree:
         luggage.setting("permissions", "permission", tree["permission"])
     shelves.servers(luggage, tree, "mcp")
-    for one in served.opencode(tree):
+    for one in config_files.opencode_providers(tree):
         if one.why:
             luggage.leave("settings", f"provider.{one.name}", one.why)
     for name in inner(tree, "agent"):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
+from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
 from travois.core.content import AnyBlock, Call, Media, Shown, Text
 from travois.core.facts import IMPORTED, AnyFact, Assistant, Compacted, Ended, Noted, Result, User
 from travois.importing.names import translated

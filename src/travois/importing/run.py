@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from travois.compat.sessions.spoken import Found
+from travois.compat.sessions.format import Found
 from travois.compose.memory import open_here
 from travois.core.errors import Fault
 from travois.importing import claude, codex, gemini, opencode, pi

@@ -17,9 +17,16 @@ import msgspec
 
 from travois.compat import sessions as recorded
 from travois.compat.sessions import claude, codex, gemini, pi, traj
-from travois.compat.sessions.format import headline, stamped
-from travois.compat.sessions.loose import Json, decode, lines
-from travois.compat.sessions.spoken import WHOLE, Found, Recorded
+from travois.compat.sessions.format import (
+    WHOLE,
+    Found,
+    Json,
+    Recorded,
+    decode,
+    headline,
+    lines,
+    stamped,
+)
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Opened
 from travois.importing.retelling import origin, retell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from travois.compat.sessions.loose import inner
+from travois.compat.sessions.format import inner
 from travois.importing.plan import LARGEST, MOST, Luggage, Part
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import HOPS, plain_text

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from travois.compat.sessions.format import cut
-from travois.compat.sessions.loose import decode, objects, string
-from travois.compat.sessions.spoken import Recorded, Spoken
+from travois.compat.sessions.format import Recorded, Spoken, cut, decode, objects, string
 from travois.core.content import Call
 from travois.permissions import secrets
 from travois.search.document import Document

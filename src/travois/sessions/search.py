@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from travois.compat.sessions import AGENTS, read
-from travois.compat.sessions.spoken import Found
+from travois.compat.sessions.format import Found
 from travois.search import rank
 from travois.search.document import Candidate, Document, Query
 from travois.search.gather import WIDE

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.compat.sessions.writing import CALL, TALK, claude, put, stamp
-from travois.compat.sessions import loose
+from travois.compat.sessions import format as loose
 from travois.compat.sessions.claude import find, read
-from travois.compat.sessions.spoken import Compaction, Found, Recorded, Spoken
+from travois.compat.sessions.format import Compaction, Found, Recorded, Spoken
 
 
 def test_a_session_is_what_was_said_in_it(tmp_path: Path) -> None:

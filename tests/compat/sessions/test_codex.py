@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.compat.sessions.writing import TALK, Line, codex, put, stamp
 from travois.compat.sessions.codex import find, read
-from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
+from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
 from travois.core.content import Call
 
 FAILED = Spoken(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.compat.sessions import writing
 from tests.corpus.recorded import FOLDER, needed, sessions
 from travois.compat.sessions import claude, codex, traj
-from travois.compat.sessions.spoken import Spoken
+from travois.compat.sessions.format import Spoken
 
 
 def turns(name: str) -> list[Spoken]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.compat.sessions.writing import TALK, Line, gemini, put
+from travois.compat.sessions.format import Recorded, Spoken
 from travois.compat.sessions.gemini import find, read
-from travois.compat.sessions.spoken import Recorded, Spoken
 
 ABOUT: Line = {"sessionId": "g-1", "projectHash": "h", "kind": "main"}
 SAID = (TALK[0], TALK[1], Spoken("tool", "no such file", 1001.0, answers="c1", error=True), TALK[3])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.compat.sessions.writing import TALK, Line, opencode_database, opencode_files, put
+from travois.compat.sessions.format import Compaction, Found, Picture, Recorded, Spoken
 from travois.compat.sessions.opencode import find, read
-from travois.compat.sessions.spoken import Compaction, Found, Picture, Recorded, Spoken
 
 SAID = (
     TALK[0],

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.sessions.sample import EPOCH, opened, write
 from travois.compat.sessions import read
+from travois.compat.sessions.format import Recorded, Spoken
 from travois.compat.sessions.own import find
-from travois.compat.sessions.spoken import Recorded, Spoken
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Result, Rewound, User
 from travois.sessions.home import Home

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.compat.sessions.writing import TALK, Line, put, stamp
+from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
 from travois.compat.sessions.pi import find, read
-from travois.compat.sessions.spoken import Compaction, Picture, Recorded, Spoken
 
 
 def entry(id: str, parent: str, at: float, **more: object) -> Line:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from travois.compat.sessions.spoken import Spoken
+from travois.compat.sessions.format import Spoken
 from travois.core.content import Call
 
 Line = dict[str, Any]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from travois.compat.sessions import claude, codex, gemini, opencode, own, pi
-from travois.compat.sessions.spoken import WHOLE, Found, Recorded
+from travois.compat.sessions.format import WHOLE, Found, Recorded
 from travois.core.errors import Fault
 
 

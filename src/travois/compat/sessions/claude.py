@@ -6,9 +6,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from travois.compat.sessions.format import asked, call, content, folder, sessions, shortened, told
-from travois.compat.sessions.loose import Json, inner, lines, moment, number, objects, string, texts
-from travois.compat.sessions.spoken import WHOLE, Compaction, Found, Recorded, Spoken
+from travois.compat.sessions.format import (
+    WHOLE,
+    Compaction,
+    Found,
+    Json,
+    Recorded,
+    Spoken,
+    asked,
+    call,
+    content,
+    folder,
+    inner,
+    lines,
+    moment,
+    number,
+    objects,
+    sessions,
+    shortened,
+    string,
+    texts,
+    told,
+)
 
 NAME, RESUME = "claude", "claude --resume {id}"
 NAMES = ("customTitle", "aiTitle", "summary")

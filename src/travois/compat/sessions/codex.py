@@ -6,9 +6,26 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.compat.sessions.format import asked, content, folder, sessions, shortened, told
-from travois.compat.sessions.loose import Json, encoded, inner, lines, moment, number, string
-from travois.compat.sessions.spoken import WHOLE, Compaction, Found, Recorded, Spoken
+from travois.compat.sessions.format import (
+    WHOLE,
+    Compaction,
+    Found,
+    Json,
+    Recorded,
+    Spoken,
+    asked,
+    content,
+    encoded,
+    folder,
+    inner,
+    lines,
+    moment,
+    number,
+    sessions,
+    shortened,
+    string,
+    told,
+)
 from travois.core.content import Call
 
 NAME, RESUME = "codex", "codex resume {id}"

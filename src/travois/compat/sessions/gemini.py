@@ -5,9 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.compat.sessions.format import asked, call, content, folder, sessions, shortened, told
-from travois.compat.sessions.loose import Json, decode, inner, lines, moment, objects, string
-from travois.compat.sessions.spoken import WHOLE, Found, Recorded, Spoken
+from travois.compat.sessions.format import (
+    WHOLE,
+    Found,
+    Json,
+    Recorded,
+    Spoken,
+    asked,
+    call,
+    content,
+    decode,
+    folder,
+    inner,
+    lines,
+    moment,
+    objects,
+    sessions,
+    shortened,
+    string,
+    told,
+)
 
 NAME, RESUME = "gemini", "gemini --resume {id}"
 LARGEST, ENDS = 1 << 28, (".json", ".jsonl")

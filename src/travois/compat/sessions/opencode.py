@@ -9,9 +9,25 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.compat.sessions.format import asked, content, folder, sessions, shortened, told
-from travois.compat.sessions.loose import Json, decode, encoded, inner, moment, string
-from travois.compat.sessions.spoken import WHOLE, Compaction, Found, Recorded, Spoken
+from travois.compat.sessions.format import (
+    WHOLE,
+    Compaction,
+    Found,
+    Json,
+    Recorded,
+    Spoken,
+    asked,
+    content,
+    decode,
+    encoded,
+    folder,
+    inner,
+    moment,
+    sessions,
+    shortened,
+    string,
+    told,
+)
 from travois.core.content import Call
 
 NAME, RESUME = "opencode", "opencode --session {id}"

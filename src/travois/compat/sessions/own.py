@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.compat.sessions.format import cut, stamped, told
-from travois.compat.sessions.spoken import WHOLE, Found, Recorded, Spoken
+from travois.compat.sessions.format import WHOLE, Found, Recorded, Spoken, cut, stamped, told
 from travois.core.content import calls, words
 from travois.core.facts import (
     AnyFact,

@@ -5,9 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.compat.sessions.format import asked, call, content, folder, sessions, shortened, told
-from travois.compat.sessions.loose import Json, inner, lines, moment, number, objects, string, texts
-from travois.compat.sessions.spoken import WHOLE, Compaction, Found, Recorded, Spoken
+from travois.compat.sessions.format import (
+    WHOLE,
+    Compaction,
+    Found,
+    Json,
+    Recorded,
+    Spoken,
+    asked,
+    call,
+    content,
+    folder,
+    inner,
+    lines,
+    moment,
+    number,
+    objects,
+    sessions,
+    shortened,
+    string,
+    texts,
+    told,
+)
 
 NAME, RESUME = "pi", "pi --session {id}"
 NOTES = ("custom_message", "branch_summary")

@@ -6,19 +6,23 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.compat.sessions.format import shortened, told
-from travois.compat.sessions.loose import (
+from travois.compat.sessions.format import (
+    WHOLE,
+    Compaction,
     Json,
+    Recorded,
+    Spoken,
     decode,
     encoded,
     inner,
     moment,
     number,
     objects,
+    shortened,
     string,
     texts,
+    told,
 )
-from travois.compat.sessions.spoken import WHOLE, Compaction, Recorded, Spoken
 from travois.core.content import Call
 from travois.core.errors import Fault
 
