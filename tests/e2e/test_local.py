@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.program import Done, Program, kinds
 from tests.e2e.test_models import EMPTY
 from tests.local_model.small import HERE, needs_engine, without_layers
-from travois.compose.local import RULES, SAID, SMALL
+from travois.compose.models import RULES, SAID, SMALL
 from travois.core.facts import Epoch
 from travois.local_model.llamacpp import missing
 

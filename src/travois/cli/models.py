@@ -13,10 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.cli.sessions import here
-from travois.compose import merged
-from travois.compose.local import HERE, PROVIDER, Local
-from travois.compose.merged import parts
-from travois.compose.models import found, known, resolved
+from travois.compose import explain as merged
+from travois.compose.explain import parts
+from travois.compose.models import HERE, PROVIDER, Local, found, known, resolved
 from travois.compose.open_session import Place
 from travois.compose.permissions import inherit
 from travois.core.content import Text, calls
@@ -454,7 +453,7 @@ def _meaning(home: Home) -> Check:
 
 def _small() -> Check:
     """Whether more than examples and rules answers where there is no key."""
-    from travois.compose.local import smollm2
+    from travois.compose.models import smollm2
     from travois.local_model.llamacpp import load_problem
 
     found = load_problem() or smollm2()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from msgspec.structs import replace
 
-from travois.compose.leading import LEAD
+from travois.compose.agents import LEAD
 from travois.compose.open_session import Found, Place
 from travois.compose.options import Options
 from travois.core.errors import Fault

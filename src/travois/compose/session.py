@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from travois.agents import agent_files
 from travois.agents.types import Kind
+from travois.compose import agents, web
 from travois.compose import agents as crew
-from travois.compose import browsing, leading
 from travois.compose import hooks as hooking
 from travois.compose import mail as posting
 from travois.compose import mcp as lending
@@ -202,18 +202,18 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         opened = open_log(place, options, stack)
         session = Session(opened.log, secrets=_secrets(loaded))
         kinds, flaws = agents_here(place, loaded, options)
-        lead, loaded = leading.chosen(loaded, kinds, session)
+        lead, loaded = agents.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=guests.attended, session=opened)
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        window, remarks = browsing.opened(loaded, options, stack, session=session, world=world)
-        own = leading.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
+        window, remarks = web.opened(loaded, options, stack, session=session, world=world)
+        own = agents.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
         tools, asked = crew.described(own, kinds), loaded.settings
         loan = await _lent(place, loaded, options, fence, world=world, session=session, card=card)
         tools |= loan.tools(loaded, tools.values())
         tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
         crew.recover(session, opened)
-        dressed, unstyled = skilled.dressed(place, loaded, leading.told(options, lead))
+        dressed, unstyled = skilled.dressed(place, loaded, agents.told(options, lead))
         settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
         serve = serving.Reach(loaded, stack, session=session, given=model)
         answers, key_source = serve.served(card)
@@ -242,7 +242,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
         notices += _served(agent, place, loaded=loaded, options=options, serve=serve, loan=loan)
         yard = _yard(place, opened, kinds, loaded=loaded, serve=serve)
-        await leading.begin(agent, lead, yard)
+        await agents.begin(agent, lead, yard)
         nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
         done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
         wish, style = wished(asked, os.environ), asked.output_style or DEFAULT

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 import msgspec
 
 from travois.compose import models as serving
+from travois.compose.options import Options
 from travois.context.window import model
+from travois.core.errors import Fault
 from travois.core.models import Model as Card
-from travois.ports.agent import Agent, Small
+from travois.ports.agent import Agent, Small, World
+from travois.ports.tool import AnyTool
 from travois.ports.web_search import Found, Wanted
 from travois.ports.world import Model
 from travois.providers.catalog import Catalog
+from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 from travois.tools.web.search_requests import Searcher, searched
 
@@ -51,3 +56,31 @@ async def _asked(
         raise OSError(f"whoever serves {card.name} has no search of the web")
     small = serving.small(card, serve, among=among) or Small(card, agent.model)
     return await searched(agent, wanted, Searcher(small, known.search, known.search_price))
+
+
+# The browser of a session, where the user wants one.
+
+
+def opened(
+    loaded: Loaded, options: Options, stack: AsyncExitStack, *, session: Session, world: World
+) -> tuple[tuple[AnyTool, ...], tuple[str, ...]]:
+    """The tool for it, and what the user should know; it starts when a page is wanted."""
+    asked = loaded.settings.browser
+    if not asked.enabled or (options.tools is not None and "Browser" not in options.tools):
+        return (), ()
+    from travois.tools.web.browser import browser
+    from travois.tools.web.host_browser import ROOT, Chromium, program
+
+    try:
+        path = program(asked.path)
+        window = Chromium(path, visible=asked.visible, session=world.processes.session_socket)
+    except Fault as fault:
+        return (), (f"{fault.what}. {fault.fix}",)
+    stack.push_async_callback(window.aclose)
+    tool = browser(window, images=lambda: _sees(session))
+    return (tool,), (ROOT,) if os.geteuid() == 0 else ()
+
+
+def _sees(session: Session) -> bool:
+    epoch = session.view.epoch
+    return epoch is None or epoch.model.images

@@ -10,7 +10,7 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.compose.leading import LEAD
+from travois.compose.agents import LEAD
 from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
