@@ -12,9 +12,8 @@ from tests.cli.commanding import run
 from tests.core.told import EPOCH, entries, reply, result, user
 from tests.sessions.sample import opened
 from travois.cli import context
-from travois.context.app_window import Window, look
 from travois.context.compaction.cut import OPENING
-from travois.context.receipts import receipts
+from travois.context.receipts import Window, look, receipts
 from travois.context.switch_model import Rehearsal
 from travois.core.content import Text
 from travois.core.errors import Fault

@@ -8,7 +8,7 @@ from tests.context.test_manage import shown, working
 from tests.engine.fakes import facts, log, play
 from travois.context.layers import Layers
 from travois.context.manage import wanted
-from travois.context.microcompact.fold import FOLDED
+from travois.context.microcompact.plan import FOLDED
 from travois.core.content import words
 from travois.core.facts import Compacted, Restored
 from travois.sessions.session import Session

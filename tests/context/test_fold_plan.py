@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from tests.context.test_cut import conversation, rounds
-from travois.context.microcompact.fold import FOLDED, folded, is_folded, middle
+from travois.context.microcompact.plan import FOLDED, folded, is_folded, middle
 from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import estimate

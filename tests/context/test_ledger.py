@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 from tests.core.told import EPOCH, entries, histories, user
 from travois.context import ledger
 from travois.context.ledger import Ledger
-from travois.context.ledger.checks import Check
-from travois.context.ledger.decided import Decision
-from travois.context.ledger.errors import Trouble
-from travois.context.ledger.files import File
-from travois.context.ledger.jobs import Job
-from travois.context.ledger.made import Git, Made
+from travois.context.ledger.extractors import Check, Decision, File, Git, Job, Made, Task, Trouble
 from travois.context.ledger.render import nearest_folder
-from travois.context.ledger.tasks import Task
 from travois.context.ledger.user_words import Said, shortened
 from travois.core.content import Call, Text
 from travois.core.facts import (

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from travois.cli.sessions import here, report
 from travois.compose.options import Options
-from travois.context.app_window import Window, look
 from travois.context.layers import Layers
-from travois.context.receipts import Receipt, receipts
+from travois.context.receipts import Receipt, Window, look, receipts
 from travois.context.session_memory.keep import decode_notes
 from travois.context.switch_model import Rehearsal
 from travois.context.window import threshold

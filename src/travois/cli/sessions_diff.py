@@ -11,8 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.ledger.extractors import acts
-from travois.context.ledger.files import files
+from travois.context.ledger.extractors import acts, files
 from travois.core.cache_audit import Spent
 from travois.core.content import calls, words
 from travois.core.errors import Fault

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from travois.context.compaction.cut import is_summary
 from travois.core.cache_audit import Cache, Spent, Strikes
-from travois.core.content import words
-from travois.core.facts import Assistant, Compacted, Entry, Epoch, Finished, Restored, Spawned
-from travois.core.tokens import compact_at
-from travois.core.view import living, project
+from travois.core.content import AnyBlock, Text, calls, words
+from travois.core.facts import (
+    Assistant,
+    Cleared,
+    Compacted,
+    Entry,
+    Epoch,
+    Finished,
+    Offloaded,
+    Restored,
+    Result,
+    Spawned,
+)
+from travois.core.models import Usage
+from travois.core.tokens import PER_RESULT, block_tokens, compact_at, estimate, fact_tokens, ratio
+from travois.core.view import Item, View, living, project
+from travois.memory.recall_text import CHANGED, INDEX, RECALLED
+from travois.prompt import environment as sources
 from travois.prompt import instruction_text as instructions
 
 State = Literal["stands", "undone", "taken in by a later one", "taken back"]
@@ -146,3 +161,185 @@ def _state(one: Receipt, shown: dict[int, int], undone: set[int], alive: set[int
     if one.entry in shown:
         return "stands"
     return "undone" if one.entry in undone else "taken in by a later one"
+
+
+# What is in the window: every block with its source, its size, its cache, and why it is there.
+
+
+Kind = Literal["tools", "system", "instructions", "memory", "summary", "messages", "results"]
+WindowState = Literal["read", "written", "not cached", "not yet sent", "cold"]
+KINDS: tuple[Kind, ...] = (
+    "system",
+    "tools",
+    "instructions",
+    "memory",
+    "summary",
+    "messages",
+    "results",
+)
+SHOWN = 60
+MEMORY = (RECALLED, INDEX, CHANGED)
+NOTHING: Mapping[str, str] = {}
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """One block of the next request."""
+
+    kind: Kind
+    source: str
+    tokens: int
+    why: str
+    entry: int = 0
+    """The entry that brought it."""
+    cache: WindowState = "not yet sent"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The whole window. Sizes are estimates, made to agree with what the provider counted."""
+
+    portions: tuple[Portion, ...]
+    measured: int
+    """The provider's own count for all up to its last reply; zero if there is none that holds."""
+    scale: float
+    """By how much the estimates were stretched to agree with it."""
+
+    @property
+    def used(self) -> int:
+        """All of it."""
+        return sum(portion.tokens for portion in self.portions)
+
+    @property
+    def sizes(self) -> dict[Kind, int]:
+        """How much is of each kind."""
+        return {
+            kind: sum(one.tokens for one in self.portions if one.kind == kind) for kind in KINDS
+        }
+
+
+def look(view: View, entries: Iterable[Entry], *, cache: Cache, now: float) -> Window:
+    """What the next request would hold."""
+    first, body = list(head(view.epoch)) if view.epoch else [], list(_body(view, entries))
+    last = view.items[view.counted] if view.counted >= 0 else None
+    usage = last.fact.usage if last and isinstance(last.fact, Assistant) else Usage()
+    told = sum(index <= view.counted for index, _ in body) if usage.context else 0
+    known = [*first, *(one for _, one in body[:told])] if told else []
+    later = [one for _, one in body[told:]] if told else [*first, *(one for _, one in body)]
+    guessed = sum(one.tokens for one in known)
+    scale = usage.context / guessed if guessed else ratio(view)
+    sizes = (*_sized(known, scale), *_sized(later, ratio(view)))
+    sized = tuple(replace(o, tokens=n) for o, n in zip((*known, *later), sizes, strict=True))
+    alive = cache.left(now) > 0
+    return Window(_cached(sized, usage if told else Usage(), alive=alive), usage.context, scale)
+
+
+def head(epoch: Epoch) -> Iterator[Portion]:
+    """In the order in which providers cache it."""
+    for tool in epoch.tools:
+        size = estimate(tool.name + tool.description + tool.schema)
+        yield Portion("tools", tool.name, size, "a tool that the model may call")
+    yield Portion("system", "system text", estimate(epoch.system), f"the frozen head ({epoch.why})")
+
+
+def _body(view: View, entries: Iterable[Entry]) -> Iterator[tuple[int, Portion]]:
+    """The blocks of each item, with its place among the items."""
+    shaped = {key: why for entry in entries for key, why in _shaped(entry)}
+    shaped |= dict.fromkeys(view.cleared, "cleared by the provider: its text is not sent")
+    asked = {
+        call.id: f"{call.name} {' '.join(call.args.split())[:SHOWN]}"
+        for item in view.items
+        if isinstance(item.fact, Assistant)
+        for call in calls(item.fact.content)
+    }
+    for index, item in enumerate(view.items):
+        for one in portions(item, cleared=view.cleared, shaped=shaped, asked=asked):
+            yield index, one
+
+
+def portions(
+    item: Item,
+    *,
+    cleared: Collection[str] = (),
+    shaped: Mapping[str, str] = NOTHING,
+    asked: Mapping[str, str] = NOTHING,
+) -> Iterator[Portion]:
+    """The blocks of one item, as we estimate them; `shaped` and `asked` tell of calls by id."""
+    fact = item.fact
+    if isinstance(fact, Result):
+        size = fact_tokens(fact)
+        size = min(size, 2 * PER_RESULT) if fact.call in cleared else size
+        why = shaped.get(fact.call, "what a tool answered")
+        yield Portion("results", asked.get(fact.call, fact.call), size, why, item.seq)
+    elif isinstance(fact, Assistant):
+        said = words(fact.content) or ", ".join(call.name for call in calls(fact.content))
+        source = f"reply: {_short(said)}"
+        yield Portion("messages", source, fact_tokens(fact), "what the model said", item.seq)
+    else:
+        yield from (_said(block, item, shaped) for block in fact.content)
+
+
+def _said(block: AnyBlock, item: Item, shaped: Mapping[str, str]) -> Portion:
+    """A block that a person said, or the harness."""
+    text, size = words((block,)), block_tokens(block)
+    human = getattr(item.fact, "origin", "") == "human"
+    if human:
+        return Portion("messages", f"you: {_short(text)}", size, "what you said", item.seq)
+    if text.startswith(instructions.TAG):
+        return Portion("instructions", "instruction files", size, "how to work here", item.seq)
+    if text.startswith(MEMORY):
+        return Portion("memory", "memories", size, "known from earlier sessions", item.seq)
+    if text.startswith(sources.OPENING):
+        return Portion("messages", "surroundings", size, "where the session stands", item.seq)
+    if isinstance(block, Text) and is_summary(item):
+        why = shaped.get(str(item.seq), "what an earlier part was replaced by")
+        files = text.startswith("<files>")
+        return Portion("summary", "files shown again" if files else "summary", size, why, item.seq)
+    return Portion("messages", f"note: {_short(text)}", size, "told by the harness", item.seq)
+
+
+def _shaped(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Why something is shown as it is, by call or by the entry that it stands for."""
+    match entry.fact:
+        case Offloaded() as fact:
+            yield fact.call, f"shown in part; all of it is in {fact.blob}"
+        case Cleared() as fact:
+            yield from ((call, "cleared: its text gave way") for call in fact.calls)
+        case Compacted() as fact:
+            yield str(fact.last), f"stands for entries {fact.first} to {fact.last} ({fact.trigger})"
+        case _:
+            return
+
+
+def _sized(portions: list[Portion], scale: float) -> Iterator[int]:
+    return scaled((one.tokens for one in portions), scale)
+
+
+def scaled(sizes: Iterable[int], scale: float) -> Iterator[int]:
+    """The same sizes in another measure; their sum is rounded only once."""
+    exact, told = 0.0, 0
+    for size in sizes:
+        exact += size * scale
+        yield round(exact) - told
+        told = round(exact)
+
+
+def _cached(portions: tuple[Portion, ...], usage: Usage, *, alive: bool) -> tuple[Portion, ...]:
+    """Each with what the last reply's count tells of it: first what was read, then written."""
+    found: list[Portion] = []
+    read, held = usage.read, usage.read + usage.write + usage.write_1h
+    at = 0
+    for one in portions:
+        middle, at = at + one.tokens / 2, at + one.tokens
+        state: WindowState = (
+            "read" if middle < read else "written" if middle < held else "not cached"
+        )
+        if middle >= usage.prompt:
+            state = "not yet sent"
+        elif state != "not cached" and not alive:
+            state = "cold"
+        found.append(replace(one, cache=state))
+    return tuple(found)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"

@@ -11,9 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.cli.context import Kind, Version, bill, derived, difference, versions
-from travois.context.app_window import portions
-from travois.context.ledger.tasks import Task, listed
-from travois.context.receipts import Receipt, receipts
+from travois.context.ledger.extractors import Task, listed
+from travois.context.receipts import Receipt, portions, receipts
 from travois.core.cache_audit import Miss
 from travois.core.content import Call, calls
 from travois.core.errors import Fault

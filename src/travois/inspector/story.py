@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.app_window import head, portions, scaled
+from travois.context.receipts import head, portions, scaled
 from travois.core.cache_audit import Cache, Cause, Spent
 from travois.core.facts import (
     Assistant,

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from travois.context.compaction.cut import Cut, Trigger, cut
+from travois.context.compaction.cut import SET_ASIDE, Cut, Trigger, cut
 from travois.context.compaction.passages import spoken_names
 from travois.context.compaction.restore import SHARE, SKILLS, Held, practised, recent, restored
-from travois.context.compaction.signed import record
 from travois.context.compaction.summary import Paper, summarise
 from travois.context.compaction.summary_call import (
     PROMPTS,
@@ -28,14 +27,76 @@ from travois.context.session_memory.keep import (
     offer_notes,
 )
 from travois.context.window import fitted, hard_stop, limit, model
-from travois.core.content import words
+from travois.core.content import Opaque, Text, words
 from travois.core.facts import Compacted, Failed, Noted, User
-from travois.core.tokens import context_tokens, head_tokens, ratio
+from travois.core.models import SUMMARIES
+from travois.core.tokens import block_tokens, context_tokens, head_tokens, ratio
+from travois.core.view import View, thinks, waiting
+from travois.engine.fork import aside
 from travois.hooks.events import PostCompact, PreCompact, SessionStart
 from travois.hooks.fire import bounded, fire
 from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Warned
 from travois.prompt.briefing import reloaded
+from travois.providers.anthropic_extras import summing
+
+# The provider's own summary: it is signed, so that the thinking after it stays valid.
+
+
+WARM = ("auto", "manual")
+"""When the span can be read from the cache: else its summary costs more than it is worth."""
+OURS = (
+    f"{SET_ASIDE} A summary stands in their place; the newest messages come after it unchanged. "
+    "What follows was gathered from the record and goes beyond that summary. Go on with the work "
+    "where it stands. Anything that was set aside can be read again in the files named below, or "
+    "found with Recall."
+)
+
+
+async def record(agent: Agent, fact: Compacted) -> Compacted:
+    """Put a compaction on record: as it is, or with the provider's own summary in its place.
+
+    Then what we gathered is told at the tail: nothing may come between the summary and thinking.
+    """
+    block = await _summary(agent, fact)
+    if block is None:
+        agent.session.append(fact)
+        return fact
+    texts = [_reopened(block.text) for block in fact.summary if isinstance(block, Text)]
+    summary, size = (block, *map(Text, texts)), fact.after + block_tokens(block)
+    signed = replace(fact, summary=summary, by="provider", after=size)
+    agent.session.append(signed)
+    return signed
+
+
+def _reopened(text: str) -> str:
+    """Open what we gathered as something that goes beyond the provider's summary."""
+    _, gap, rest = text.partition("\n\n")
+    return f"{OURS}{gap}{rest}" if text.startswith(SET_ASIDE) else text
+
+
+async def _summary(agent: Agent, fact: Compacted) -> Opaque | None:
+    """The provider's summary of the same span; none where it cannot or will not."""
+    view = _before(agent.session.view, fact)
+    able = agent.layers.signed and SUMMARIES in model(agent).betas
+    if view is None or not able or fact.trigger not in WARM:
+        return None
+    reply = await aside(agent, view, what="signed summary", change=summing)
+    match reply.content if reply else ():
+        case (Opaque(kind="compaction", text=text) as block,) if text.strip():
+            return block
+        case _:
+            return None
+
+
+def _before(view: View, fact: Compacted) -> View | None:
+    """The conversation up to the end of the span, if it was once a request of its own."""
+    ends = [index for index, item in enumerate(view.items, 1) if item.seq == fact.last]
+    if not ends or view.items[0].seq != fact.first or not thinks(view):
+        return None
+    part = View(epoch=view.epoch, items=view.items[: ends[0]], moves=view.moves, since=view.since)
+    return part if waiting(part) else None
+
 
 PROMPT = PROMPTS / "summary.md"
 RUNGS = (1.0, 0.5, 0.2, 0.0)

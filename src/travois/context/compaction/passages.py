@@ -23,9 +23,9 @@ from travois.prompt.instruction_text import beginning
 
 LONG = 25
 """So many lines of one declaration are cut at the next blank line."""
-AROUND = 60
+PASSAGE_MARGIN_TOKENS = 60
 """The tokens of the marks around a passage."""
-LEAST = 150
+MIN_PASSAGE_TOKENS = 150
 """In less room than this no further passage is begun."""
 CHANGED = 4.0
 """What a change is worth beside the names that a passage declares: as one spoken of 15 times."""
@@ -103,9 +103,9 @@ def choose(
     found = _weigh(lines, parts, names, changed=changed)
     chosen: list[Lines] = []
     for one in sorted(found, key=lambda one: -one.worth):
-        if chosen and tokens < LEAST:
+        if chosen and tokens < MIN_PASSAGE_TOKENS:
             break
-        room = tokens - (0 if _is_next(one, chosen) else AROUND)
+        room = tokens - (0 if _is_next(one, chosen) else PASSAGE_MARGIN_TOKENS)
         count, size = _fitting(lines[one.first : one.end], room)
         if count:
             chosen.append((one.first, one.first + count))

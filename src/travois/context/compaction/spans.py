@@ -154,7 +154,7 @@ def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
 
 
 def _spans(items: list[Item], doings: dict[str, str]) -> Iterator[Span]:
-    title = _title(items, doings)
+    title = _span_title(items, doings)
     for number, text in enumerate(_pieces("\n".join(told(item.fact) for item in items))):
         more = f"{title[: TITLE - 18]} (continued, {number})" if number else title
         yield Span(more, CONTINUED + text if number else text)
@@ -170,7 +170,7 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[at:]
 
 
-def _title(items: list[Item], doings: dict[str, str]) -> str:
+def _span_title(items: list[Item], doings: dict[str, str]) -> str:
     """The human's words, if there are any, and what was done."""
     facts = [item.fact for item in items]
     human = [words(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]

@@ -6,16 +6,29 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.context.ledger.checks import Check, checks
-from travois.context.ledger.commands import Command, commands
-from travois.context.ledger.decided import Decision, decisions
-from travois.context.ledger.errors import Trouble, errors
-from travois.context.ledger.extractors import acts
-from travois.context.ledger.files import File, files
-from travois.context.ledger.jobs import Job, jobs
-from travois.context.ledger.made import Git, Made, git, made
+from travois.context.ledger.extractors import (
+    Check,
+    Command,
+    Decision,
+    File,
+    Git,
+    Job,
+    Made,
+    Task,
+    Trouble,
+    acts,
+    checks,
+    commands,
+    decisions,
+    errors,
+    files,
+    git,
+    jobs,
+    listed,
+    made,
+    tasks,
+)
 from travois.context.ledger.received import Received, forked_at, received
-from travois.context.ledger.tasks import Task, listed, tasks
 from travois.context.ledger.user_words import Said, answers, rules, said
 from travois.core.facts import Changed, Entry, Opened
 from travois.core.view import living

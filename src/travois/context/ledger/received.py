@@ -18,7 +18,7 @@ from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import estimate
 from travois.core.tool_names import canonical_name
 
-Kind = Literal["task", "mail", "report", "hook"]
+ReceivedKind = Literal["task", "mail", "report", "hook"]
 FORK = "fork"
 """The state that a fork's log sets where its own part begins."""
 JOB = "job:"
@@ -33,7 +33,7 @@ class Received(msgspec.Struct, frozen=True):
     """One message; `inherited` if a fork's original got it, before the fork began."""
 
     seq: int
-    kind: Kind
+    kind: ReceivedKind
     text: str
     inherited: bool = False
 
@@ -108,7 +108,7 @@ def render(messages: Sequence[Received], *, budget: int, where: str = "") -> Sho
     return Shown("\n".join((TITLE, *lines)) if messages else "", whole)
 
 
-def _kind(fact: User) -> Kind | None:
+def _kind(fact: User) -> ReceivedKind | None:
     match fact:
         case User(origin="mail"):
             return "mail"

@@ -21,11 +21,8 @@ from travois.context.compaction.outline import (
     SOLVING,
     WORK,
 )
-from travois.context.ledger.checks import Check
-from travois.context.ledger.decided import Decision
-from travois.context.ledger.files import File
+from travois.context.ledger.extractors import Check, Decision, File, Task
 from travois.context.ledger.fold import Ledger
-from travois.context.ledger.tasks import Task
 from travois.context.ledger.user_words import Said, beginning, shortened
 from travois.core.tokens import estimate
 

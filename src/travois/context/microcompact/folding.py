@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from travois.context.compaction import spans
 from travois.context.compaction.cut import Trigger
-from travois.context.microcompact.fold import folded, is_folded, middle
+from travois.context.microcompact.plan import folded, is_folded, middle
 from travois.context.window import beside_head, limit
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted

@@ -12,7 +12,7 @@ from travois.compose import commands as custom
 from travois.compose import skills as skilled
 from travois.compose.hooks import switching
 from travois.compose.session import prepare
-from travois.context.app_window import look
+from travois.context.receipts import look
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import stop_at
