@@ -11,7 +11,7 @@ from io import StringIO
 
 import pytest
 
-from travois.core.terminal_text import for_stream, harmless, seen
+from travois.core.display_text import for_stream, harmless, seen
 from travois.terminal import tables as plain
 from travois.tui import cells
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.told import EPOCH, histories, reply, result, seen, user
-from travois.core.budget import Budget, allowed, room, used
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.facts import AnyFact, Compacted, Epoch, Restored, Rewound, User
 from travois.core.models import Model, Usage
@@ -23,7 +22,9 @@ from travois.core.tokens import (
     PER_RUN,
     REMEMBERED,
     WEIGHTS,
+    Budget,
     _weigh,
+    allowed,
     block_tokens,
     compact_at,
     context_tokens,
@@ -32,7 +33,9 @@ from travois.core.tokens import (
     family,
     head_tokens,
     ratio,
+    room,
     stop_at,
+    used,
     warn_at,
 )
 from travois.core.view import View, project

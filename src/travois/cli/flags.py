@@ -15,8 +15,8 @@ from argparse import (
 from pathlib import Path
 
 from travois.compose.options import PICK, Options
+from travois.core.display_text import complain
 from travois.core.errors import Fault
-from travois.core.terminal_text import complain
 from travois.permissions.rules import split
 from travois.providers.options import LEVELS, worth
 from travois.version import __version__

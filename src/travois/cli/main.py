@@ -12,8 +12,8 @@ from traceback import format_exception
 from uuid import uuid4
 
 from travois.cli.flags import COMMANDS, MODULES, parser, understood
+from travois.core.display_text import complain, for_stream
 from travois.core.errors import Fault
-from travois.core.terminal_text import complain, for_stream
 from travois.permissions.masking import mask_text
 from travois.permissions.secrets import secrets
 from travois.sessions import disk

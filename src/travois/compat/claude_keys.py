@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from travois.core.loose import rows, table
+from travois.core.json import rows, table
 from travois.settings.schema import Json
 
 ALIASES = {

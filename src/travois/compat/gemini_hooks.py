@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.loose import table
+from travois.core.json import table
 from travois.hooks.config import abroad
 from travois.hooks.output import Said
 

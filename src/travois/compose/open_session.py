@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compose.options import PICK, Options
+from travois.core.display_text import complain
 from travois.core.errors import Fault
 from travois.core.facts import (
     AnyFact,
@@ -30,7 +31,6 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Model as Card
-from travois.core.terminal_text import complain
 from travois.engine.loop import UNKNOWN, answer_open
 from travois.engine.tool_definitions import SCHEMAS as SCHEMAS
 from travois.engine.tool_definitions import first_head

@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from travois.core.display_text import complain
 from travois.core.errors import Fault
-from travois.core.terminal_text import complain
 from travois.engine.permission_gate import wary
 from travois.permissions.paths import inside
 from travois.ports.agent import Agent

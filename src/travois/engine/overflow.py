@@ -9,10 +9,9 @@ from math import inf
 from msgspec.structs import replace
 
 from travois.context.window import fitted, model
-from travois.core.budget import room
 from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text
 from travois.core.facts import IMPORTED, Assistant, Changed, Cleared, Compacted, Epoch, Result, User
-from travois.core.tokens import context_tokens, head_tokens, ratio
+from travois.core.tokens import context_tokens, head_tokens, ratio, room
 from travois.core.view import Item, View
 from travois.ports.agent import Agent
 from travois.ports.world import Warned

@@ -13,7 +13,7 @@ import msgspec
 
 from travois.core.content import AnyBlock, Call, Opaque, Shown, Text, calls, words
 from travois.core.facts import Assistant, Changed, Entry, Result
-from travois.core.loose import rows, string, table
+from travois.core.json import rows, string, table
 from travois.core.models import Usage
 from travois.core.tasks import read_tasks
 from travois.core.tool_conversions import patched_files

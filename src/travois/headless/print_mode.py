@@ -9,7 +9,7 @@ import anyio
 from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.core.content import Shown
-from travois.core.terminal_text import complain
+from travois.core.display_text import complain
 from travois.headless import prompt_input as reading
 from travois.headless.run import Run
 from travois.sdk import Session

@@ -22,11 +22,11 @@ from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.compose.mcp import statuses
 from travois.core.content import Shown
+from travois.core.display_text import complain, for_stream
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Entry, Finished, Noted
 from travois.core.json import encoded
 from travois.core.models import Model
-from travois.core.terminal_text import complain, for_stream
 from travois.engine.background_jobs import PATIENCE as JOB_PATIENCE
 from travois.headless.json_shapes import Object
 from travois.headless.stream_json import Speaker, Telling

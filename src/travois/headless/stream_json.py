@@ -23,7 +23,7 @@ from travois.core.facts import (
     Sent,
     User,
 )
-from travois.core.loose import rows, table
+from travois.core.json import rows, table
 from travois.core.models import Usage
 from travois.headless.json_shapes import STOPS, Json, Object, block_json, stream_json, usage_json
 from travois.headless.tally import Tally

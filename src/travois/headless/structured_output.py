@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from travois.core.errors import Fault
-from travois.core.loose import table
+from travois.core.json import table
 from travois.headless.json_shapes import Json
 from travois.hooks.config import Listener
 from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said

@@ -13,7 +13,7 @@ import msgspec
 
 from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
-from travois.core.loose import table
+from travois.core.json import table
 from travois.engine.interpret_call import meant_call
 from travois.engine.sandbox_offer import accept_sandbox
 from travois.hooks import events as told

@@ -13,7 +13,7 @@ from travois.context.window import model
 from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
-from travois.core.loose import table
+from travois.core.json import table
 from travois.core.view import project
 from travois.engine.budget import Exhausted
 from travois.engine.fork import beside

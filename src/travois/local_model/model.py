@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from travois.core.content import Call, Text
-from travois.core.loose import rows, string, table
+from travois.core.json import rows, string, table
 from travois.core.models import Usage
 from travois.core.tokens import estimate
 from travois.local_model.examples import Example, Nearest

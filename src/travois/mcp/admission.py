@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.core.loose import rows, string, table
+from travois.core.json import rows, string, table
 from travois.settings.schema import Json, Settings
 
 if TYPE_CHECKING:

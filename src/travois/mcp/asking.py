@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.core.display_text import visible
-from travois.core.loose import rows, string, table
+from travois.core.json import rows, string, table
 from travois.hooks.events import Elicitation, ElicitationResult
 from travois.hooks.output import Heard
 from travois.ports.person import Choice, Option

@@ -18,7 +18,7 @@ import msgspec
 from travois.context.tool_results import measure, preview
 from travois.core.content import Media, Shown, Text
 from travois.core.display_text import visible
-from travois.core.loose import table
+from travois.core.json import table
 from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, Outcome, Tool
 from travois.ports.world import Env

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from travois.core.loose import rows, table
+from travois.core.json import rows, table
 from travois.mcp.announce import Lent, Told
 from travois.mcp.foreign import LONGEST, UNSAFE, Answered, Offer, described, named
 from travois.ports.world import Env

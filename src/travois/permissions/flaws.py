@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from travois.core.display_text import UNSEEN, listed
+from travois.core.display_text import UNSEEN_PATTERN, listed
 from travois.permissions.rules import EDITS, READS, TOUCHING, Rule, idle
 
 TOOLS = listed(
@@ -23,7 +23,7 @@ TOOLS = listed(
 
 def flaw(rule: Rule) -> str:
     """Why a rule can never be enforced; empty if it can."""
-    if found := re.search(UNSEEN, rule.what):
+    if found := re.search(UNSEEN_PATTERN, rule.what):
         return f"it has a character that cannot be seen (U+{ord(found[0]):04X})"
     if rule.tool in (*EDITS, *READS) and re.match(r"~[^/]", rule.what):
         return "~ stands for your own home only; write the path as //home/name/..."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from travois.core.display_text import UNSEEN, listed
+from travois.core.display_text import UNSEEN_PATTERN, listed
 from travois.permissions.paths import folded
 
 PROTECTED = listed(
@@ -136,7 +136,7 @@ def makes_repository(path: str) -> bool:
 
 def strange(path: str) -> bool:
     """Whether the path has characters that a person could not see."""
-    return bool(re.search(UNSEEN, path) or "\n" in path or "\t" in path)
+    return bool(re.search(UNSEEN_PATTERN, path) or "\n" in path or "\t" in path)
 
 
 def _name(part: str) -> str:

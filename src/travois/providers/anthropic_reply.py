@@ -9,8 +9,18 @@ import msgspec
 
 from travois.core.content import AnyBlock, Call, Opaque, Text, calls
 from travois.core.facts import Stop
-from travois.core.json import Members, is_object, joined, members, object_text, raw
-from travois.core.loose import number, rows, string, table
+from travois.core.json import (
+    Members,
+    is_object,
+    joined,
+    members,
+    number,
+    object_text,
+    raw,
+    rows,
+    string,
+    table,
+)
 from travois.core.models import Usage
 from travois.providers.errors import streamed
 from travois.providers.http.sse import Event

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from travois.core.content import Call
-from travois.core.json import is_object
-from travois.core.loose import string, table
+from travois.core.json import is_object, string, table
 from travois.providers.names import ECHOED
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from travois.core.content import AnyBlock, Call, Opaque, Text, calls
 from travois.core.facts import Stop
-from travois.core.loose import number, rows, string, table
+from travois.core.json import number, rows, string, table
 from travois.core.models import Model, Usage
 from travois.providers.chat_calls import Calls
 from travois.providers.errors import streamed

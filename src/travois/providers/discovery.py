@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
-from travois.core.loose import number, rows, string, table
+from travois.core.json import number, rows, string, table
 from travois.core.models import Model
 from travois.providers.catalog import Catalog, catalog, endpoint, is_local, look_up, resolve
 from travois.providers.http.line import Line

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from travois.core.json import utf8
-from travois.core.loose import rows, string, table
+from travois.core.json import rows, string, table, utf8
 from travois.core.models import Protocol
 from travois.providers.complaints import (
     BY_NAME,

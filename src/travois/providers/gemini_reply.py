@@ -9,8 +9,7 @@ import msgspec
 
 from travois.core.content import AnyBlock, Call, Opaque, Text, calls
 from travois.core.facts import Stop
-from travois.core.json import Members, joined, members
-from travois.core.loose import number, rows, string, table
+from travois.core.json import Members, joined, members, number, rows, string, table
 from travois.core.models import Usage
 from travois.providers.chat_calls import made_id
 from travois.providers.chat_reply import decode

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from travois.core.loose import rows, table
+from travois.core.json import rows, table
 
 MOST = 10
 """How many flaws are told at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from travois.core.loose import number, string, table
+from travois.core.json import number, string, table
 from travois.core.models import Model
 from travois.providers.chat_reply import ChatReply, decode
 from travois.providers.http.sse import Event

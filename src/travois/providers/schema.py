@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from travois.core.loose import rows, table
+from travois.core.json import rows, table
 
 
 @cache

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
-from travois.core.loose import rows, string, table
+from travois.core.json import rows, string, table
 from travois.permissions.hosts import mentions
 from travois.ports.web_search import Found, Wanted
 from travois.providers.http.fetch import HttpxWeb, Message

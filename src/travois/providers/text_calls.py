@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from travois.core.content import Call
-from travois.core.loose import rows, string, table
+from travois.core.json import rows, string, table
 from travois.providers.chat_calls import made_id
 
 TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from travois.core.content import AnyBlock, Opaque
-from travois.core.loose import rows, string, table
+from travois.core.json import rows, string, table
 from travois.core.models import Protocol
 
 MOST = 5

@@ -14,7 +14,7 @@ from unicodedata import combining, east_asian_width
 
 import msgspec
 
-from travois.core.terminal_text import CONTROL, for_stream, seen
+from travois.core.display_text import CONTROL, for_stream, seen
 from travois.permissions.masking import registered
 from travois.permissions.secrets import Secrets, secrets
 

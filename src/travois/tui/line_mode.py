@@ -21,10 +21,9 @@ from travois.compose.options import PICK, Options
 from travois.compose.session import prepare
 from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown, Text, words
-from travois.core.display_text import visible
+from travois.core.display_text import harmless, visible
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Ended, Entry, Noted, Result, User
-from travois.core.terminal_text import harmless
 from travois.hooks.fire import notify
 from travois.memory.extraction import settled, told
 from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question

@@ -18,7 +18,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import Attrs, Style
 
-from travois.core.terminal_text import seen
+from travois.core.display_text import seen
 from travois.tui.themes import RESET
 
 if TYPE_CHECKING:

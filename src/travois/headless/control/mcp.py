@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from travois.core.errors import Fault
-from travois.core.loose import table
+from travois.core.json import table
 from travois.headless.control.messages import Declined, Desk
 from travois.headless.json_shapes import Json, Object
 from travois.mcp.foreign import Answered, Offer, foreign

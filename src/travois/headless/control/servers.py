@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from travois.compose import mcp as lending
 from travois.compose.session import prepare
+from travois.core.display_text import complain
 from travois.core.errors import Fault
-from travois.core.loose import table
-from travois.core.terminal_text import complain
+from travois.core.json import table
 from travois.headless.control.driven_session import Driven
 from travois.headless.control.lines import Request
 from travois.headless.control.mcp import Server

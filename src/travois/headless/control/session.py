@@ -23,8 +23,8 @@ from travois.cli.flags import chosen
 from travois.compose import commands as custom
 from travois.compose import mcp as lending
 from travois.compose.options import Options
+from travois.core.display_text import complain
 from travois.core.errors import Fault
-from travois.core.terminal_text import complain
 from travois.engine.background_jobs import PATIENCE
 from travois.headless import prompt_input as reading
 from travois.headless.control import mcp
