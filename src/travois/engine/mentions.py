@@ -33,7 +33,7 @@ async def mentioned(agent: Agent, prompt: str) -> tuple[User, ...]:
     for name, tool, args in _wanted(prompt):
         if len(notes) == MOST:
             break
-        from travois.engine.unasked import unasked
+        from travois.engine.tool_calls import unasked
 
         try:
             outcome = await unasked(agent, tool, args, by=WORD[tool])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from travois.core.content import Call
-from travois.core.facts import Asked, Decided
+from travois.core.facts import Asked, Decided, Noted
 from travois.engine.sandbox_offer import (
     accept_sandbox,
     check_afterwards,
@@ -20,7 +21,7 @@ from travois.engine.sandbox_offer import (
     would_run_unasked,
 )
 from travois.hooks.events import PermissionRequest
-from travois.hooks.fire import arguments, fire, update
+from travois.hooks.fire import arguments, before, fire, update
 from travois.hooks.output import SILENCE, Heard
 from travois.permissions import question as narrow
 from travois.permissions.access import Access
@@ -303,3 +304,55 @@ def use(agent: Agent, ready: Ready) -> Use:
         params=plain_arguments(ready.call.args),
         exported=frozenset(os.environ),
     )
+
+
+# The say of hooks before a call runs: they may deny it, ask, grant, or change what it does.
+
+
+Understand = Callable[[Agent, Call], Ready | str]
+"""What a call comes to, or why it cannot run."""
+
+
+async def ruled(agent: Agent, ready: Ready, understand: Understand) -> tuple[Ready, Ruling]:
+    """The ruling on a call, and the call as hooks have left it."""
+    wanted = use(agent, ready)
+    if judge(agent.guard, wanted).effect == "deny":
+        return ready, await decide(agent, ready)
+    heard = await before(agent, ready.call, wanted)
+    if why := heard.block or heard.stop:
+        return ready, _no(ready, why)
+    if heard.input:
+        changed = _changed(agent, ready, heard.input, understand)
+        if isinstance(changed, str):
+            return ready, _no(ready, changed)
+        ready = changed
+    return amended(agent, ready, await decide(agent, ready, heard), understand)
+
+
+def amended(
+    agent: Agent, ready: Ready, ruling: Ruling, understand: Understand
+) -> tuple[Ready, Ruling]:
+    """The call with the input that came with a permission, if one did."""
+    if not ruling.input or ruling.decided.verdict == "deny":
+        return ready, ruling
+    changed = _changed(agent, ready, ruling.input, understand)
+    if isinstance(changed, str):
+        return ready, _no(ready, changed)
+    wanted = use(agent, changed)
+    verdict = judge(agent.guard, wanted)
+    if verdict.effect == "deny":
+        return ready, _no(ready, verdict.because)
+    return changed, replace(ruling, input="", cage=walls(agent, wanted))
+
+
+def _changed(agent: Agent, ready: Ready, text: str, understand: Understand) -> Ready | str:
+    """The call with another input, which is a fact."""
+    call = replace(ready.call, args=text)
+    fact = {"call": call.id, "before": ready.call.args, "after": text}
+    agent.session.append(Noted("hook changed input", msgspec.json.encode(fact).decode()))
+    found = understand(agent, call)
+    return f"a hook changed its input, and then {found}" if isinstance(found, str) else found
+
+
+def _no(ready: Ready, why: str) -> Ruling:
+    return Ruling(Decided(ready.call.id, "deny", why, by="hook"))

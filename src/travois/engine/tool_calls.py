@@ -21,10 +21,10 @@ from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
-from travois.engine import gate
 from travois.engine import loop_detection as doom
+from travois.engine import permission_gate
 from travois.engine.interpret_call import Meaning, Senseless, interpret
-from travois.engine.permission_gate import Ready, Ruling, ask, decide, use, wary
+from travois.engine.permission_gate import Ready, Ruling, Word, ask, decide, granted, use, wary
 from travois.engine.permission_modes import MODE, follow
 from travois.hooks import fire as hooks
 from travois.hooks.events import AnyOccasion, CwdChanged
@@ -136,9 +136,9 @@ async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:
     if agent.halt:
         return None
     if agent.hooks is None:
-        ready, ruling = gate.amended(agent, ready, await decide(agent, ready), _again)
+        ready, ruling = permission_gate.amended(agent, ready, await decide(agent, ready), _again)
     else:
-        ready, ruling = await gate.ruled(agent, ready, _again)
+        ready, ruling = await permission_gate.ruled(agent, ready, _again)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "allow":
         return ready, ruling
@@ -280,7 +280,7 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     ruling = await ask(agent, ready, because=because, offers=lacked not in ("network", "read"))
     if ruling.cage is not None and read:
         ruling = replace(ruling, cage=replace(ruling.cage, shown=(*ruling.cage.shown, *read)))
-    ready, ruling = gate.amended(agent, ready, ruling, _again)
+    ready, ruling = permission_gate.amended(agent, ready, ruling, _again)
     agent.session.append(ruling.decided)
     if ruling.decided.verdict == "deny":
         return _remarked(outcome, f"{looked} More was not permitted: {ruling.decided.because}")
@@ -446,3 +446,30 @@ class CallEnv:
         if answers is None:
             raise Unanswered("Nobody answered.")
         return answers
+
+
+# Calls that a person's words bring with them: a file that they mention, a command of a command.
+
+
+RAN = "ran"
+
+
+async def unasked(agent: Agent, name: str, args: dict[str, str], *, by: Word = "rules") -> Outcome:
+    """What a call brings that may run without a question; raises `Refusal` if it may not.
+
+    It is on record, and no part of the conversation. `by` is whose word lets it run.
+    """
+    call = Call(f"unasked-{agent.session.seq}", name, msgspec.json.encode(args).decode())
+    ready = understand(agent, call)
+    if isinstance(ready, Unfit):
+        raise Refusal(ready.why)
+    ruling = granted(agent, ready, by=by)
+    if ruling is None:
+        raise Refusal(f"{ready.tool.summary(ready.args)} may not run without a question.")
+    agent.session.append(Noted(RAN, f"{name} {call.args}"))
+    outcome = await carry_out(agent, ready, ruling.cage)
+    if outcome.error:
+        raise Refusal(words(outcome.content).strip())
+    for change in outcome.changes:
+        agent.session.append(change)
+    return outcome

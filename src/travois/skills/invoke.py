@@ -161,7 +161,7 @@ def _id(agent: Agent) -> str:
 
 
 async def _told(agent: Agent, part: Part, custom: Custom) -> str:
-    from travois.engine.unasked import unasked
+    from travois.engine.tool_calls import unasked
 
     try:
         match part.kind:
