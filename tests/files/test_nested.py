@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.files.nested import nested
+from travois.files.front_matter import nested
 
 HEAD = """---
 name: guard

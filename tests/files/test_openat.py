@@ -21,8 +21,7 @@ from tests.tools.world import World
 from travois.core.content import Text
 from travois.files import atomic as swap
 from travois.files import openat as beneath
-from travois.files.disk import DiskFiles
-from travois.files.drafts import OLD, sweep
+from travois.files.disk import OLD, DiskFiles, sweep
 from travois.files.openat import spot
 from travois.permissions.access import Access
 from travois.permissions.judged import JudgedFiles
@@ -295,7 +294,7 @@ def test_a_draft_that_goes_away_meanwhile_does_not_stop_the_sweep(
     names = [f".travois-{2**22 + n}-0123456789ab" for n in range(2)]
     (tmp_path / names[1]).write_bytes(b"half")
     os.utime(tmp_path / names[1], (0, 0))
-    monkeypatch.setattr("travois.files.drafts.os.listdir", lambda fd: names)
+    monkeypatch.setattr("travois.files.disk.os.listdir", lambda fd: names)
     sweep(str(tmp_path))
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []

@@ -22,8 +22,7 @@ from travois.compat import opencode as opencode_agents
 from travois.compat.opencode import APART
 from travois.core.errors import Fault
 from travois.files import front_matter as front
-from travois.files.front_matter import Front
-from travois.files.nested import nested
+from travois.files.front_matter import Front, nested
 from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.permissions.paths import inside
 from travois.permissions.rules import split

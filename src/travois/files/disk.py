@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import Literal
 
@@ -15,8 +17,50 @@ import msgspec
 from anyio import to_thread
 
 from travois.files import atomic as swap
-from travois.files.openat import spot
+from travois.files.openat import Spot, spot
 from travois.ports.world import Stat, digest
+
+# What our processes left in folders when they were killed while they replaced a file.
+
+
+DRAFT = re.compile(r"\.travois-(\d+)-[0-9a-f]{12}")
+OLD = 600.0
+"""A younger draft may be of a process that cannot be seen from here, as in another container."""
+
+
+def sweep(folder: str) -> None:
+    """Remove drafts of ours in a folder whose writers are dead."""
+    with suppress(OSError), spot(os.path.join(folder, ".")) as place:
+        for draft in _drafts(place):
+            with suppress(FileNotFoundError):
+                _drop(draft)
+
+
+def _drafts(place: Spot) -> list[Spot]:
+    fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return [place.beside(name) for name in os.listdir(fd) if DRAFT.fullmatch(name)]
+    finally:
+        os.close(fd)
+
+
+def _drop(draft: Spot) -> None:
+    """Remove one if it is ours, old, and of a process that is no more."""
+    found = draft.stat()
+    ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    if ours and time.time() - found.st_mtime > OLD and not _alive(int(draft.name.split("-")[1])):
+        os.unlink(draft.name, dir_fd=draft.folder)
+
+
+def _alive(writer: int) -> bool:
+    try:
+        os.kill(writer, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
 
 INLINE = 64 * 1024
 """Up to this many bytes, a read costs less than the way to a thread."""
@@ -85,7 +129,6 @@ class DiskFiles:
         Mode, owner and attributes stay. The work is not abandoned when cancelled, so that it
         leaves nothing half done.
         """
-        from travois.files.drafts import sweep
 
         _check(path)
         folder = os.path.dirname(path)

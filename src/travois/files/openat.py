@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -92,3 +93,23 @@ def _told(error: OSError, place: Spot) -> OSError:
 def _linked(place: Spot) -> bool:
     found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     return stat.S_ISLNK(found.st_mode)
+
+
+# Folders for what we keep: for their owner only, whatever the umask.
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and those around it that are missing, for their owner only. Raises OSError.
+
+    `Path.mkdir` makes the ones around it as open as the umask lets it.
+    """
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        make_folders(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)

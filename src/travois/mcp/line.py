@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from travois.files.folders import make_folders
+from travois.files.openat import make_folders
 from travois.permissions.secrets import Secrets
 from travois.process.talk import Talk
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.files.folders import make_folders
+from travois.files.openat import make_folders
 from travois.mcp.lenders import Server
 
 if TYPE_CHECKING:

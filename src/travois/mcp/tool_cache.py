@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.files.folders import make_folders
+from travois.files.openat import make_folders
 from travois.mcp.foreign import Offer
 from travois.mcp.lenders import Server
 

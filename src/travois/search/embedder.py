@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.files.folders import make_folders
+from travois.files.openat import make_folders
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from travois.core.errors import Fault
-from travois.files.folders import make_folders as make_folders
+from travois.files.openat import make_folders as make_folders
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR))

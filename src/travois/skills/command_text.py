@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.files import front_matter as front
-from travois.files.nested import nested
+from travois.files.front_matter import nested
 
 TYPED = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 """How a command is written at the prompt: its name, and the rest."""

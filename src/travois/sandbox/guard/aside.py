@@ -9,8 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from travois.files.folders import make_folders
-from travois.files.openat import Spot
+from travois.files.openat import Spot, make_folders
 
 MOST_BYTES = 64 * 1024 * 1024
 """How much is copied where it cannot be moved, because it lies on another disk."""

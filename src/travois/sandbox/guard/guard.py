@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.files.folders import make_folders
+from travois.files.openat import make_folders
 from travois.process.reap import marked
 from travois.sandbox.guard.aside import Aside
 from travois.sandbox.guard.check import Change, Check, Checked, check, list_few, plain
