@@ -17,9 +17,8 @@ import pytest
 from tests.e2e.program import Program
 from travois import lab
 from travois.core.facts import Changed, Ended
-from travois.headless.control.lines import Response
 from travois.headless.control.mcp import met, names, tools
-from travois.headless.control.messages import Declined, Desk
+from travois.headless.control.messages import Declined, Desk, Response
 
 Line = dict[str, Any]
 

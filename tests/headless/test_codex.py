@@ -7,7 +7,7 @@ from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
 from travois.core.models import Model
 from travois.headless.codex_json import Teller
 from travois.headless.json_shapes import Object
-from travois.headless.tally import Tally
+from travois.headless.stream_json import Tally
 from travois.ports.world import Event, Retrying, Running, Warned
 
 SEARCH = Call("1", "WebSearch", '{"query":"herons"}')

@@ -17,8 +17,7 @@ from travois.core.facts import (
     Sent,
 )
 from travois.core.models import Model, Price, Usage
-from travois.headless.stream_json import Speaker
-from travois.headless.tally import Tally
+from travois.headless.stream_json import Speaker, Tally
 from travois.ports.world import Retrying
 
 DEAR = Model("lab", "dear", "anthropic", price=Price(input=10, output=10))

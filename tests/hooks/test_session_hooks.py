@@ -21,8 +21,7 @@ from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Result, User
 from travois.headless import codex_json as codex
-from travois.headless.stream_json import Speaker
-from travois.headless.tally import Tally
+from travois.headless.stream_json import Speaker, Tally
 from travois.hooks.fire import remind
 from travois.ports.world import Doing, Signalled
 from travois.skills.command_text import parse

@@ -19,8 +19,8 @@ from travois.core.tasks import read_tasks
 from travois.core.tool_conversions import patched_files
 from travois.core.tool_names import canonical
 from travois.headless.json_shapes import Json, Object, arguments
+from travois.headless.stream_json import Tally
 from travois.headless.structured_output import NAME as ANSWER
-from travois.headless.tally import Tally
 from travois.ports.world import (
     AgentProgress,
     Compacting,

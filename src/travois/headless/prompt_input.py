@@ -14,12 +14,12 @@ import msgspec
 
 from travois.core.content import Media, Shown, Text
 from travois.core.errors import Fault
-from travois.headless.control.lines import Line
+from travois.headless.control.messages import Line
 from travois.ports.world import Blobs
 
 LIMIT = 10_000_000
 """How many bytes standard input may bring."""
-PATIENCE = 3.0
+PIPE_TIMEOUT = 3.0
 """How long a pipe that stays silent is waited for when there is a prompt without it."""
 
 
@@ -95,9 +95,11 @@ def _piped(*, waiting: bool) -> str:
 def _speaks(fd: int) -> bool:
     from select import select
 
-    if select([fd], [], [], PATIENCE)[0]:
+    if select([fd], [], [], PIPE_TIMEOUT)[0]:
         return True
-    sys.stderr.write(f"travois: standard input was silent for {PATIENCE:g} s; going on without\n")
+    sys.stderr.write(
+        f"travois: standard input was silent for {PIPE_TIMEOUT:g} s; going on without\n"
+    )
     return False
 
 

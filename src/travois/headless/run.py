@@ -29,9 +29,8 @@ from travois.core.json import encoded
 from travois.core.models import Model
 from travois.engine.background_jobs import PATIENCE as JOB_PATIENCE
 from travois.headless.json_shapes import Object
-from travois.headless.stream_json import Speaker, Telling
+from travois.headless.stream_json import Speaker, Tally, Telling
 from travois.headless.structured_output import Shape
-from travois.headless.tally import Tally
 from travois.hooks.fire import MODES
 from travois.memory.extraction import PATIENCE, settled, told
 from travois.ports.agent import Agent
@@ -104,8 +103,7 @@ class Run:
         """The session of a run without a host."""
         options, person, tool = chosen(args), None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
-            from travois.headless.control.callbacks import Host
-            from travois.headless.control.referee import Referee
+            from travois.headless.control.callbacks import Host, Referee
 
             person = Host(Referee(tool, lambda: session.crew.agent).ask)
             options = replace(options, driven=True)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from travois.core.content import Call
-from travois.headless.control.messages import Declined
+from travois.core.content import Call, words
+from travois.core.errors import Fault
+from travois.engine.tool_calls import Unfit, carry_out, understand
+from travois.headless.control.messages import Declined, Desk, Matcher
 from travois.headless.json_shapes import Json, Object
+from travois.hooks.config import CALLED, Listener
+from travois.hooks.events import EVENTS
 from travois.hooks.fire import arguments
 from travois.hooks.output import NOTHING, Decision
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update, suggested
+from travois.ports.agent import Agent
 from travois.ports.person import Answer, Choice, Inquiry, Question
 
 ASKED = "can_use_tool"
@@ -108,3 +116,63 @@ def _question(choice: Choice) -> Json:
         "options": [{"label": o.label, "description": o.description} for o in choice.options],
         "multiSelect": choice.several,
     }
+
+
+# Callbacks of the host, as hooks.
+
+
+def listeners(desk: Desk, hooks: Mapping[str, tuple[Matcher, ...]]) -> Iterator[Listener]:
+    """Those of the host's hooks for which there is an event here."""
+    for event, matchers in hooks.items():
+        for matcher in matchers if event in EVENTS else ():
+            for id in matcher.hook_callback_ids:
+                yield Listener(
+                    event,
+                    partial(_call, desk, id),
+                    matcher=_valid(matcher.matcher or ""),
+                    timeout=matcher.timeout or CALLED,
+                    on_failure="continue" if matcher.on_failure in (None, "continue") else "block",
+                )
+
+
+def unheard(hooks: Mapping[str, tuple[Matcher, ...]]) -> tuple[str, ...]:
+    """What the user should know of hooks that will never be called."""
+    strange = [event for event in hooks if event not in EVENTS]
+    return tuple(f"hooks of {event} are ignored: there is no such event here" for event in strange)
+
+
+def _valid(matcher: str) -> str:
+    try:
+        re.compile("" if matcher == "*" else matcher)
+    except re.error as error:
+        raise Fault(f"The matcher {matcher!r} is no regular expression", why=str(error)) from None
+    return matcher
+
+
+async def _call(desk: Desk, id: str, told: dict[str, Any]) -> object:
+    body = {"callback_id": id, "input": told, "tool_use_id": told.get("tool_use_id")}
+    return msgspec.json.decode(await desk.ask("hook_callback", body))
+
+
+# A tool of a server that decides about calls in the place of a person.
+
+
+class Referee:
+    """Puts every question to one tool and takes what it says as the answer."""
+
+    def __init__(self, tool: str, agent: Callable[[], Agent]) -> None:
+        self._tool = tool
+        self._agent = agent
+
+    async def ask(self, body: Object) -> msgspec.Raw:
+        """The tool's answer; raises `Declined`."""
+        told: Object = {name: body[name] for name in ("tool_name", "input", "tool_use_id")}
+        call = Call(f"{body['tool_use_id']}_leave", self._tool, msgspec.json.encode(told).decode())
+        ready = understand(self._agent(), call)
+        if isinstance(ready, Unfit):
+            why = ready.why.partition(". The tools")[0]
+            raise Declined(f"{self._tool}, which is to decide, cannot be asked: {why}")
+        outcome = await carry_out(self._agent(), ready, None)
+        if outcome.error:
+            raise Declined(f"{self._tool}, which is to decide, failed: {words(outcome.content)}")
+        return msgspec.Raw(words(outcome.content).encode())

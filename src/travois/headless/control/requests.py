@@ -4,43 +4,250 @@ from __future__ import annotations
 
 import os
 import time
+from base64 import b64encode
+from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from travois.compose import commands as custom
+from travois.compose import hooks as hooking
+from travois.compose import models as serving
 from travois.compose import skills as skilled
 from travois.compose.hooks import switching
 from travois.compose.session import prepare
 from travois.context.receipts import look
+from travois.core.content import Call
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, User
+from travois.core.models import Effort, Model
 from travois.core.tokens import stop_at
 from travois.engine.background_jobs import report_end, running_jobs
-from travois.headless.control import files, listing, servers
+from travois.engine.permission_gate import granted
+from travois.engine.tool_calls import CallEnv, Unfit, understand
+from travois.headless.control import servers
 from travois.headless.control.driven_session import Driven
-from travois.headless.control.lines import Request
+from travois.headless.control.messages import Request
 from travois.headless.json_shapes import Json, Object
 from travois.headless.stream_json import uuid
 from travois.hooks.fire import MODES
+from travois.permissions.rules import Effect, Rule, parse
+from travois.permissions.updates import Spec, Update, amend
+from travois.ports.tool import Refusal
+from travois.ports.world import digest
+from travois.prompt.briefing import skills
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
-from travois.providers.options import worth
+from travois.providers import catalog
+from travois.providers.options import LEVELS, worth
 from travois.sdk import Session
+from travois.sessions import home as homes
+from travois.settings.chosen import keep
 from travois.snapshots import rewind as rewinding
 from travois.snapshots.snapshots import Snapshots
+from travois.tools.paths import absolute, existing
+from travois.tools.read import WHOLE
 from travois.version import __version__
+
+# What there is in a session, for a host that asks; and which settings it may change there.
+
+
+EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
+MODE = "permissions.defaultMode"
+CHANGING = frozenset(
+    ("model", "effortLevel", MODE, *(f"permissions.{effect}" for effect in EFFECTS))
+)
+"""Settings that a session which goes on can take over."""
+
+
+async def models(driven: Driven, request: Request) -> Object:
+    """The models that can be reached with the keys that there are."""
+    return {"models": reachable(driven)}
+
+
+def reachable(driven: Driven) -> list[Json]:
+    """Each model whose provider has a key here, and the one that answers."""
+    _, loaded = prepare(driven.options)
+    among, own = serving.known(loaded), driven.session.crew.model
+    found: dict[str, Json] = {own.name: _model_row(own)}
+    for name in among.models:
+        model = catalog.resolve(name, os.environ, among=among)
+        try:
+            catalog.endpoint(model, os.environ, among=among)
+        except Fault:
+            continue
+        found.setdefault(name, _model_row(model))
+    return list(found.values())
+
+
+def _model_row(model: Model) -> Json:
+    """A model to choose; those that are too small to think take no effort."""
+    told: Object = {"value": model.name, "displayName": model.id or model.name}
+    told |= {"description": f"{model.window:,} tokens", "supportsEffort": not model.frail}
+    return told if model.frail else {**told, "supportedEffortLevels": list(LEVELS)}
+
+
+async def commands(driven: Driven, request: Request) -> Object:
+    """The commands of the user's own, skills among them."""
+    return {"commands": named(driven)}
+
+
+def named(driven: Driven) -> list[Json]:
+    """Each command with what it is for."""
+    return [
+        {"name": one.name, "description": one.description, "argumentHint": one.hint}
+        for one in driven.run.commands.values()
+    ]
+
+
+async def agents(driven: Driven, request: Request) -> Object:
+    """The kinds of agents that can be started."""
+    return {"agents": kinds(driven)}
+
+
+def kinds(driven: Driven) -> list[Json]:
+    """Each kind of agent with what it is for."""
+    agents = driven.session.crew.agent.agents
+    known = agents.kinds.items() if agents is not None else ()
+    return [{"name": name, "description": what} for name, what in known]
+
+
+async def practised(driven: Driven, request: Request) -> Object:
+    """The skills as they are on disk: they are read anew before every turn."""
+    known = skills(driven.session.crew.agent).skills
+    return {"skills": [{"name": one.name, "description": one.description} for one in known]}
+
+
+async def rules(driven: Driven, request: Request) -> Object:
+    """The rules in force, and who said so."""
+    known = driven.session.crew.agent.guard.rules
+    return {
+        "rules": [
+            {"behavior": rule.effect, "rule": rule.text, "source": rule.origin} for rule in known
+        ]
+    }
+
+
+async def hooks(driven: Driven, request: Request) -> Object:
+    """The hooks of settings; those of the host it knows itself."""
+    _, loaded = prepare(driven.options)
+    known, _ = hooking.known(loaded)
+    told: list[Json] = [
+        {"event": h.event, "matcher": h.matcher, "what": h.name, "source": h.origin} for h in known
+    ]
+    return {"hooks": told}
+
+
+async def settings(driven: Driven, request: Request) -> Object:
+    """Take over settings in the middle of a session: all of them, or none."""
+    asked = dict(_flat(request.settings or {}))
+    if request.source:
+        return _kept(request.source, asked)
+    if strange := sorted(asked.keys() - CHANGING):
+        why = f"a session that goes on takes over only {', '.join(sorted(CHANGING))}"
+        raise Fault(f"{', '.join(strange)} cannot be changed here", why=why)
+    effort = msgspec.convert(asked.get("effortLevel") or "", Effort)
+    agent, guard = driven.session.crew.agent, driven.session.crew.agent.guard
+    for effect in EFFECTS:
+        texts = msgspec.convert(asked.get(f"permissions.{effect}", ()), tuple[str, ...])
+        specs = tuple(Spec(rule.tool, rule.what or None) for rule in _parsed(texts, effect))
+        guard = amend(guard, Update("addRules", specs, behavior=effect))
+    agent.guard = guard
+    if MODE in asked:
+        driven.session.enter(str(asked[MODE]))
+    if "model" in asked:
+        await driven.go_on_with(str(asked["model"] or driven.model))
+    if "effortLevel" in asked:
+        await driven.exert(effort)
+    return {}
+
+
+def _kept(source: str, asked: Object) -> Object:
+    """Keep a choice for the sessions to come, in the user's own file."""
+    if source != "userSettings" or asked.keys() != {"effortLevel"}:
+        raise Fault("A host may keep nothing in files but effortLevel in userSettings")
+    effort = msgspec.convert(asked["effortLevel"], Effort)
+    keep(homes.locate(os.environ), "effortLevel", effort)
+    return {}
+
+
+def _parsed(texts: tuple[str, ...], effect: Effect) -> list[Rule]:
+    try:
+        return [parse(text, effect) for text in texts]
+    except ValueError as error:
+        raise Fault("A rule cannot be understood", why=str(error)) from None
+
+
+def _flat(tree: Object) -> list[tuple[str, Json]]:
+    """Settings by their whole names."""
+    found: list[tuple[str, Json]] = []
+    for key, value in tree.items():
+        inner = value.items() if key == "permissions" and isinstance(value, dict) else ()
+        found += [(f"{key}.{name}", each) for name, each in inner] or [(key, value)]
+    return found
+
+
+# Files that a host asks for: it gets what the model may read unasked, and nothing besides.
+
+
+WHY = "no rule lets Read do that without a question"
+
+
+async def read(driven: Driven, request: Request) -> Object:
+    """What is in a file."""
+    path, env, size = await _judged(driven, request.path)
+    most = WHOLE if request.max_bytes is None else max(0, min(WHOLE, request.max_bytes))
+    data = await env.files.read(path, limit=most)
+    cut: Object = {"truncated": True} if size > len(data) else {}
+    if request.encoding == "base64":
+        return {"contents": b64encode(data).decode(), "absPath": path, "encoding": "base64", **cut}
+    try:
+        text = getincrementaldecoder("utf-8")().decode(data, final=not cut)
+    except UnicodeDecodeError:
+        raise Fault(f"{path} is not UTF-8", fix="Ask for it with encoding base64.") from None
+    return {"contents": text, "absPath": path, **cut}
+
+
+async def seed(driven: Driven, request: Request) -> Object:
+    """Take the host's word that the model knows a file, as far as it has not changed since."""
+    path, env, size = await _judged(driven, request.path)
+    if size > WHOLE:
+        raise Fault(f"{path} is too large to be known as a whole")
+    data = await env.files.read(path)
+    stat = await env.files.stat(path)
+    if stat is None or int(stat.modified * 1000) > request.mtime:
+        raise Fault(f"{path} changed since", fix="Let the model read it.")
+    driven.session.crew.agent.session.append(Changed(f"seen:{path}", digest(data)))
+    return {}
+
+
+async def _judged(driven: Driven, path: str) -> tuple[str, CallEnv, int]:
+    """A file that Read may open, the world as Read would see it, and the file's size."""
+    agent = driven.session.crew.agent
+    asked = Call("host", "Read", msgspec.json.encode({"file_path": path}).decode())
+    ready = understand(agent, asked)
+    if isinstance(ready, Unfit):
+        raise Fault(f"{path} cannot be read", why=ready.why)
+    if granted(agent, ready) is None:
+        raise Fault(f"{path} may not be read", why=WHY)
+    env = CallEnv(agent, ready, None)
+    whole = absolute(path, env.cwd)
+    try:
+        return whole, env, (await existing(whole, env)).size
+    except Refusal as refusal:
+        raise Fault(f"{path} cannot be read", why=str(refusal)) from None
 
 
 async def hello(driven: Driven, request: Request) -> Object:
     """What there is to know of a session that begins."""
     crew = driven.session.crew
     return {
-        "commands": listing.named(driven),
-        "agents": listing.kinds(driven),
+        "commands": named(driven),
+        "agents": kinds(driven),
         "output_style": crew.style,
         **await _styles(driven, request),
-        "models": listing.reachable(driven),
+        "models": reachable(driven),
         "account": {"apiKeySource": crew.key_source},
         "pid": os.getpid(),
         "hooks_applied": True,
@@ -65,7 +272,7 @@ async def _mode(driven: Driven, request: Request) -> Object:
     return {"mode": MODES.get(mode, mode)}
 
 
-async def _model(driven: Driven, request: Request) -> Object:
+async def _set_model(driven: Driven, request: Request) -> Object:
     """Between two turns; in the middle of one, after it."""
     named = request.model not in (None, "default")
     wanted = request.model if named and request.model else driven.model
@@ -119,8 +326,8 @@ async def _plugins(driven: Driven, request: Request) -> Object:
     crew.agent.skills = skilled.skills(place, loaded, driven.options)
     crew.plugins = loaded.plugins
     return {
-        "commands": listing.named(driven),
-        "agents": listing.kinds(driven),
+        "commands": named(driven),
+        "agents": kinds(driven),
         "plugins": [{"name": one.name, "path": one.folder} for one in loaded.plugins],
         **await servers.status(driven, request),
         "error_count": len(notices),
@@ -175,26 +382,26 @@ ANSWERS: dict[str, Callable[[Driven, Request], Awaitable[Object]]] = {
     "initialize": hello,
     "interrupt": _interrupt,
     "set_permission_mode": _mode,
-    "set_model": _model,
+    "set_model": _set_model,
     "set_max_thinking_tokens": _thinking,
     "mcp_status": servers.status,
     "mcp_reconnect": servers.reconnect,
     "mcp_toggle": servers.toggle,
     "mcp_set_servers": servers.replaced,
     "mcp_message": servers.heard,
-    "list_models": listing.models,
-    "supported_models": listing.models,
-    "supported_commands": listing.commands,
-    "supported_agents": listing.agents,
-    "reload_skills": listing.practised,
+    "list_models": models,
+    "supported_models": models,
+    "supported_commands": commands,
+    "supported_agents": agents,
+    "reload_skills": practised,
     "reload_plugins": _plugins,
     "reload_output_styles": _styles,
-    "read_file": files.read,
-    "seed_read_state": files.seed,
-    "list_permission_rules": listing.rules,
-    "get_hooks_listing": listing.hooks,
-    "update_settings": listing.settings,
-    "apply_flag_settings": listing.settings,
+    "read_file": read,
+    "seed_read_state": seed,
+    "list_permission_rules": rules,
+    "get_hooks_listing": hooks,
+    "update_settings": settings,
+    "apply_flag_settings": settings,
     "get_context_usage": _context,
     "get_session_cost": _cost,
     "stop_task": _stop_task,

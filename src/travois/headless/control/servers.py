@@ -20,15 +20,16 @@ from travois.core.display_text import complain
 from travois.core.errors import Fault
 from travois.core.json import table
 from travois.headless.control.driven_session import Driven
-from travois.headless.control.lines import Request
 from travois.headless.control.mcp import Server
+from travois.headless.control.messages import Request
 from travois.headless.json_shapes import Json, Object
 from travois.mcp.lenders import Server as Configured
 
 if TYPE_CHECKING:
     from travois.mcp.connection import Link
 
-PATIENCE = 10.0
+
+ADDED_SERVER_TIMEOUT = 10.0
 """How many seconds the host waits at most for servers that it has added."""
 CLOSED = "this session began without servers: ask again between two turns"
 TAKEN = "there is a server of that name already"
@@ -123,7 +124,7 @@ async def replaced(driven: Driven, request: Request) -> Object:
     errors = {name: why for name in fresh if (why := _against(driven, name, fresh[name]))}
     asked = {name: tree for name, tree in fresh.items() if name not in errors}
     links = _added(driven, asked, errors) if asked else ()
-    with anyio.move_on_after(PATIENCE):
+    with anyio.move_on_after(ADDED_SERVER_TIMEOUT):
         for link in links:
             await link.settled()
     errors |= {link.server.name: link.why for link in links if link.state == "failed"}

@@ -29,11 +29,8 @@ from travois.engine.background_jobs import PATIENCE
 from travois.headless import prompt_input as reading
 from travois.headless.control import mcp
 from travois.headless.control import requests as answers
-from travois.headless.control.callbacks import ASKED, Host
-from travois.headless.control.hooks import listeners, unheard
-from travois.headless.control.lines import Line, Request, Response
-from travois.headless.control.messages import Desk
-from travois.headless.control.referee import Referee
+from travois.headless.control.callbacks import ASKED, Host, Referee, listeners, unheard
+from travois.headless.control.messages import Desk, Line, Request, Response
 from travois.headless.json_shapes import Json, Object
 from travois.headless.run import Run, say
 from travois.sdk import Session
