@@ -13,7 +13,7 @@ from travois.core.content import Call, Text
 from travois.core.facts import Entry, Epoch, Opened, User
 from travois.core.legality import unsendable
 from travois.core.models import Model
-from travois.importing.retelling import retell
+from travois.importing.sessions import retell
 from travois.lab.validate import anthropic_faults
 from travois.lab.validate_items import responses_faults
 from travois.providers.encoder import Encoder

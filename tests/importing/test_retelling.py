@@ -11,8 +11,7 @@ from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
 from travois.core.content import AnyBlock, Call, Media, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
 from travois.core.view import open_calls
-from travois.importing.names import translated
-from travois.importing.retelling import BEGINS, ENDS, NO_RESULT, STRAY, retell
+from travois.importing.sessions import BEGINS, ENDS, NO_RESULT, STRAY, retell, translated
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
 

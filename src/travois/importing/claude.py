@@ -7,7 +7,7 @@ from pathlib import Path
 
 from travois.compat import claude as foreign
 from travois.compat.sessions.format import inner
-from travois.importing import shelves
+from travois.importing import plan as shelves
 from travois.importing.plan import NOWHERE, Luggage, tree_of
 from travois.permissions import rules
 from travois.permissions.rules import EFFECTS, READS

@@ -13,7 +13,7 @@ from travois.compat import hooks as hookfiles
 from travois.compat import prefix_rules as prefixes
 from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
-from travois.importing import shelves
+from travois.importing import plan as shelves
 from travois.importing.plan import Luggage, tree_of
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json

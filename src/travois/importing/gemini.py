@@ -9,9 +9,9 @@ from travois.compat import hooks as hookfiles
 from travois.compat.config_files import loose
 from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
-from travois.importing import shelves
-from travois.importing.names import TOOLS
+from travois.importing import plan as shelves
 from travois.importing.plan import Luggage
+from travois.importing.sessions import TOOLS
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_list, is_tree

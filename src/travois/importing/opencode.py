@@ -12,7 +12,7 @@ from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
 from travois.files import front_matter as front
 from travois.files.front_matter import Front
-from travois.importing import shelves
+from travois.importing import plan as shelves
 from travois.importing.plan import Luggage
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from travois.importing import shelves
+from travois.importing import plan as shelves
 from travois.importing.plan import Luggage, tree_of
 
 TAKEN = ("defaultModel", "defaultProvider")
