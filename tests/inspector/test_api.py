@@ -16,10 +16,8 @@ from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
 from travois.core.view import project
 from travois.inspector import api as answers
-from travois.inspector.api import Choice, Hit
-from travois.inspector.reading import Reading
-from travois.inspector.shelf import QUESTIONS, Shelf
-from travois.inspector.story import LAYERS, Story
+from travois.inspector.api import QUESTIONS, Choice, Hit, Shelf
+from travois.inspector.story import LAYERS, Reading, Story
 from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history

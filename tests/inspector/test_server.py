@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Scope
 from tests.inspector.logs import make, talk
 from travois.core.errors import Fault
 from travois.inspector import server
+from travois.inspector.api import QUESTIONS, Shelf
 from travois.inspector.server import COOKIE, HEADERS, Keys, listen, page
-from travois.inspector.shelf import QUESTIONS, Shelf
 from travois.sessions.home import Home
 
 KEYS = Keys("place", "printed", "opened", "cookie")

@@ -39,7 +39,7 @@ def run_inspect(args: Namespace) -> int:
     """Show one session, or all if there is none here."""
     session = _session(args.session)
     if args.json:
-        from travois.inspector.shelf import Shelf
+        from travois.inspector.api import Shelf
 
         question = "overview" if session else "sessions"
         told = Shelf(here()[0]).answer(question, {"session": session})

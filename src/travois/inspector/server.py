@@ -23,7 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from travois.core.errors import Fault
-from travois.inspector.shelf import Shelf
+from travois.inspector.api import Shelf
 from travois.sessions.home import Home
 
 PAGES = Path(__file__).parent / "pages"
