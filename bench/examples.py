@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from travois.local_model import examples
+from travois.local_model import router
 from travois.search.static import Static
 
 
 def main() -> None:
-    made = examples.keep(Static())
-    file = Path(examples.__file__).with_name(examples.KEPT)
+    made = router.keep(Static())
+    file = Path(router.__file__).with_name(router.KEPT)
     file.write_bytes(msgspec.msgpack.encode(made))
     print(f"{len(made.shapes)} examples, {file.stat().st_size:,} bytes")
 

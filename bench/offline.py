@@ -19,12 +19,10 @@ from tests.corpus.asked import counted, judged, requests
 
 from travois.compose.open_session import specs
 from travois.core.content import Text
-from travois.local_model import weights
-from travois.local_model.examples import Nearest
+from travois.local_model import model
 from travois.local_model.llamacpp import Engine, missing
-from travois.local_model.mind import Mind
-from travois.local_model.model import HELP, Asked, Guided
-from travois.local_model.router import Routed
+from travois.local_model.model import HELP, Asked, Guided, Mind
+from travois.local_model.router import Nearest, Routed
 from travois.providers.http.client import Direct
 from travois.search.embedder_minilm import Absent, find
 from travois.search.static import Static
@@ -59,7 +57,7 @@ async def whole(guided: Guided, asked: Asked) -> Routed | None:
 
 async def _main() -> None:
     folder = Path(mkdtemp())
-    minilm, file = find(folder / "minilm"), missing() or weights.find(folder / "smollm2")
+    minilm, file = find(folder / "minilm"), missing() or model.find(folder / "smollm2")
     table = Nearest(Static())
     await measured("tier 0: examples, small table", partial(whole, Guided(lambda: table, None)))
     if not isinstance(minilm, Absent):

@@ -19,9 +19,8 @@ from zlib import crc32
 
 from tests.corpus.asked import Call, Outcome, Request, judged, requests
 
-from travois.local_model.examples import Encoder, Example, Nearest, known
 from travois.local_model.reading import shape
-from travois.local_model.router import route
+from travois.local_model.router import Encoder, Example, Nearest, known, route
 from travois.search import embedder_minilm as minilm
 from travois.search.static import Static
 from travois.tools.catalog import TOOLS

@@ -10,10 +10,8 @@ import pytest
 
 from tests.corpus.asked import judged, requests
 from tests.tools.test_git import Repo
-from travois.local_model.arguments import READERS, reader
-from travois.local_model.examples import Nearest, keep, kept, known
 from travois.local_model.reading import spans
-from travois.local_model.router import route
+from travois.local_model.router import READERS, Nearest, keep, kept, known, reader, route
 from travois.providers.json_schema import flaws
 from travois.providers.schema import schema
 from travois.search.static import Static

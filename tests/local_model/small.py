@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from travois.local_model.llamacpp import load_problem
-from travois.local_model.weights import FILE, PACKAGE
+from travois.local_model.model import FILE, PACKAGE
 from travois.search.embedder import package
 
 HERE = Path(package(PACKAGE) or "/nowhere", FILE)

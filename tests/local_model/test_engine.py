@@ -25,11 +25,10 @@ from tests.local_model.small import HERE, needs_engine, torn, without_layers
 from tests.local_model.test_grammar import SCHEMAS, TEXT
 from tests.local_model.test_guided import EXAMPLES, UNSURE
 from travois.core.content import Call, Text
-from travois.local_model.examples import Nearest
 from travois.local_model.grammar import rules
 from travois.local_model.llamacpp import Engine
-from travois.local_model.mind import Mind
-from travois.local_model.model import Asked, Guided
+from travois.local_model.model import Asked, Guided, Mind
+from travois.local_model.router import Nearest
 from travois.providers.catalog import Endpoint
 from travois.providers.http.client import Direct
 from travois.providers.replies import Problem

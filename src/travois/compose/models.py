@@ -35,9 +35,9 @@ from travois.settings.schema import Loaded
 from travois.settings.using import Manner
 
 if TYPE_CHECKING:
-    from travois.local_model.examples import Nearest
     from travois.local_model.llamacpp import Engine
-    from travois.local_model.mind import Mind
+    from travois.local_model.model import Mind
+    from travois.local_model.router import Nearest
 
 
 # Models that this machine runs itself, as a session has them.
@@ -81,7 +81,7 @@ class Local:
             await engine.aclose()
 
     def _mind(self, window: int) -> Mind | None:
-        from travois.local_model.mind import Mind
+        from travois.local_model.model import Mind
 
         weights = smollm2()
         if isinstance(weights, str):
@@ -100,7 +100,7 @@ class Local:
 def smollm2() -> Path | str:
     """The weights of the embedded model, or why it cannot think here."""
     from travois.local_model.llamacpp import missing
-    from travois.local_model.weights import find
+    from travois.local_model.model import find
 
     return missing() or find(_stamp("smollm2.json"))
 
@@ -113,7 +113,7 @@ def notice() -> str:
 
 def near() -> Nearest:
     """The examples, by the table of meanings that comes with Travois: MiniLM takes 2 s to begin."""
-    from travois.local_model.examples import Nearest
+    from travois.local_model.router import Nearest
     from travois.search.static import Static
 
     return Nearest(Static())

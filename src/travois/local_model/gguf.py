@@ -53,7 +53,7 @@ def template(path: Path) -> str:
     return next((str(value) for name, value in fields(path) if name == TEMPLATE), "")
 
 
-def window(about: Head, *, asked: int = 0) -> int:
+def usable_window(about: Head, *, asked: int = 0) -> int:
     """How much of the window is used: no more than was trained, or than there is memory for."""
     most = min(asked or USUAL, about.window or USUAL)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // SHARE

@@ -46,7 +46,7 @@ def sized(model: Model) -> Model:
     """The model of a file with the window that it has; raises `Fault` if there is none."""
     path = Path(os.path.abspath(os.path.expanduser(model.id)))
     about = gguf.head(path)
-    window = gguf.window(about, asked=model.window)
+    window = gguf.usable_window(about, asked=model.window)
     output = min(model.output, max(1, window // 4))
     return replace(model, id=str(path), window=window, output=output, images=False, price=Price())
 

