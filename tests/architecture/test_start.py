@@ -23,7 +23,7 @@ LATER = (
         "travois.providers.openai_chat",
     ),
     *("travois.providers.openai_responses", "travois.providers.gemini", "travois.providers.ollama"),
-    *("travois.mcp.tools", "travois.mcp.lenders", "travois.tools.output", "travois.tools.web.html"),
+    *("travois.mcp.tools", "travois.mcp.tools", "travois.tools.output", "travois.tools.web.html"),
     *("travois.process.talk", "travois.process.child", "travois.agents.wakeup", "travois.host.mcp"),
 )
 """What a session can do without until its first request is out: it comes with its first use."""

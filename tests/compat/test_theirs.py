@@ -13,8 +13,8 @@ from tests.settings.test_settings import Places
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Opened
 from travois.core.models import Price
-from travois.mcp.admission import Admission, admission
-from travois.mcp.lenders import Server
+from travois.mcp.config import Admission, admission
+from travois.mcp.tools import Server
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse

@@ -23,7 +23,7 @@ from tests.e2e.program import Program
 from tests.mcp.test_mcp import free_port, linked, sum_of
 from travois import lab
 from travois.mcp.connection import Link
-from travois.mcp.lenders import Server
+from travois.mcp.tools import Server
 from travois.ports.tool import Refusal
 
 pytest.importorskip("mcp")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from travois.mcp.config import Found, find, own, wanted
-from travois.mcp.lenders import Server
-from travois.mcp.mcp_words import SOCKET, share
+from travois.mcp.config import SOCKET, Found, find, own, share, wanted
+from travois.mcp.tools import Server
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.sources import Where

@@ -18,12 +18,11 @@ from msgspec.structs import replace
 
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Heard
+from travois.mcp import connection
 from travois.mcp import connection as link_module
-from travois.mcp import life
 from travois.mcp.connection import Link, Surroundings
-from travois.mcp.foreign import Answered
-from travois.mcp.lenders import Server, lent
 from travois.mcp.oauth import Tokens
+from travois.mcp.tools import Answered, Server, lent
 from travois.ports.person import Choice
 from travois.ports.tool import Refusal
 from travois.ports.world import Env, Unanswered
@@ -102,7 +101,7 @@ def text(answered: Answered) -> str:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "PAUSE", 0.05)
+    monkeypatch.setattr(connection, "PAUSE", 0.05)
 
 
 @pytest.mark.parametrize("fault", ["none", "noise", "ids", "storm", "slow", "hostile", "twice"])
@@ -124,7 +123,7 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
 def test_a_server_that_dies_at_its_start_is_tried_five_times_and_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(life, "PAUSE", 0.001)
+    monkeypatch.setattr(connection, "PAUSE", 0.001)
     told: list[str] = []
 
     async def main() -> str:

@@ -21,9 +21,7 @@ from travois.core.errors import Fault
 from travois.core.facts import Decided, Entry, Result, User
 from travois.core.tokens import estimate
 from travois.mcp.announce import Lent, Told, announced, find
-from travois.mcp.foreign import Offer
-from travois.mcp.lenders import Server, lent
-from travois.mcp.tools import YES, Lending
+from travois.mcp.tools import YES, Lending, Offer, Server, lent
 from travois.ports.person import Answer, Inquiry, Question
 from travois.ports.world import Warned
 from travois.sdk import Session

@@ -12,7 +12,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import Media, Text
 from travois.core.tokens import estimate
-from travois.mcp.foreign import Answered, Item, Offer, Resource, foreign, named, outcome
+from travois.mcp.tools import Answered, Item, Offer, Resource, foreign, named, outcome
 from travois.permissions.access import Access
 from travois.ports.tool import Outcome
 from travois.ports.world import Room

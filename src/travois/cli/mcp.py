@@ -18,8 +18,8 @@ from travois.compose.options import Options
 from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.mcp import config as mcp
-from travois.mcp.lenders import Server, lent
-from travois.mcp.mcp_words import SOCKET, SOCKETS
+from travois.mcp.config import SOCKET, SOCKETS
+from travois.mcp.tools import Server, lent
 from travois.permissions.masking import mask_text, mask_value
 from travois.sessions import disk
 from travois.sessions.home import locate

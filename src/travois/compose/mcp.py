@@ -20,8 +20,8 @@ from travois.core.models import Model as Card
 from travois.core.view import waiting
 from travois.headless.json_shapes import Json
 from travois.mcp import config as mcp
-from travois.mcp.admission import admission
 from travois.mcp.announce import Told, announced
+from travois.mcp.config import admission
 from travois.permissions.rules import Rule, withheld
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Refusal
@@ -34,8 +34,7 @@ from travois.tools.tool_search import own_search
 
 if TYPE_CHECKING:
     from travois.mcp.connection import Link, Surroundings
-    from travois.mcp.lenders import Lender, Prompt, Server
-    from travois.mcp.tools import Lending
+    from travois.mcp.tools import Lender, Lending, Prompt, Server
 
 RESOURCES, LOGIN = "ListMcpResources", "travois mcp login"
 FRESH = "servers of tools were added since this session began; the next one can use them"
@@ -92,8 +91,8 @@ async def opened(
         fresh = (FRESH,) if listed.servers else ()
         return Loan(waiting=left, notices=(*listed.notices, *fresh))
     from travois.mcp.always_on import stand
+    from travois.mcp.config import share
     from travois.mcp.connection import links
-    from travois.mcp.mcp_words import share
 
     around = surroundings(place, loaded, world, session, bounds=bounds)
     made = links(listed.servers, around)
@@ -184,7 +183,7 @@ def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
 
 def _pin(session: Session, lending: Lending) -> None:
     """Hold servers to the definitions that the head has of their tools."""
-    from travois.mcp.lenders import PINS
+    from travois.mcp.tools import PINS
 
     head = {spec.name for spec in session.view.epoch.tools} if session.view.epoch else set[str]()
     shown = [tool for name, tool in lending.all().items() if name in head]
@@ -197,7 +196,7 @@ def _pin(session: Session, lending: Lending) -> None:
 
 def _news(agent: Agent, lending: Lending) -> Iterable[User]:
     """Put what changed before the next prompt; while nothing is to be done, nothing is said."""
-    from travois.mcp.lenders import PINS, states, told
+    from travois.mcp.tools import PINS, states, told
 
     session = agent.session
     for lender in lending.lenders.values():
@@ -215,7 +214,7 @@ def _news(agent: Agent, lending: Lending) -> Iterable[User]:
 
 
 def _again(lending: Lending) -> tuple[Text, ...]:
-    from travois.mcp.lenders import states
+    from travois.mcp.tools import states
 
     note, _ = announced(
         states(lending.lenders.values()), tuple(lending.all().values()), dict[str, Told]()

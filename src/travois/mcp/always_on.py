@@ -13,9 +13,8 @@ import anyio
 
 from travois.core.tokens import estimate
 from travois.mcp.connection import Link, Surroundings
-from travois.mcp.foreign import Offer
-from travois.mcp.lenders import Server, lent
 from travois.mcp.tool_cache import kept
+from travois.mcp.tools import Offer, Server, lent
 
 FIRST = 10.0
 """How many seconds a session waits for a server that it never heard of."""

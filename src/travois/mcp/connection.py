@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from errno import ENOTSUP
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 
 from travois.core.display_text import visible
-from travois.mcp.foreign import Answered, Item, Offer, Resource
-from travois.mcp.lenders import Prompt, Server
-from travois.mcp.life import ATTEMPTS, LOGIN, LOOK, PAUSE, Life
-from travois.mcp.line import Journal, streams
+from travois.files.openat import make_folders
 from travois.mcp.oauth import Tokens
 from travois.mcp.sdk import (
     MANY,
@@ -26,24 +27,292 @@ from travois.mcp.sdk import (
     failures,
     held,
     json,
+    loaded,
     offers,
     prompts,
     unreached,
     worded,
 )
 from travois.mcp.tool_cache import keep
-from travois.permissions.secrets import secrets
+from travois.mcp.tools import Answered, Item, Offer, Prompt, Resource, Server, State
+from travois.permissions.secrets import Secrets, secrets
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Env
 from travois.process.run import LocalProcesses
+from travois.process.talk import Talk
 from travois.sandbox.own_files import find_folders
 from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.client._transport import TransportStreams
     from mcp.client.session import IncomingMessage
+    from mcp.shared.message import SessionMessage
 
     from mcp import Client
+
+
+# Talking with a server that is a program: a message on each line, and nothing without bounds.
+
+
+LONGEST = 10 << 20
+"""How many bytes one message may have."""
+VALUES = 150_000
+"""How many values one message may hold: each takes many times the room that its text does."""
+STRING = re.compile(rb'"(?>[^"\\]++|\\.)*+"', re.DOTALL)
+"""A string of JSON; without going back, which would take more memory than the message."""
+LOGGED = 1 << 20
+"""How many bytes of what one run of a server says on standard error are kept."""
+
+
+class Overlong(Exception):
+    """A server does not stop to speak: it is not heard any further."""
+
+
+@asynccontextmanager
+async def streams(
+    start: Callable[[], Talk], *, ended: anyio.Event
+) -> AsyncGenerator[TransportStreams]:
+    """A program as the SDK wants it; `ended` is set when it says no more."""
+    from mcp.shared.message import SessionMessage
+
+    bring, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, take = anyio.create_memory_object_stream[SessionMessage](0)
+    talk = start()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_hear, talk, bring, ended)
+            group.start_soon(_say, talk, take, ended)
+            yield read, write
+            group.cancel_scope.cancel()
+    finally:
+        for stream in (bring, read, write, take):
+            stream.close()
+        with anyio.CancelScope(shield=True):
+            await talk.aclose()
+
+
+async def _hear(
+    talk: Talk, bring: MemoryObjectSendStream[SessionMessage | Exception], ended: anyio.Event
+) -> None:
+    """Pass messages on; what is none is noise, and no reason to stop."""
+    try:
+        async with aclosing(_messages(talk)) as messages:
+            async for message in messages:
+                await bring.send(message)
+    except (OSError, Overlong, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass
+    finally:
+        ended.set()
+        bring.close()
+
+
+def _message(line: bytes) -> SessionMessage | None:
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except (ValueError, RecursionError):
+        return None
+
+
+async def _messages(talk: Talk) -> AsyncGenerator[SessionMessage]:
+    rest = bytearray()
+    while data := await talk.receive():
+        first, *more = data.split(b"\n")
+        rest += first
+        for part in more:
+            _refuse_many_values(bytes(rest))
+            if (message := _message(bytes(rest))) is not None:
+                yield message
+            rest = bytearray(part)
+        if len(rest) > LONGEST:
+            raise Overlong
+
+
+def _refuse_many_values(line: bytes) -> None:
+    """Raise `Overlong` if a message would take far more memory than its text does."""
+    if _count_values(line, 0, len(line)) <= VALUES:
+        return
+    count = at = 0
+    for string in STRING.finditer(line):
+        count += _count_values(line, at, string.start())
+        at = string.end()
+        if count > VALUES:
+            raise Overlong
+    if count + _count_values(line, at, len(line)) > VALUES:
+        raise Overlong
+
+
+def _count_values(text: bytes, start: int, end: int) -> int:
+    return sum(text.count(sign, start, end) for sign in (b",", b"[", b"{"))
+
+
+async def _say(
+    talk: Talk, take: MemoryObjectReceiveStream[SessionMessage], ended: anyio.Event
+) -> None:
+    try:
+        async for each in take:
+            text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await talk.send(f"{text}\n".encode(errors="replace"))
+    except OSError:
+        ended.set()
+
+
+class Journal:
+    """What a server says on standard error: the file of its last runs, without our secrets."""
+
+    def __init__(self, path: Path, secrets: Secrets) -> None:
+        self._path = path
+        self._secrets = secrets
+        self._left = LOGGED
+
+    def add(self, data: bytes) -> None:
+        """Write more, up to a limit; a disk that is full is no reason to stop."""
+        text = self._secrets.redacted_bytes(data)[: self._left]
+        self._left -= len(text)
+        if not text:
+            return
+        try:
+            make_folders(self._path.parent)
+            if self._path.exists() and self._path.stat().st_size > LOGGED:
+                self._path.replace(self._path.with_suffix(".old.log"))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(self._path, flags, 0o600)
+        except OSError:
+            return
+        with open(file, "ab", buffering=0) as log:
+            log.write(text)
+
+
+# The life of one server: started, lost, started again after a pause, left alone, and wanted.
+
+
+ATTEMPTS = 5
+"""How often a server is started that does not stay; then it is left alone."""
+STEADY = 60.0
+"""After how many seconds a server counts as one that stays."""
+PAUSE = 0.5
+LOOK = 2.0
+"""How often, in seconds, it is seen whether a person has logged in elsewhere."""
+LOGIN = "travois mcp login"
+
+
+class Life(ABC):
+    """Whether a server can be asked, and what is done so that it can."""
+
+    def __init__(self, server: Server, tokens: Tokens, *, mode: str) -> None:
+        self.server = server
+        self.on = True
+        """Whether it may be used; the program that drives a session can switch it off."""
+        self._tokens = tokens
+        self._state: State = "starting"
+        self._why = ""
+        self._client: Client | None = None
+        self._mode = mode
+        """How it was spoken to when that worked."""
+        self._resting = False
+        """Whether it is left alone until somebody wants it."""
+        self._wanted = anyio.Event()
+        self._news = anyio.Event()
+        self._ended = anyio.Event()
+        self._complained = False
+
+    @abstractmethod
+    async def _attempt(self, mode: str) -> str:
+        """Start it and stay with it until it ends; says why it did."""
+
+    @abstractmethod
+    def _complain(self, why: str) -> None:
+        """Let the person know that it cannot be used."""
+
+    @property
+    def state(self) -> State:
+        """Whether it can be asked."""
+        return self._state if self.on else "failed"
+
+    @property
+    def why(self) -> str:
+        """What went wrong last."""
+        return self._why if self.on else "it is switched off"
+
+    async def keep(self) -> None:
+        """Keep it for a session: one that was left alone is tried again when it is wanted."""
+        attempts = ATTEMPTS
+        while True:
+            await self.run(attempts)
+            await self._wish()
+            attempts = 1
+
+    async def run(self, attempts: int = ATTEMPTS) -> None:
+        """Keep it running; one that does not stay is left alone."""
+        if why := await anyio.to_thread.run_sync(loaded):
+            self._rest(why)
+            return
+        failures = ATTEMPTS - attempts
+        while True:
+            began = anyio.current_time()
+            why = await self._attempt(self._mode or ("legacy" if failures % 2 else "auto"))
+            lasted = self._client is not None and anyio.current_time() - began > STEADY
+            self._client = None
+            failures = 1 if lasted else failures + 1
+            if _hopeless(why) or failures >= ATTEMPTS:
+                self._rest(why)
+                return
+            self._become("failed", why)
+            with anyio.move_on_after(PAUSE * 2**failures):
+                await self._wanted.wait()
+            self._wanted = anyio.Event()
+            self._become("starting", why)
+
+    async def settled(self) -> None:
+        """Wait until it has started, or has failed to."""
+        while self._state == "starting":
+            await self._news.wait()
+
+    async def again(self) -> None:
+        """Connect anew, whatever it does at the moment; afterwards `state` says how that went."""
+        with anyio.move_on_after(self.server.start):
+            if self._client is not None:
+                self._ended.set()
+                await self._news.wait()
+            await self._up()
+
+    def _become(self, state: State, why: str) -> None:
+        self._state, self._why = state, why
+        if state == "failed" and not self._complained:
+            self._complain(why)
+        self._complained = state == "failed" or (self._complained and state == "starting")
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    def _rest(self, why: str) -> None:
+        self._resting = True
+        self._become("failed", why)
+
+    async def _wish(self) -> None:
+        """Wait until somebody wants it, or a person has logged in."""
+        granted = self._tokens.stamp
+        while not self._wanted.is_set() and granted == self._tokens.stamp:
+            with anyio.move_on_after(LOOK if LOGIN in self.why else float("inf")):
+                await self._wanted.wait()
+        self._resting, self._wanted = False, anyio.Event()
+        self._become("starting", self.why)
+
+    async def _up(self) -> None:
+        """Wait until it can be asked, or is left alone; one that is left alone is tried again."""
+        if self._client is None:
+            self._resting = False
+            self._wanted.set()
+        while self._client is None and not self._resting:
+            await self._news.wait()
+
+
+def _hopeless(why: str) -> bool:
+    """Whether to try again cannot help: nothing is there to be started, or a person must act."""
+    return LOGIN in why or "no such program" in why
+
 
 T = TypeVar("T")
 DOUBT = "it is not known whether it was done, in part or at all; find out before you call it again"
@@ -303,14 +572,14 @@ class Link(Life):
         """Put a question of the server to the person for whose sake it works."""
         from mcp_types import ElicitResult
 
-        from travois.mcp.asking import asked
+        from travois.mcp.remote import answer_elicitation
 
         if not self._calls:
             return ElicitResult(action="cancel")
         running = self._calls[-1]
         running.scope.deadline = float("inf")
         try:
-            return await asked(self.server.name, params, running.env)
+            return await answer_elicitation(self.server.name, params, running.env)
         finally:
             running.scope.deadline = anyio.current_time() + self.server.limit
 

@@ -15,9 +15,9 @@ import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.stapled import MultiListener
 
-from travois.mcp.lenders import Server
 from travois.mcp.oauth import PORT, Coming
 from travois.mcp.sdk import failures, loaded, worded
+from travois.mcp.tools import Server
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.files.openat import make_folders
-from travois.mcp.lenders import Server
+from travois.mcp.tools import Server
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken

@@ -19,8 +19,8 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata, OAuthT
 from pydantic import PrivateAttr
 
 from travois.core.display_text import visible
-from travois.mcp.lenders import Server
 from travois.mcp.oauth import PORT, Code, Show, Tokens, wanted
+from travois.mcp.tools import Server
 
 FORBIDDEN, LACKING, LONGEST = 403, "insufficient_scope", 100
 LOOKS, PAUSE = 20, 0.1

@@ -10,8 +10,7 @@ import anyio
 import msgspec
 
 from travois.core.display_text import visible
-from travois.mcp.foreign import Offer
-from travois.mcp.lenders import Prompt
+from travois.mcp.tools import Offer, Prompt
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from travois.files.openat import make_folders
-from travois.mcp.foreign import Offer
-from travois.mcp.lenders import Server
+from travois.mcp.tools import Offer, Server
 
 
 def keep(server: Server, folder: Path, offers: tuple[Offer, ...]) -> None:

@@ -5,19 +5,24 @@ These four stand in the head of every request, and nothing that a server says do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Literal, Protocol
 
 import anyio
 import msgspec
 from msgspec.structs import replace
 
+from travois.context.tool_results import measure, preview
+from travois.core.content import Media, Shown, Text
 from travois.core.display_text import visible
 from travois.core.facts import Changed
+from travois.core.json import rows, table
 from travois.core.tokens import block_tokens
-from travois.mcp.announce import Lent, find
-from travois.mcp.foreign import TOLD, described, outcome
-from travois.mcp.lenders import PINS, Lender, lent, told
+from travois.mcp.announce import Lent, Told, find
 from travois.permissions.access import Access
 from travois.ports.person import Choice, Option
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
@@ -34,6 +39,365 @@ from travois.tools.tool_search import (
     search_tool,
     shown_tool,
 )
+
+# Tools of others: told by a JSON schema, run by whoever offers them.
+
+
+LONGEST = 64
+"""How many characters providers let a tool's name have."""
+TOLD = 2_048
+"""How many characters of a description the model is told."""
+MAX_DECLARED_CHARS = 500_000
+"""How many characters a tool may say that it brings, so that all of them are shown."""
+ALWAYS, SIZE = "anthropic/alwaysLoad", "anthropic/maxResultSizeChars"
+MEETS = "anthropic/requiresUserInteraction"
+LEAST_CHARS = 2
+"""A token stands for at least so many characters in most texts."""
+AROUND = 100
+"""The tokens kept for what a provider puts around a result."""
+PICTURE = 5_000_000
+EMPTY = "It brought nothing."
+UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Offer(msgspec.Struct, frozen=True, rename="camel"):
+    """One tool as its server tells of it."""
+
+    name: str
+    description: str | None = ""
+    input_schema: msgspec.Raw = msgspec.Raw(b'{"type":"object"}')
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"null"), name="_meta")
+
+    @property
+    def always(self) -> bool:
+        """Whether it wants to stand in the head of every request."""
+        return self._said(ALWAYS) is True
+
+    @property
+    def asks(self) -> bool:
+        """Whether it wants a person to see each use of it."""
+        return self._said(MEETS) is True
+
+    @property
+    def room(self) -> int:
+        """How many characters of its results it wants to be shown; 0 if it does not say."""
+        size = self._said(SIZE)
+        return max(0, min(MAX_DECLARED_CHARS, size)) if isinstance(size, int) else 0
+
+    def _said(self, key: str) -> object:
+        try:
+            return table(msgspec.json.decode(self.meta)).get(key)
+        except RecursionError:
+            return None
+
+
+class Resource(msgspec.Struct, frozen=True, rename="camel"):
+    """A thing that a server has, in a result."""
+
+    uri: str = ""
+    text: str = ""
+    blob: str = ""
+    mime_type: str | None = ""
+
+
+class Item(msgspec.Struct, frozen=True, rename="camel"):
+    """One block of a result."""
+
+    type: str
+    text: str = ""
+    data: str = ""
+    mime_type: str | None = ""
+    uri: str = ""
+    name: str = ""
+    resource: Resource = Resource()
+
+
+class Answered(msgspec.Struct, frozen=True, rename="camel"):
+    """What a server answered to a call."""
+
+    content: tuple[Item, ...] = ()
+    structured_content: msgspec.Raw = msgspec.Raw(b"null")
+    is_error: bool = False
+
+
+Caller = Callable[[str, dict[str, Any]], Awaitable[Answered]]
+"""Runs a tool by the name that its server gave it; may raise `Refusal`."""
+
+
+def foreign(
+    server: str,
+    offers: Iterable[Offer],
+    call: Caller,
+    *,
+    taken: Collection[str] = (),
+) -> tuple[AnyTool, ...]:
+    """The tools of a server, under names that nobody else has."""
+    found: dict[str, AnyTool] = {}
+    for offer in offers:
+        name = named(server, offer.name, taken={*taken, *found})
+        found[name] = _tool(server, offer, call, name=name)
+    return tuple(found.values())
+
+
+def named(server: str, tool: str, *, taken: Collection[str] = ()) -> str:
+    """`mcp__server__tool`, as providers take it; what is too long or taken gets a mark."""
+    name = f"mcp__{UNSAFE.sub('_', server)}__{UNSAFE.sub('_', tool)}"
+    if len(name) <= LONGEST and name not in taken:
+        return name
+    mark = blake2b(f"{server}\0{tool}".encode(errors="replace"), digest_size=4).hexdigest()
+    return f"{name[: LONGEST - len(mark) - 1]}_{mark}"
+
+
+def described(text: str) -> str:
+    """A description as the model is told: not too long, and nothing in it unseen."""
+    shown = "\n".join(visible(line) for line in text.strip().splitlines())
+    return shown if len(shown) <= TOLD else f"{shown[: TOLD - 1]}…"
+
+
+def _tool(server: str, offer: Offer, call: Caller, *, name: str) -> AnyTool:
+    async def run(args: dict[str, Any], env: Env, id: str) -> Outcome:
+        return outcome(await call(offer.name, args), env, id, wish=offer.room)
+
+    return Tool[Any](
+        name=name,
+        description=described(offer.description or offer.name),
+        args=dict[str, Any],
+        access=lambda args, here: (Access("call", server, asks=offer.asks),),
+        run=run,
+        bounded=True,
+        summary=lambda args: f"{server}: {offer.name} {_brief(args)}",
+        schema=_schema(offer.input_schema),
+    )
+
+
+def _schema(raw: msgspec.Raw) -> str:
+    """As compact as it can be; providers want it to be that of an object."""
+    told = table(msgspec.json.decode(raw))
+    return msgspec.json.encode({**told, "type": "object"}).decode()
+
+
+def _brief(args: dict[str, Any]) -> str:
+    text = msgspec.json.encode(args).decode()
+    return text if len(text) <= 120 else f"{text[:119]}…"
+
+
+def outcome(answered: Answered, env: Env, id: str, *, wish: int = 0) -> Outcome:
+    """A server's answer as the model sees it; what has no room is in a file.
+
+    `wish` is how many characters the tool says that it brings: all of them are shown if that is
+    free.
+    """
+    detail = bytes(answered.structured_content).decode().removeprefix("null")
+    shown = [_show_item(item, env, f"{id}-{n}") for n, item in enumerate(answered.content)]
+    bounded: list[Shown] = []
+    left = min(max(env.room.cap, wish // LEAST_CHARS), env.room.share - AROUND)
+    for number, block in enumerate(shown or [Text(detail or EMPTY)]):
+        fitting = _bounded(block, env, f"{id}-{number}", tokens=left)
+        left -= measure(fitting.text) if isinstance(fitting, Text) else 0
+        bounded.append(fitting)
+    return Outcome(tuple(bounded), error=answered.is_error, detail=detail)
+
+
+def _bounded(block: Shown, env: Env, name: str, *, tokens: int) -> Shown:
+    if not isinstance(block, Text) or measure(block.text) <= tokens:
+        return block
+    path = env.spill(name, block.text.encode(errors="replace"))
+    return Text(preview(block.text, path=path, tokens=tokens, nonce=""))
+
+
+def _show_item(item: Item, env: Env, name: str) -> Shown:
+    held = item.resource
+    match item.type:
+        case "text":
+            return Text(item.text)
+        case "image" if (data := _bytes(item.data)) and len(data) <= PICTURE:
+            return Media("image", item.mime_type or "image/png", env.blobs.put(data), len(data))
+        case "resource" if held.text:
+            return Text(f"{held.uri}:\n{held.text}")
+        case "resource_link":
+            return Text(f"[{item.name or 'resource'}: {item.uri}]")
+        case _:
+            data = _bytes(item.data or held.blob)
+            kind = item.mime_type or held.mime_type or item.type
+            return Text(f"[{kind}, {len(data):,} bytes: {env.spill(name, data)}]")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return b64decode(text)
+    except (Error, ValueError):
+        return b""
+
+
+# Servers of tools, as the rest of the program sees them: what each is, and how it is asked.
+
+
+State = Literal["starting", "ready", "failed"]
+Standing = Literal["some", "fitting", "all"]
+PINS = "mcp:"
+"""State of the session: what was told of a server, as JSON."""
+BLANK = re.compile("__+")
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A server as it is configured: a program to start, or an address."""
+
+    name: str
+    kind: Literal["stdio", "http", "sse"] = "stdio"
+    origin: str = ""
+    """The file that names it."""
+    level: str = "user"
+    argv: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    helper: str = ""
+    """A command that prints more headers, each time that a connection is made."""
+    client: dict[str, str] = {}
+    """Who we are to it, where its owner said so beforehand."""
+    port: int = 0
+    """Where a login has to come back to; 0 if that does not matter."""
+    standing: Standing = "some"
+    """Which of its tools stand in the head: those that want to, all if there is room, or all."""
+    start: float = 30.0
+    """How many seconds it may take to start."""
+    limit: float = 300.0
+    """How many seconds a call may stay silent."""
+    only: tuple[str, ...] = ()
+    """The tools that are wanted; all if none is named."""
+    without: tuple[str, ...] = ()
+    sandbox: bool | None = None
+    """Whether it runs in the sandbox; none for what the settings say of all servers."""
+    free: tuple[str, ...] = ()
+    """The tools that the user's own files let run unasked; a star for all."""
+
+    @property
+    def key(self) -> str:
+        """Its name in those of its tools: only there do two underscores part words."""
+        return BLANK.sub("_", UNSAFE.sub("_", self.name)).strip("_")[: LONGEST // 3] or "server"
+
+    def wants(self, tool: str) -> bool:
+        """Whether a tool of it is to be used."""
+        return tool not in self.without and (not self.only or tool in self.only)
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """A text that a server has ready, and what it wants to be told for it."""
+
+    name: str
+    description: str = ""
+    fields: tuple[str, ...] = ()
+
+
+class Lender(Protocol):
+    """One server, whatever becomes of it while the session runs."""
+
+    @property
+    def server(self) -> Server: ...
+
+    @property
+    def state(self) -> State:
+        """Whether it can be asked."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """What went wrong last."""
+        ...
+
+    @property
+    def about(self) -> str:
+        """What it says of itself."""
+        ...
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """Its tools; those of a server that is gone stay."""
+        ...
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]: ...
+
+    async def settled(self) -> None:
+        """Wait until it has started, or has failed to."""
+        ...
+
+    def move(self, folders: tuple[str, ...]) -> None:
+        """Let it know that the workspace is these folders, if it was not."""
+        ...
+
+    async def call(self, tool: str, args: dict[str, Any], env: Env) -> Answered:
+        """Run one of its tools; raises `Refusal`."""
+        ...
+
+    async def resources(self) -> tuple[tuple[str, str], ...]:
+        """The addresses of what it has, each with a word on it; raises `Refusal`."""
+        ...
+
+    async def read(self, uri: str) -> Answered:
+        """One of these; raises `Refusal`."""
+        ...
+
+    async def prompt(self, name: str, args: Mapping[str, str]) -> str:
+        """A text that it has ready; raises `Refusal`."""
+        ...
+
+
+def lent(
+    lenders: Iterable[Lender], *, hidden: Callable[[str], bool] = lambda name: False
+) -> dict[str, Lent]:
+    """All tools of all servers by name, in an order that hangs on nothing but the names."""
+    ordered, found = sorted(lenders, key=lambda one: one.server.name), dict[str, Lent]()
+    for lender, key in zip(ordered, _keys(ordered), strict=True):
+        offers = {offer.name: offer for offer in reversed(lender.offers)}
+        for tool in sorted(offers):
+            if lender.server.wants(tool):
+                name = named(key, tool, taken=found)
+                found[name] = _lent(name, lender.server.name, offers[tool])
+    return {name: found[name] for name in sorted(found) if not hidden(name)}
+
+
+def _keys(lenders: Iterable[Lender]) -> list[str]:
+    """The names of servers in those of their tools, whichever of them answer."""
+    keys: list[str] = []
+    for lender in lenders:
+        key = lender.server.key
+        mark = blake2b(lender.server.name.encode(errors="replace"), digest_size=3).hexdigest()
+        keys.append(f"{key}_{mark}" if key in keys else key)
+    return keys
+
+
+def _lent(name: str, server: str, offer: Offer) -> Lent:
+    try:
+        given = table(msgspec.json.decode(offer.input_schema))
+    except (msgspec.DecodeError, RecursionError):
+        given = {}
+    needed = rows(given.get("required"))
+    fields = (n if n in needed else f"{n}?" for n in table(given.get("properties")))
+    schema = msgspec.json.encode({**given, "type": "object"}).decode()
+    about = described(offer.description or "")
+    return Lent(
+        name, server, offer.name, about, schema, tuple(fields), room=offer.room, asks=offer.asks
+    )
+
+
+def told(state: Mapping[str, str], server: str) -> Told:
+    """What the model was told of a server."""
+    try:
+        return msgspec.json.decode(state.get(PINS + server, "{}"), type=Told)
+    except msgspec.DecodeError:
+        return Told()
+
+
+def states(lenders: Iterable[Lender]) -> dict[str, str]:
+    """How each server does, in words."""
+    return {one.server.name: _state(one) for one in lenders}
+
+
+def _state(lender: Lender) -> str:
+    return f"cannot be used ({lender.why})" if lender.state == "failed" else lender.state
+
 
 WAIT = 20.0
 """How many seconds a search waits for servers that are starting."""
@@ -170,7 +534,7 @@ class Lending:
             return said("\n".join((f"No tool fits {args.query!r}. Servers: {names}.", *more)))
         lent_ = [hit for hit in hits if hit.server]
         about, changes = self._introduced(lent_, env)
-        shown = (_shown(hit) if hit.server else shown_tool(hit) for hit in hits)
+        shown = (_show_tool(hit) if hit.server else shown_tool(hit) for hit in hits)
         found = (FOUND if lent_ else OURS) + "\n".join(shown)
         return said("\n".join((found, *about, *more)), changes=changes)
 
@@ -276,13 +640,8 @@ async def _agreed(tool: Lent, env: Env) -> tuple[Changed, ...]:
     return (Changed(f"{PINS}{tool.server}", msgspec.json.encode(kept).decode()),)
 
 
-def _shown(tool: Lent) -> str:
+def _show_tool(tool: Lent) -> str:
     schema = tool.schema if len(tool.schema) <= LONG else f"{tool.schema[:LONG]}… (cut)"
     raw = msgspec.Raw(schema.encode()) if len(tool.schema) <= LONG else schema
     shown = {"tool": tool.name, "description": tool.description, "arguments": raw}
     return msgspec.json.encode(shown).decode()
-
-
-def _brief(args: dict[str, Any]) -> str:
-    text = msgspec.json.encode(args).decode()
-    return text if len(text) <= 120 else f"{text[:119]}…"

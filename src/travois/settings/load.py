@@ -13,7 +13,7 @@ from travois.compat import claude as foreign
 from travois.compat.claude_keys import unlike
 from travois.core.errors import Fault
 from travois.mcp import config as mcp
-from travois.mcp.admission import admission
+from travois.mcp.config import admission
 from travois.permissions.decide import ALIASES, Mode
 from travois.permissions.flaws import remark
 from travois.permissions.masking import MASKED, likely, mask_value, register

@@ -16,7 +16,7 @@ from travois.core.errors import Fault
 from travois.core.json import table
 from travois.headless.control.messages import Declined, Desk
 from travois.headless.json_shapes import Json, Object
-from travois.mcp.foreign import Answered, Offer, foreign
+from travois.mcp.tools import Answered, Offer, foreign
 from travois.ports.tool import AnyTool, Refusal
 from travois.version import __version__
 

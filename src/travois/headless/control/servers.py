@@ -23,7 +23,7 @@ from travois.headless.control.driven_session import Driven
 from travois.headless.control.mcp import Server
 from travois.headless.control.messages import Request
 from travois.headless.json_shapes import Json, Object
-from travois.mcp.lenders import Server as Configured
+from travois.mcp.tools import Server as Configured
 
 if TYPE_CHECKING:
     from travois.mcp.connection import Link
