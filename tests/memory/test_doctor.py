@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from travois.memory.doctor import UNUSED, Finding, conflicts, leaks, moved, unused
-from travois.memory.dream import keyed
+from travois.memory.dream_rules import keyed
+from travois.memory.index import UNUSED, Finding, conflicts, leaks, moved, unused
 from travois.memory.memory import Evidence, Memory
 
 NOW = 1_800_000_000.0

@@ -11,8 +11,19 @@ from msgspec.structs import replace
 
 from travois.core.tokens import estimate
 from travois.memory.dates import dated
-from travois.memory.dream import Step, changes, keyed, ruled
-from travois.memory.dream_rules import Operation, Passage, Topic, judged, operations, told, topics
+from travois.memory.dream_rules import (
+    Operation,
+    Passage,
+    Step,
+    Topic,
+    changes,
+    judged,
+    keyed,
+    operations,
+    ruled,
+    told,
+    topics,
+)
 from travois.memory.memory import Anchor, Drop, Evidence, Memory, Put
 
 DAY = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from travois.memory.scope import said_scope, scope_of
+from travois.memory.settle import said_scope, scope_of
 
 EVERYWHERE = """
 always use bun, in all my projects

@@ -17,17 +17,16 @@ from travois.cli.sessions import here
 from travois.compose.memory import open_here
 from travois.core.errors import Fault
 from travois.memory import foreign_memories as foreign
-from travois.memory.doctor import Finding, conflicts, leaks, moved, unused
-from travois.memory.drafts import slug
-from travois.memory.dream import keyed
+from travois.memory.drafts import draft_name
+from travois.memory.dream_rules import keyed
 from travois.memory.history import Transaction
+from travois.memory.index import Finding, conflicts, leaks, moved, unused
 from travois.memory.memory import Change, Drop, Evidence, Memory, Proposal, Put, Scope, Type
-from travois.memory.rules import Signal, draft
-from travois.memory.scope import said_scope
+from travois.memory.settle import said_scope
+from travois.memory.signals import Signal, draft
 from travois.memory.similarity import same
-from travois.memory.store import FolderMemories, share
+from travois.memory.store import FolderMemories, Stats, share, usage_key
 from travois.memory.text import parse
-from travois.memory.usage import Stats, key
 from travois.permissions.leaks import leak
 from travois.ports.memory import Applied
 from travois.sessions import disk
@@ -107,7 +106,7 @@ def whole(memories: FolderMemories, memory: Memory, *, now: float) -> str:
             "",
             styled(f"{line(path)} has changed since this was known to be true.", "yellow"),
         ]
-    used = memories.stats().recalled.get(key(memory))
+    used = memories.stats().recalled.get(usage_key(memory))
     lines += ["", _times(memory, used, now=now), f"File: {file(memories, memory)}"]
     return "\n".join(lines)
 
@@ -239,7 +238,7 @@ def keep(
         raise Fault(f"That is remembered already, as {known.name}", why=known.description, fix=fix)
     now = time.time()
     memory = Memory(
-        name or _free(memories, slug(said.text)),
+        name or _free(memories, draft_name(said.text)),
         said.text,
         kind or said.type,
         said.text,

@@ -14,7 +14,7 @@ from travois.compose.open_session import Place
 from travois.context.window import model
 from travois.core.models import Model as Card
 from travois.memory.memory import Consent, Memory, Scope
-from travois.memory.paths import key
+from travois.memory.paths import project_folder_key
 from travois.ports.agent import Agent
 from travois.ports.world import Model
 from travois.sessions import disk
@@ -131,7 +131,9 @@ class LazyMemories(Opened):
     def _there(self) -> bool:
         """Whether anything is known."""
         root = self._home.path / "memory"
-        own = self._loaded.settings.memory.directory or root / key(self._home, self._project)
+        own = self._loaded.settings.memory.directory or root / project_folder_key(
+            self._home, self._project
+        )
         places = (Path(own).expanduser(), root / "user")
         return self._held is not None or any(place.is_dir() for place in places)
 

@@ -18,14 +18,13 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.memory import signals as wording
-from travois.memory.drafts import Draft, slug
+from travois.memory.drafts import Draft, draft_name
 from travois.memory.memory import Author, Evidence, Memory, Put, Scope
-from travois.memory.scope import scope_of
 from travois.memory.settle import Accepted as Accepted
 from travois.memory.settle import Held as Held
 from travois.memory.settle import Refused as Refused
 from travois.memory.settle import Weighed as Weighed
-from travois.memory.settle import settle
+from travois.memory.settle import scope_of, settle
 from travois.memory.similarity import content, covered, denies, same
 from travois.memory.speakers import Heard, Voice, spoken
 
@@ -300,7 +299,7 @@ def _memory(draft: Draft, place: Place, ground: Ground) -> Memory:
     scope = _told_scope(place) or draft.scope or usual
     line = " ".join(text.split())
     return Memory(
-        name=_free(slug(draft.name or text), ground.known),
+        name=_free(draft_name(draft.name or text), ground.known),
         description=line if len(line) <= LINE else f"{line[: LINE - 1].rstrip()}…",
         type=draft.type,
         body=f"{text}\n\nWhy: {draft.why}" if draft.why else text,

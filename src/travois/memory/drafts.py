@@ -53,7 +53,7 @@ def drafts(reply: str) -> tuple[Draft, ...]:
     return tuple(draft for draft in found if draft is not None)[:MOST]
 
 
-def slug(text: str) -> str:
+def draft_name(text: str) -> str:
     """A name out of the first words of a text."""
     words = re.findall(r"[a-z0-9]+", text.casefold())
     return "-".join(words[:6])[:60].strip("-") or "memory"

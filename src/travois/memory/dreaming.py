@@ -22,14 +22,18 @@ from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound,
 from travois.core.spending import Limits
 from travois.engine.loop import turn
 from travois.engine.tool_definitions import first_head
-from travois.memory.dream import changes, key, keyed, named, ruled
 from travois.memory.dream_rules import (
     Passage,
     Plan,
     Proposed,
     Topic,
+    changes,
+    key,
+    keyed,
+    named,
     operations,
     planned,
+    ruled,
     told,
     topics,
 )

@@ -10,8 +10,8 @@ from typing import Literal, assert_never
 import msgspec
 
 from travois.core.errors import Fault
-from travois.memory.archive import Archive
 from travois.memory.folder import Folder
+from travois.memory.history import Archive
 from travois.memory.memory import Change, Drop, Proposal, Put, Scope
 from travois.prompt.instruction_files import plain_bytes
 

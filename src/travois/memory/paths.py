@@ -9,7 +9,7 @@ from travois.sessions.home import Home
 from travois.sessions.project import Project
 
 
-def key(home: Home, project: Project) -> str:
+def project_folder_key(home: Home, project: Project) -> str:
     """The folder of a project's memories, below that of all.
 
     A repository is known by another key once it has a first commit; what was remembered before

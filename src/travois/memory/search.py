@@ -9,8 +9,8 @@ from itertools import islice
 from math import log
 from typing import TYPE_CHECKING
 
-from travois.memory.archive import Archive
 from travois.memory.folder import Stamp
+from travois.memory.history import Archive
 from travois.memory.memory import Memory
 from travois.memory.similarity import FILLER, content
 from travois.search import rank

@@ -7,6 +7,7 @@ Cache: never moves the prefix.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -15,8 +16,117 @@ from msgspec.structs import replace
 from travois.memory import signals as wording
 from travois.memory.drafts import Draft
 from travois.memory.memory import Author, Drop, Memory, Put, Scope
-from travois.memory.scope import without_scope
 from travois.memory.similarity import content, denies, likeness, same
+
+# Whom a wish is for, as its words say: this project, or the person in all of theirs.
+
+
+SINGLE = r"(?:project|repo(?:sitory)?|code ?base|work ?space|monorepo|solution|checkout)"
+PLURAL = r"(?:projects|repos(?:itories)?|repositories|code ?bases|work ?spaces|checkouts)"
+OWNED = (
+    r"(?:of |my |mine |our |the |these |other |own |future |new |single |personal |existing |"
+    r"different |various |side )"
+)
+BOUND = (
+    rf"(?! (?:in|of|inside|within|under) (?:this|the|our) (?:\w+ )?{SINGLE})"
+    r"(?! (?:file|folder|root|name|director|member|manager|setting|version|lead|plan)\w*)"
+)
+"""All projects of one repository are still one place, and a project's files are none."""
+EVERYWHERE = re.compile(
+    rf"(?i)\b(?:all|every|each|any|whichever|whatever) {OWNED}{{0,4}}(?:{SINGLE}|{PLURAL})\b{BOUND}"
+    rf"|\bacross (?:all )?{OWNED}{{0,3}}{PLURAL}\b{BOUND}|\bmy {OWNED}{{0,2}}{PLURAL}\b"
+    r"|\b(?:no matter|regardless of|independent(?:ly)? of|irrespective of|never mind|"
+    rf"does(?:n['’]?t| not) matter)\b[^.,;]{{0,20}}\b(?:{SINGLE}|{PLURAL}|folder|where i)\b"
+    r"|\b(?:wherever|everywhere|anywhere|in everything|on everything|in anything|whatever) "
+    r"(?:that )?i(?:['’]m|['’]ll)?\b"
+    r"|\b(?:cross|multi)-project\b|\bproject-(?:independent|agnostic)(?:ly)?\b"
+    r"|\b(?:global|universal|user[- ](?:level|wide|scope\w*)|account[- ]wide) "
+    r"(?:rule|preference|default|setting|memory|convention|wish|habit)\b|\buser scope\b"
+    r"|\b(?:remember|save|store|keep|applies|apply|holds?|goes|valid|note)\b[^.,;]{0,15} globally\b"
+    r"|\b(?:all|jede[mnrs]?|sämtliche[nr]?|alle[nr]?) (?:meine[nr]? |unsere[nr]? |anderen )*"
+    r"(?:projekte?n?|repos?)\b|\bprojektübergreifend\b|\büberall\b(?! (?:in|im) )"
+    r"|\b(?:todos|todas|cada|cualquier) (?:(?:los|mis|nuestros|tus) )*"
+    r"(?:proyectos?|repos?(?:itorios?)?)\b|\ben todas partes\b"
+    r"|\b(?:tous|toutes|chaque|n['’]importe quel) (?:(?:les|mes|nos) )*"
+    r"(?:projets?|dépôts?|repos?)\b|\bpartout\b(?! dans )"
+)
+"""The words of somebody who speaks of all their projects."""
+MINE = re.compile(r"(?i)\b(?:everywhere|globally)\b\W*$")
+"""What means so only where somebody speaks of themselves: `use UTC everywhere` is about a place."""
+MYSELF = re.compile(r"(?i)\b(?:i|i['’]\w+|me|my|myself|mine)\b")
+TOGETHER = re.compile(r"(?i)\b(?:we|we['’]\w+|our|us|this|here)\b")
+HERE = re.compile(
+    rf"(?i)\b(?:this|the current|our|just the one|this very) (?:\w+ )?{SINGLE}\b"
+    r"|\b(?:just|only|but|in|around|over) here\b|^\W*here,|\bhere(?:\W*$|[,;])"
+    r"|\b(?:for|in|just|only) this one\b"
+    rf"|\b(?:in|of|inside|within) the (?:\w+ )?{SINGLE}\b"
+    r"|\b(?:in|für) (?:diesem?|dieses|das|unserem?) (?:projekt|repo)\b|\bnur hier\b|\bhier\W*$"
+    r"|\b(?:en|para) (?:este|nuestro) (?:proyecto|repo\w*)\b|\bsolo aquí\b|\baquí\W*$"
+    r"|\b(?:dans|pour) (?:ce|notre) (?:projet|dépôt|repo)\b|\bici\W*$"
+)
+"""The words of somebody who speaks of the place at hand."""
+NOT_ONLY = re.compile(
+    r"(?i)\b(?:not (?:just|only|limited to|specific to)|nicht nur|no (?:solo|sólo)|pas seulement|"
+    rf"beyond|more than)\b[^.;]{{0,12}}(?:\bhere\b|\bhier\b|\baquí\b|\bici\b|\bthis\b|{SINGLE}|"
+    r"projekt|proyecto|projet)"
+)
+NOT_ALL = re.compile(
+    r"(?i)\bnot (?:in |for |a |across |on )?(?:all|every|any|other|my|everywhere|globally|global|"
+    r"anywhere|necessarily)\b|\bnicht (?:in |für )?(?:alle|überall|jede)"
+)
+ONWARD = re.compile(
+    r"(?i)^\W*(?:and |also,? |oh,? |btw,? )*(?:that|this|it|these|those|the same|same|both|das|"
+    r"eso|esto|ça|cela)\b"
+)
+"""How a sentence begins that goes on about the one before it."""
+
+ITEM = re.compile(r"\s*(?:[-*+•]|\d+[.)])(?:\s|$)")
+
+
+def without_scope(text: str) -> str:
+    """Return a wish without the words that say whom it is for."""
+    return HERE.sub(" ", EVERYWHERE.sub(" ", text))
+
+
+def said_scope(text: str) -> Scope | None:
+    """Return whom these words say that they are for; None if they do not say."""
+    flat = " ".join(text.split())
+    if NOT_ONLY.search(flat):
+        return "user"
+    if NOT_ALL.search(flat) and HERE.search(flat):
+        return "project"
+    if EVERYWHERE.search(flat) and not NOT_ALL.search(flat):
+        return "user"
+    if HERE.search(flat):
+        return "project"
+    alone = MINE.search(flat) and MYSELF.search(flat) and not TOGETHER.search(flat)
+    return "user" if alone else None
+
+
+def scope_of(words: str, sentence: str, *, message: str = "", after: str = "") -> Scope | None:
+    """Return whom a wish is for: its own words tell first, then what stands around them.
+
+    A line that ends in a colon speaks for the list below it; a sentence that goes on about the
+    wish (`that goes for all my projects`) speaks for it, too.
+    """
+    onward = re.split(r"(?<=[.!?])\s|\n", after.strip(), maxsplit=1)[0]
+    for text in (words, sentence, onward if ONWARD.match(onward) else "", _heading(words, message)):
+        if found := said_scope(text):
+            return found
+    return None
+
+
+def _heading(words: str, message: str) -> str:
+    """The line above a list that these words are in, if it ends in a colon."""
+    if words not in message:
+        return ""
+    *lines, own = message.partition(words)[0].split("\n")
+    if not ITEM.match(own):
+        return ""
+    above = (line for line in reversed(lines) if line.strip() and not ITEM.match(line))
+    heading = next(above, "")
+    return heading if heading.rstrip().endswith(":") else ""
+
 
 TOPIC, OPPOSED = 0.3, 0.5
 """How like an older memory is that a later word does away with."""

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
 from travois.memory import foreign_memories as foreign
 from travois.memory import paths as place
-from travois.memory import usage
-from travois.memory.archive import Archive
 from travois.memory.folder import Flaw, Folder
-from travois.memory.history import History, Transaction
+from travois.memory.history import Archive, History, Transaction
 from travois.memory.inbox import Inbox
 from travois.memory.index import INDEX
 from travois.memory.memory import Anchor, Change, Consent, Drop, Memory, Proposal, Put, Scope
 from travois.memory.search import Finder
 from travois.memory.signals import names
 from travois.memory.text import slug, tidy
-from travois.memory.usage import Stats
 from travois.ports.memory import Applied
 from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import disk
@@ -35,6 +34,65 @@ from travois.settings import trust
 
 if TYPE_CHECKING:
     from travois.search.index import Index
+
+
+# How often memories were recalled. Deleting the file loses nothing but that.
+
+
+Used = tuple[int, float]
+"""How often, and when last."""
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What there is, counted."""
+
+    total: int
+    types: dict[str, int]
+    authors: dict[str, int]
+    scopes: dict[str, int]
+    pinned: int
+    recalled: dict[str, Used]
+    """By scope and name, of those that ever were."""
+    never: tuple[str, ...]
+    waiting: int = 0
+    """How many are not yet found by meaning."""
+
+
+def usage_key(memory: Memory) -> str:
+    """What a memory is called among those of all scopes."""
+    return f"{memory.scope}/{memory.name}"
+
+
+def read(path: Path) -> dict[str, Used]:
+    """The file; empty if there is none that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Used])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+
+
+def count(path: Path, memories: Iterable[Memory], *, now: float) -> None:
+    """Add one use to each. Raises OSError."""
+    found = read(path)
+    for memory in memories:
+        found[usage_key(memory)] = (found.get(usage_key(memory), (0, 0.0))[0] + 1, now)
+    disk.make_folders(path.parent)
+    disk.replace(path, msgspec.json.encode(found), sync="whenever")
+
+
+def stats(memories: Sequence[Memory], used: dict[str, Used], *, waiting: int) -> Stats:
+    """What there is, and what of it is of use."""
+    keys = [usage_key(memory) for memory in memories]
+    return Stats(
+        len(memories),
+        dict(Counter(memory.type for memory in memories)),
+        dict(Counter(memory.author for memory in memories)),
+        dict(Counter(memory.scope for memory in memories)),
+        sum(memory.pinned for memory in memories),
+        {each: used[each] for each in keys if each in used},
+        tuple(each for each in keys if each not in used),
+        waiting,
+    )
 
 
 def open_memories(
@@ -53,7 +111,7 @@ def open_memories(
     `wrote` hears of each file of the team's that changes: those lie in the workspace.
     """
     root = home.path / "memory"
-    key = place.key(home, project)
+    key = place.project_folder_key(home, project)
     own = Path(directory).expanduser().absolute() if directory else root / key
     folders: dict[Scope, Folder] = {
         "project": Folder(str(own) if directory else key, own, scope="project"),
@@ -228,11 +286,11 @@ class FolderMemories:
         wanted = frozenset(names)
         found = [one for one in self.all() if one.name in wanted]
         with suppress(Fault), self._archive.past.locked():
-            usage.count(self._usage, found, now=self._archive.past.clock())
+            count(self._usage, found, now=self._archive.past.clock())
 
     def stats(self) -> Stats:
         """What there is, counted, and what of it was ever recalled."""
-        return usage.stats(self.all(), usage.read(self._usage), waiting=self.waiting())
+        return stats(self.all(), read(self._usage), waiting=self.waiting())
 
     def waiting(self) -> int:
         """How many the index does not find by meaning yet."""
@@ -283,7 +341,7 @@ class FolderMemories:
 def share(home: Home, project: Project) -> Path:
     """Make the folder of the team's memories in a repository, and let it count for the user."""
     folder = Path(os.path.realpath(project.root), ".travois", "memory")
-    link = home.path / "memory" / place.key(home, project) / "team"
+    link = home.path / "memory" / place.project_folder_key(home, project) / "team"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if os.path.realpath(folder) != str(folder):

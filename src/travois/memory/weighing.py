@@ -26,8 +26,7 @@ from travois.engine.fork import inquire
 from travois.memory.accept import Accepted, Ground, Held, Refused, Weighed, weigh_all
 from travois.memory.drafts import NEAREST, Draft, drafts, request
 from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
-from travois.memory.rules import Signal, draft, points_elsewhere, ruled, signals
-from travois.memory.signals import explicit
+from travois.memory.signals import Signal, draft, explicit, points_elsewhere, ruled, signals
 from travois.memory.similarity import content, covered, same
 from travois.memory.speakers import Heard, heard, spoken
 from travois.permissions.leaks import leak
