@@ -15,8 +15,7 @@ import pytest
 
 from travois.files.disk import INLINE, DiskFiles
 from travois.permissions.access import Access
-from travois.permissions.judged import JudgedFiles
-from travois.permissions.resolve_paths import resolved
+from travois.permissions.resolve_paths import JudgedFiles, resolved
 from travois.ports.world import Files, Stale, Stat, digest
 
 T = TypeVar("T")

@@ -24,8 +24,7 @@ from travois.files import openat as beneath
 from travois.files.disk import OLD, DiskFiles, sweep
 from travois.files.openat import spot
 from travois.permissions.access import Access
-from travois.permissions.judged import JudgedFiles
-from travois.permissions.resolve_paths import resolved
+from travois.permissions.resolve_paths import JudgedFiles, resolved
 from travois.ports.tool import AnyTool, Outcome, Refusal
 from travois.ports.world import Stale, digest
 from travois.tools.edit import EDIT

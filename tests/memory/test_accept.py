@@ -12,7 +12,7 @@ from travois.memory.accept import Accepted, Ground, Held, Refused, weigh, weigh_
 from travois.memory.drafts import Draft, drafts
 from travois.memory.memory import Memory
 from travois.memory.speakers import heard, typed
-from travois.permissions.leaks import leak
+from travois.permissions.secrets import leak
 
 WISH = "Always run the linter before you commit."
 

@@ -18,11 +18,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.permissions.shell.gitline import _looks
-from travois.permissions.shell.gitlines import GIT_LISTS
 from travois.permissions.shell.judge import plan
-from travois.permissions.shell.looks import LOOKS
 from travois.permissions.shell.options import Spec, table
+from travois.permissions.shell.special import _looks
+from travois.permissions.shell.tables import GIT_LISTS, LOOKS
 
 NEEDED = ("strace", "git", "bash")
 TRACED = (

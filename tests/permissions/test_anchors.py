@@ -6,8 +6,7 @@ import pytest
 
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
-from travois.permissions.flaws import flaw, remark
-from travois.permissions.rules import EFFECTS, Effect, Use, matches, parse
+from travois.permissions.rules import EFFECTS, Effect, Use, flaw, matches, parse, remark
 
 ROOT, BASE, HOME = "/proj", "/etc/place", "/home/me"
 ANCHORS = {

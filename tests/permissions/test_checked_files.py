@@ -17,8 +17,7 @@ from travois.core.facts import Result
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
-from travois.permissions.judged import JudgedFiles, hiding
-from travois.permissions.resolve_paths import resolved
+from travois.permissions.resolve_paths import JudgedFiles, hiding, resolved
 from travois.permissions.rules import parse
 from travois.ports.agent import Agent
 from travois.sdk import Session

@@ -19,7 +19,7 @@ from travois.permissions.rules import Use, parse
 from travois.permissions.shell import judge as shell
 from travois.permissions.shell import rough as loose
 from travois.permissions.shell.destruction import destroys
-from travois.permissions.shell.heredoc import shortened
+from travois.permissions.shell.parse import shortened
 from travois.permissions.shell.place import Start
 from travois.permissions.shell.plan import Plan
 from travois.permissions.shell.walk import Walker

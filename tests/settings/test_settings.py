@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from travois.context.layers import Layers
 from travois.core.errors import Fault
-from travois.permissions import flaws
+from travois.permissions import rules as flaws
 from travois.permissions.rules import Rule
 from travois.permissions.updates import SANDBOXED
 from travois.sessions.home import Home

@@ -15,7 +15,7 @@ import pytest
 from tests.tools.local import Local
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
-from travois.permissions.judged import hiding
+from travois.permissions.resolve_paths import hiding
 from travois.permissions.rules import parse
 from travois.ports.tool import Refusal
 from travois.tools import symbols, syntax

@@ -15,8 +15,7 @@ from travois.files.disk import DiskFiles
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Heard
 from travois.permissions.access import Access
-from travois.permissions.judged import JudgedFiles
-from travois.permissions.resolve_paths import resolved
+from travois.permissions.resolve_paths import JudgedFiles, resolved
 from travois.ports.tasks import Edit
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal
 from travois.ports.world import Room, digest

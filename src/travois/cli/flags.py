@@ -284,7 +284,7 @@ def _mode(args: Namespace) -> str:
 
 def _tools(given: str) -> tuple[str, ...]:
     """The tools of a list; `Task` is what others call `Agent`."""
-    from travois.permissions.flaws import TOOLS
+    from travois.permissions.rules import TOOLS
     from travois.settings.validate import nearest
 
     names = tuple("Agent" if name == "Task" else name for name in split(given))

@@ -27,7 +27,7 @@ from travois.memory.signals import Signal, draft
 from travois.memory.similarity import same
 from travois.memory.store import FolderMemories, Stats, share, usage_key
 from travois.memory.text import parse
-from travois.permissions.leaks import leak
+from travois.permissions.secrets import leak
 from travois.ports.memory import Applied
 from travois.sessions import disk
 from travois.settings import trust

@@ -7,7 +7,7 @@ import os
 from travois.compat import claude as foreign
 from travois.compose.open_session import Place
 from travois.permissions.decide import Guard
-from travois.permissions.judged import hiding
+from travois.permissions.resolve_paths import hiding
 from travois.prompt.instruction_files import Library, Places
 from travois.settings.schema import Loaded
 from travois.settings.sources import levels

@@ -14,9 +14,8 @@ from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Result
 from travois.permissions.decide import Guard
-from travois.permissions.judged import hiding
 from travois.permissions.paths import inside
-from travois.permissions.resolve_paths import home
+from travois.permissions.resolve_paths import hiding, home
 from travois.permissions.rules import Rule
 from travois.sandbox.hidden_files import (
     find_covered,

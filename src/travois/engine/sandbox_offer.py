@@ -165,7 +165,7 @@ def _find_names(rule: Rule) -> Iterator[str]:
 
 
 def _shows_all(step: Step) -> bool:
-    from travois.permissions.shell.gitline import moves_only_history  # a start does not wait for it
+    from travois.permissions.shell.special import moves_only_history  # a start does not wait for it
 
     return is_plain(step) or moves_only_history(step)
 
@@ -203,7 +203,7 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
 
 def _with_reason(wanted: Use, verdict: Verdict) -> Verdict:
     """Say that a command needs the network, where that is why the sandbox is not enough for it."""
-    from travois.permissions.shell.network import needs_network
+    from travois.permissions.shell.families import needs_network
 
     steps = (step for plan in wanted.plans for step in plan.steps)
     found = next(filter(needs_network, steps), None) if verdict.doubt else None

@@ -31,8 +31,7 @@ from travois.hooks.events import AnyOccasion, CwdChanged
 from travois.hooks.output import Heard
 from travois.permissions.access import collide
 from travois.permissions.decide import judge
-from travois.permissions.judged import JudgedFiles, hiding
-from travois.permissions.resolve_paths import resolved, understood
+from travois.permissions.resolve_paths import JudgedFiles, hiding, resolved, understood
 from travois.ports.agent import Agent, World
 from travois.ports.memory import Recording
 from travois.ports.person import Choice, Inquiry

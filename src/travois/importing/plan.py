@@ -18,8 +18,8 @@ from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
 from travois.mcp import config as mcp
 from travois.permissions import secrets
-from travois.permissions.leaks import leak
 from travois.permissions.paths import inside
+from travois.permissions.secrets import leak
 from travois.prompt.instruction_files import HOPS, plain_text
 from travois.prompt.instruction_text import imports
 from travois.sessions import disk

@@ -29,7 +29,7 @@ from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
 from travois.memory.signals import Signal, draft, explicit, points_elsewhere, ruled, signals
 from travois.memory.similarity import content, covered, same
 from travois.memory.speakers import Heard, heard, spoken
-from travois.permissions.leaks import leak
+from travois.permissions.secrets import leak
 from travois.ports.agent import Agent
 from travois.ports.memory import GROWTH, Applied, Outcome, Turn
 from travois.ports.world import Warned

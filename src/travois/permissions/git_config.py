@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from travois.core.display_text import listed
-from travois.permissions.shell.gitline import reads_config
 from travois.permissions.shell.plan import Step, Word
+from travois.permissions.shell.special import reads_config
 
 HARMLESS: Mapping[str, frozenset[str]] = {
     "advice": frozenset("*"),

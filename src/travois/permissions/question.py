@@ -12,7 +12,7 @@ from travois.core.display_text import listed
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
-from travois.permissions.shell.interpreters import downloads, reads_program, runs_anything
+from travois.permissions.shell.families import downloads, reads_program, runs_anything
 from travois.permissions.shell.plan import Plan, Step
 from travois.sandbox.profile import Cage
 

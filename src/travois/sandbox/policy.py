@@ -231,7 +231,7 @@ def contained(guard: Guard, use: Use, *, hosts: tuple[str, ...] = ()) -> bool:
 
     Hosts that the sandbox lets every command reach may be fetched from.
     """
-    from travois.permissions.shell.network import fetches_from, needs_network
+    from travois.permissions.shell.families import fetches_from, needs_network
 
     steps = (step for plan in use.plans for step in plan.steps)
     reaching = (step for step in steps if needs_network(step))

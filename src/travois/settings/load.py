@@ -15,10 +15,9 @@ from travois.core.errors import Fault
 from travois.mcp import config as mcp
 from travois.mcp.config import admission
 from travois.permissions.decide import ALIASES, Mode
-from travois.permissions.flaws import remark
 from travois.permissions.masking import MASKED, likely, mask_value, register
 from travois.permissions.paths import inside
-from travois.permissions.rules import EFFECTS, Rule
+from travois.permissions.rules import EFFECTS, Rule, remark
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.schema import Json, Loaded, Plugin, Settings

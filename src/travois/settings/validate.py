@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from travois.compat.claude_keys import translated
 from travois.core.errors import Fault
 from travois.permissions import rules
-from travois.permissions.flaws import flaw
-from travois.permissions.rules import EFFECTS, Effect, Rule
+from travois.permissions.rules import EFFECTS, Effect, Rule, flaw
 from travois.settings.schema import Json, Settings
 
 Level = Literal["user", "project", "local", "run", "managed"]

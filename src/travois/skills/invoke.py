@@ -14,8 +14,7 @@ from travois.agents.child import FORKED
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Opened, User
 from travois.hooks.fire import join
-from travois.permissions.flaws import flaw
-from travois.permissions.rules import Rule, parse, split
+from travois.permissions.rules import Rule, flaw, parse, split
 from travois.ports.agent import Agent
 from travois.ports.agents import Order
 from travois.ports.tool import Refusal

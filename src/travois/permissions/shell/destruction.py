@@ -12,9 +12,9 @@ from travois.permissions.access import Access
 from travois.permissions.paths import stem
 from travois.permissions.shell import rough as loose
 from travois.permissions.shell.plan import Plan, Step
-from travois.permissions.shell.redirect import located
+from travois.permissions.shell.state import located
 
-HARMLESS = frozenset(("mkdir", "touch"))
+HARMLESS_WRITES = frozenset(("mkdir", "touch"))
 """Programs that write and yet leave everything as it was."""
 NAMED = frozenset(
     (
@@ -61,7 +61,7 @@ def destroys(plan: Plan, *, cwd: str) -> Loss | None:
 def _harmless(step: Step) -> bool:
     if step.needs != "nothing":
         return False
-    return step.name in HARMLESS or all(access.kind == "read" for access in step.accesses)
+    return step.name in HARMLESS_WRITES or all(access.kind == "read" for access in step.accesses)
 
 
 def _written(access: Access) -> Iterator[str]:

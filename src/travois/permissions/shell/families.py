@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from travois.core.display_text import listed
-from travois.permissions.shell.plan import Step, git_subcommand
+from travois.permissions.hosts import allows
+from travois.permissions.protected_paths import protected
+from travois.permissions.shell.options import Refused, sort, table
+from travois.permissions.shell.plan import Step, Word, git_subcommand
+from travois.permissions.shell.tables import RULED
 
 BUILDERS = listed(
     """
@@ -46,7 +53,7 @@ TOOL_CHAINS: dict[str, frozenset[str]] = {
     "hatch": listed("test fmt build"),
 }
 """What tool chains are told to do the same, by program."""
-RUNNERS = {
+PROJECT_RUNNERS = {
     **dict.fromkeys(("rtk", "npx", "bunx", "uvx", "xvfb-run"), ""),
     **dict.fromkeys(("uv", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi"), "run"),
     **dict.fromkeys(("pnpm", "yarn", "npm", "bundle", "mise"), "exec"),
@@ -75,7 +82,7 @@ def is_builder(step: Step) -> bool:
         rest = [word for word in words[1:] if not word.startswith("-") or word in ("-m", "--build")]
         if name in BUILDERS or TOOL_CHAINS.get(name, frozenset()).intersection(rest[:1]):
             return True
-        lead = RUNNERS.get(name)
+        lead = PROJECT_RUNNERS.get(name)
         if lead is None or (lead and rest[:1] != [lead]):
             return False
         words = rest[1:] if lead else rest
@@ -87,3 +94,294 @@ def changes_repository(step: Step) -> bool:
     if step.name != "git" or step.needs == "nothing":
         return False
     return git_subcommand(step) in GIT_CHANGES
+
+
+# Programs that run code which their own words do not show: from input, a pipe or a server.
+
+
+SHELLS = listed("sh bash dash zsh ksh mksh ash fish csh tcsh rbash pwsh nu xonsh elvish")
+INTERPRETERS = SHELLS | listed(
+    """
+    python pypy node nodejs deno bun ruby irb perl php lua luajit tclsh wish expect osascript R
+    Rscript julia guile racket sbcl clojure scala ghci runghc groovy jshell iex elixir erl octave
+    psql mysql mariadb sqlite sqlite3 duckdb mongo mongosh redis-cli clickhouse-client cqlsh sqlcmd
+    gdb lldb m4 dc bc ed ex parallel at batch ts-node tsx
+    """
+)
+"""Programs that run what they read from standard input when no word names a file."""
+CLIENTS = listed(
+    "psql mysql mariadb sqlite sqlite3 duckdb mongo mongosh redis-cli clickhouse-client cqlsh"
+    " sqlcmd"
+)
+"""Those whose operands name a database and not a file of statements."""
+SOURCING = frozenset(("eval", "source", "."))
+VERSIONED = re.compile(r"-?[\d.]+$")
+INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+"""Files that are standard input, or the output of another command."""
+GIVEN = re.compile(
+    r"-[A-Za-z]*[cem]|-[fr]|--(?:eval|command|execute|file|print|version|help)(?:=.*)?"
+)
+"""Options that give the program itself, or do something else than run one."""
+VALUED = frozenset(("-W", "-X", "-I", "-o", "-O", "-r", "--rcfile", "--init-file", "--require"))
+SCRIPTED = {"awk": "-f", "gawk": "-f", "mawk": "-f", "sed": "-f", "make": "-f", "crontab": ""}
+DOWNLOADERS = listed("curl wget fetch aria2c http https xh lynx w3m nc ncat netcat socat scp ftp")
+RUNNERS = listed(
+    """
+    sudo doas su env xargs parallel nice nohup timeout time watch strace ltrace setsid flock chroot
+    unshare nsenter systemd-run runuser ssh npx bunx pnpx uvx pipx tsx ts-node rtk direnv mise asdf
+    docker podman kubectl nix-shell nix
+    """
+)
+RUNNING = listed("exec run x dlx eval shell api ssh alias plugin extension console tinker runner")
+TESTED = listed("npm pnpm yarn bun cargo make just task composer rake mix")
+"""Programs whose `run` names a task of the project, not any program."""
+
+
+def reads_program(argv: tuple[Word, ...]) -> bool:
+    """Whether a program runs the text that it is given as input."""
+    if not argv or argv[0].value is None:
+        return False
+    name = _plain_name(argv[0].text)
+    words = [word.text for word in argv[1:]]
+    if name in SCRIPTED:
+        flag = SCRIPTED[name]
+        return any(INPUT.fullmatch(word.removeprefix(flag)) for word in words if _after(word, flag))
+    if name in SOURCING:
+        return any(map(INPUT.fullmatch, words)) or any(word.kind == "open" for word in argv[1:])
+    if name not in INTERPRETERS:
+        return False
+    if name in SHELLS and any(re.fullmatch(r"-[a-z]*s[a-z]*", word) for word in words):
+        return True
+    if any(GIVEN.fullmatch(word) for word in words):
+        return any(word.kind == "open" for word in argv[1:])
+    first = "-" if name in CLIENTS else next(_plain_operands(words), "-")
+    return bool(INPUT.fullmatch(first))
+
+
+def is_shell(argv: tuple[Word, ...]) -> bool:
+    """Whether a program is a shell."""
+    return bool(argv) and _plain_name(argv[0].text) in SHELLS
+
+
+def runs_anything(argv: tuple[Word, ...]) -> bool:
+    """Whether the words after the first two choose the program or code that runs."""
+    words = [word.text for word in argv[:2]]
+    if not words:
+        return True
+    name = _plain_name(words[0])
+    if name in RUNNERS | INTERPRETERS | SOURCING:
+        return True
+    return len(words) > 1 and words[1] in RUNNING and not (words[1] == "run" and name in TESTED)
+
+
+def downloads(step: Step) -> bool:
+    """Whether a step fetches what a server sends."""
+    return step.name in DOWNLOADERS
+
+
+def _plain_name(program: str) -> str:
+    name = program.rpartition("/")[2]
+    return VERSIONED.sub("", name) or name
+
+
+def _after(word: str, flag: str) -> bool:
+    return word.startswith(flag) or bool(INPUT.fullmatch(word))
+
+
+def _plain_operands(words: list[str]) -> Iterator[str]:
+    rest = iter(words)
+    for word in rest:
+        if word in VALUED:
+            next(rest, "")
+        elif word == "-" or not word.startswith("-"):
+            yield word
+
+
+# Which calls of programs cannot do their work without the network.
+
+
+REMOTE = listed(
+    """
+    curl wget http https xh aria2c ssh scp sftp mosh rsync ftp lftp ping ping6 traceroute tracepath
+    mtr dig nslookup host whois nc ncat netcat telnet nmap gh glab hub tea apt apt-get aptitude dnf
+    yum zypper apk pacman brew port snap flatpak rustup docker podman nerdctl kubectl oc helm k9s
+    terraform tofu pulumi ansible ansible-playbook aws gcloud gsutil az doctl heroku fly flyctl
+    vercel netlify wrangler firebase supabase huggingface-cli hf ollama twine yt-dlp
+    psql mysql redis-cli mongosh
+    """
+)
+"""Programs that are there to talk to other machines, or to a service outside the sandbox."""
+LOCAL_HOSTS = re.compile(
+    r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?::\d+)?(?:[/?#].*)?"
+)
+URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+FETCHERS = frozenset(("curl", "wget", "http", "https", "xh"))
+NPM = """
+    install i add ci update upgrade up outdated view info show search publish unpublish login
+    logout whoami audit access owner dist-tag ping deprecate token star create
+    adduser profile team org hook install-test it install-ci-test cit dlx import
+"""
+FETCHING: dict[str, frozenset[str]] = {
+    "git": listed("clone fetch pull push ls-remote submodule lfs svn send-email"),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), listed(NPM)),
+    **dict.fromkeys(("pip", "pip3"), listed("install download wheel index search")),
+    "pipx": listed("install upgrade upgrade-all inject run reinstall install-all"),
+    "uv": listed("sync add lock remove publish self"),
+    "uv pip": listed("install sync compile"),
+    "uv tool": listed("install upgrade run"),
+    "uv python": listed("install"),
+    "poetry": listed("install add update lock publish self search"),
+    "pdm": listed("install add update lock sync publish"),
+    **dict.fromkeys(("conda", "mamba"), listed("install create update upgrade search env")),
+    "cargo": listed("install add update fetch publish search login owner yank vendor"),
+    "go": listed("get install"),
+    "go mod": listed("download"),
+    "gem": listed("install update fetch push search outdated signin"),
+    "bundle": listed("install update add outdated"),
+    "composer": listed("install require update create-project search outdated"),
+    "dotnet": listed("restore add nuget tool workload"),
+    "nuget": listed("install restore push search"),
+    "mix": listed("deps.get deps.update hex.publish archive.install"),
+    "vale": listed("sync"),
+    "mise": listed("install use upgrade self-update"),
+    "pre-commit": listed("install-hooks autoupdate"),
+}
+"""Subcommands that fetch from a registry or talk to a server, by program."""
+GIT_REMOTE = listed("update show prune set-head")
+
+
+FETCH_OPTIONS = {
+    "curl": re.compile(
+        r"-[fsSLgvIiN46]*[oOAmw]?|--(?:fail|silent|show-error|location|compressed|head|include"
+        r"|verbose|output|max-time|retry|connect-timeout|user-agent|globoff)"
+    ),
+    "wget": re.compile(
+        r"-[qcS46]*[OP]?|-nv|--(?:quiet|no-verbose|continue|timeout|tries)(?:=\w*)?"
+        r"|--(?:output-document|directory-prefix)(?:=.*)?"
+    ),
+}
+"""Options with which a program only fetches what its words name, to where they say."""
+
+
+def fetches_from(step: Step, hosts: tuple[str, ...]) -> bool:
+    """Return whether a call only fetches from hosts that the settings let every command reach.
+
+    It decides only whether to ask: the sandbox reaches no other hosts, whatever is overlooked.
+    """
+    known, words = FETCH_OPTIONS.get(step.name), step.argv[1:]
+    if known is None or any(word.kind != "plain" or protected(word.text) for word in words):
+        return False
+    if not all(known.fullmatch(word.text) for word in words if word.text.startswith("-")):
+        return False
+    urls = [word.text for word in words if URL.match(word.text)]
+    rules = [f"domain:{host}" for host in hosts]
+    return bool(urls) and all(any(allows(rule, url) for rule in rules) for url in urls)
+
+
+def needs_network(step: Step) -> bool:
+    """Return whether a call is there to reach another machine."""
+    words = _words(step)
+    if step.name in FETCHERS:
+        return not _is_local(step)
+    if step.name in REMOTE:
+        return not _only_tells(step)
+    if step.name == "git" and words[:1] == ["remote"]:
+        return bool(GIT_REMOTE.intersection(words[1:2]))
+    if step.name == "yarn" and not words:
+        return not _only_tells(step)
+    return _fetches(step.name, words) or _fetches(" ".join((step.name, *words[:1])), words[1:])
+
+
+def _fetches(told: str, words: list[str]) -> bool:
+    return bool(FETCHING.get(told, frozenset()).intersection(words[:1]))
+
+
+def _words(step: Step) -> list[str]:
+    """Return the words of a call that are neither options nor the values of its first options."""
+    found: list[str] = []
+    words = iter(word.text for word in step.argv[1:])
+    for word in words:
+        if word in ("-C", "-c", "--prefix", "--cwd", "--directory", "--filter", "-F", "-w"):
+            next(words, "")
+        elif not word.startswith(("-", "+")):
+            found.append(word)
+    return found
+
+
+def _only_tells(step: Step) -> bool:
+    """Whether a program is only asked for its version or its help."""
+    words = [word.text for word in step.argv[1:]]
+    return bool(words) and words[-1] in ("--version", "-V", "version", "--help", "help")
+
+
+def _is_local(step: Step) -> bool:
+    """Whether all addresses of a fetch are of this machine: the servers of the session itself."""
+    words = [word.text for word in step.argv[1:]]
+    hosts = [word for word in words if URL.match(word) or LOCAL_HOSTS.fullmatch(word)]
+    known = all(word.kind != "open" or LOCAL_HOSTS.fullmatch(word.text) for word in step.argv[1:])
+    return bool(hosts) and known and all(LOCAL_HOSTS.fullmatch(host) for host in hosts)
+
+
+# Where a program reaches: a rule that names one place on the network means no second one.
+
+
+URL_PROGRAMS = listed("curl wget aria2c fetch lynx w3m links elinks")
+"""Programs each of whose operands is a place on the network, even without a scheme."""
+LOGIN = re.compile(r"[\w.-]+@[\w.\[\]:-]+|[\w.-]+:(?!\d+$)[\w./~-]*")
+"""A user at a host, or a path on one: `git@host:repo`, `host:file`."""
+HOST = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?", re.IGNORECASE)
+REACHING = URL_PROGRAMS | listed(
+    """
+    git pip pip3 uv npm pnpm yarn bun cargo go docker podman gh ssh scp sftp rsync ftp nc ncat
+    telnet http https xh helm kubectl ping dig host nslookup psql mysql redis-cli
+    """
+)
+
+
+def adds_destination(what: str, step: Step) -> bool:
+    """Whether a step reaches a place besides those that a rule with a star names."""
+    if not step.argv or step.name not in REACHING:
+        return False
+    glued = "*" in what.removesuffix(":*") and not what.endswith((" *", ":*"))
+    named = what.removesuffix(":*").replace("*", " ").split()[1:]
+    if not any(_leads(word, step.name) for word in named):
+        return False
+    found = list(_destinations(step))
+    known = [one for one in found if _is_named(one, named, glued=glued)]
+    return len(known) < len(found) or (glued and len(found) > len(named))
+
+
+def _is_named(place: str, named: list[str], *, glued: bool) -> bool:
+    return place in named or (glued and place.startswith(named[-1]))
+
+
+def _leads(word: str, program: str) -> bool:
+    """Whether a word of a rule names a place."""
+    if word.startswith("-"):
+        return bool(URL.match(word.partition("=")[2]))
+    return program in URL_PROGRAMS or bool(
+        URL.match(word) or LOGIN.match(word) or HOST.fullmatch(word)
+    )
+
+
+def _destinations(step: Step) -> Iterator[str]:
+    if step.name in URL_PROGRAMS:
+        yield from (word.text for word in _step_operands(step))
+        options = [word.text for word in step.argv[1:] if word.text.startswith("-")]
+        yield from (text for text in options if URL.match(text.partition("=")[2]))
+        return
+    for word in step.argv[1:]:
+        value = word.text.partition("=")[2] if word.text.startswith("-") else word.text
+        if word.kind == "open" or URL.match(value) or LOGIN.match(value) or HOST.fullmatch(value):
+            yield word.text
+
+
+def _step_operands(step: Step) -> tuple[Word, ...]:
+    """The operands of a program; of one whose options are not known, all that is no option."""
+    wanted = table(RULED).get(step.name)
+    try:
+        if wanted is not None:
+            return sort(wanted, step.argv[1:]).operands
+    except Refused:
+        pass
+    return tuple(word for word in step.argv[1:] if not word.text.startswith("-"))

@@ -20,7 +20,7 @@ def plan(command: str, *, cwd: str, home: str = "", foreign: bool = False) -> Pl
 
     A foreign folder is part of another repository, whose settings git would obey.
     """
-    from travois.permissions.shell.heredoc import shortened
+    from travois.permissions.shell.parse import shortened
     from travois.permissions.shell.place import Start
     from travois.permissions.shell.walk import Walker
 

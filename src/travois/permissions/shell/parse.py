@@ -1,10 +1,11 @@
-"""The words of a command line: what each is, or as much of it as is known."""
+"""The syntax tree of a command line, and whether it covers all of its text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import product
+from functools import cache
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,11 @@ from travois.permissions.shell.plan import Word
 from travois.permissions.shell.work import Work
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Parser
+
+
+# The words of a command line: what each is, or as much of it as is known.
+
 
 GLOB = frozenset("*?[")
 PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=-]*")
@@ -306,3 +311,186 @@ def _ascii(code: int) -> str:
     if code > 126:
         raise Unclear("a string spells characters by their numbers")
     return chr(code)
+
+
+BLANK = re.compile(rb"[ \t]*")
+CONTINUED = re.compile(rb"(?=.*[ \t])[ \t]*(?:\\\n[ \t]*)+", re.DOTALL)
+"""Lines may be continued between two words, but not inside one."""
+LINES = re.compile(rb"[ \t\n]*")
+ASCII = bytes(byte if byte < 128 else ord("%") for byte in range(256))
+"""The grammar's scanner looks characters up in tables that end at 255 and crashes beyond them.
+
+To the shell all of them are plain parts of words, as the percent sign is.
+"""
+APART = WORDS | {"command_name", "variable_assignment"}
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def parse(source: bytes) -> Node:
+    """The root of the tree; what is no valid text is in it too, marked as such."""
+    return _parser().parse(source.translate(ASCII)).root_node
+
+
+def tiled(node: Node, source: bytes, *, lines: bool = False) -> list[Node]:
+    """The children of a node, which leave nothing between them unread."""
+    children = node.children
+    end = node.start_byte
+    for child in children:
+        gap = source[end : child.start_byte]
+        if gap and not _empty(gap, lines=lines):
+            raise Unclear(f"{gap.decode(errors='replace')!r} was not understood")
+        end = child.end_byte
+    rest = source[end : node.end_byte]
+    if rest and not _empty(rest, lines=True):
+        raise Unclear(f"{rest.decode(errors='replace')!r} was not understood")
+    return children
+
+
+def parted(node: Node, source: bytes) -> list[Node]:
+    """The children of a node that is made of words, none of which touches the next."""
+    children = tiled(node, source)
+    check_parted(children)
+    return children
+
+
+def check_parted(nodes: list[Node]) -> None:
+    """Raise if two of these that should be words of their own touch."""
+    for one, other in pairwise(nodes):
+        if one.end_byte == other.start_byte and one.type in APART and other.type in APART:
+            raise Unclear("two words touch each other")
+
+
+def _empty(gap: bytes, *, lines: bool) -> bool:
+    blank = LINES if lines else BLANK
+    return bool(blank.fullmatch(gap) or CONTINUED.fullmatch(gap))
+
+
+# Tests between brackets: their words, and which of them evaluate what they are given.
+
+
+NUMBERED = listed("-eq -ne -lt -le -gt -ge -v -R")
+"""What evaluates its operands when it stands between double brackets."""
+
+
+def words(node: Node, at: Reading) -> Iterator[Word]:
+    """The words and operators of a test."""
+    for child in tiled(node, at.source, lines=node.type != "test_command"):
+        if child.type in WORDS:
+            yield from read(child, at)
+        elif child.type in ("regex", "test_operator") or not child.children:
+            yield Word(raw(child, at.source))
+        else:
+            yield from words(child, at)
+
+
+def check(found: tuple[Word, ...]) -> None:
+    """Raise if a test between double brackets would evaluate text."""
+    if any(word.text in NUMBERED for word in found):
+        raise Unclear("it evaluates text as numbers")
+
+
+# Here-documents: text between two lines, handed over as it stands.
+
+
+OPERATOR = re.compile(r"<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1")
+"""What seems to begin a here-document; whether it does, the parser says."""
+PLACEHOLDER = "x\n"
+MAX_SHORTENED = 50
+MAX_TRIED = 2_000
+DELIMITER = re.compile(r"(['\"]?)([A-Za-z0-9_.-]+)\1")
+EXPANDED = re.compile(r"[$`\\]")
+
+
+class Shortened(msgspec.Struct, frozen=True):
+    """A text without the bodies of here-documents, and the operators that they belong to."""
+
+    text: str
+    operators: frozenset[int]
+    """Where they begin, in bytes."""
+
+
+def shortened(command: str) -> Shortened:
+    """Leave out what seems to be the plain text of here-documents."""
+    parts: list[str] = []
+    operators: list[int] = []
+    done = length = 0
+    while (found := _operator(command, done)) and len(operators) < MAX_SHORTENED:
+        line_end = command.find("\n", found.end()) + 1
+        end = _closing(command, found[2], line_end) if line_end else -1
+        if end < 0:
+            break
+        before, line = command[done : found.start()], command[found.start() : line_end]
+        body = command[line_end:end]
+        expands = not found[1] and EXPANDED.search(body)
+        operators.append(length + _size(before))
+        parts += (before, line, body if expands else PLACEHOLDER)
+        length = sum(map(_size, parts[-3:]), length)
+        done = end
+    return Shortened("".join((*parts, command[done:])), frozenset(operators))
+
+
+def _operator(command: str, at: int) -> re.Match[str] | None:
+    """The next `<<` that is no part of `<<<` and names a delimiter, if it is found soon."""
+    for _ in range(MAX_TRIED):
+        at = command.find("<<", at)
+        if at < 0:
+            return None
+        found = OPERATOR.match(command, at) if command[at - 1 : at] != "<" else None
+        if found:
+            return found
+        at += 1
+    return None
+
+
+def _closing(command: str, delimiter: str, at: int) -> int:
+    """Where the line begins that is nothing but the delimiter, from this line on; -1 if nowhere."""
+    end = f"{delimiter}\n"
+    if command.startswith(end, at) or command[at:] == delimiter:
+        return at
+    found = command.find(f"\n{end}", at - 1)
+    if found >= 0:
+        return found + 1
+    return len(command) - len(delimiter) if command.endswith(f"\n{delimiter}") else -1
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def beside(node: Node, source: bytes) -> list[Node]:
+    """What stands on the line of the operator after it; the document itself must be plain text."""
+    children = node.children
+    if children[0].type == "file_descriptor" and raw(children[0], source) == "0":
+        children = children[1:]
+    kinds = [child.type for child in children]
+    if kinds[:2] != ["<<", "heredoc_start"] or kinds[-2:] != ["heredoc_body", "heredoc_end"]:
+        raise Unclear("this kind of here-document is not followed")
+    start = DELIMITER.fullmatch(raw(children[1], source))
+    if start is None or start[2] != raw(children[-1], source):
+        raise Unclear("the end of a here-document is not plain")
+    between = children[2:-2]
+    _check_lines([children[0], children[1], *between], source, body=children[-2], end=children[-1])
+    text = raw(children[-2], source)
+    if start[2] in text.split("\n") or (not start[1] and EXPANDED.search(text)):
+        raise Unclear("a here-document is not plain text")
+    if any(child.type not in ("pipeline", "file_redirect") for child in between):
+        raise Unclear("something else follows a here-document on its line")
+    return between
+
+
+def _check_lines(head: list[Node], source: bytes, *, body: Node, end: Node) -> None:
+    """The operator's line, the document, and its last line follow each other without a gap."""
+    for one, next_ in pairwise(head):
+        if source[one.end_byte : next_.start_byte].strip(b" \t"):
+            raise Unclear("a here-document has something between its parts")
+    gap = source[head[-1].end_byte : body.start_byte]
+    after = source[end.end_byte : end.end_byte + 1]
+    if gap.strip(b" \t") != b"\n" or body.end_byte != end.start_byte or after not in (b"", b"\n"):
+        raise Unclear("a here-document does not stand on lines of its own")

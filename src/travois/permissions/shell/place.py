@@ -10,7 +10,7 @@ import msgspec
 from travois.permissions.access import Access
 from travois.permissions.shell.options import Refused
 from travois.permissions.shell.plan import Word
-from travois.permissions.shell.redirect import FREE, located
+from travois.permissions.shell.state import FREE, located
 
 DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 Following = Callable[[str], None]

@@ -4,26 +4,183 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from posixpath import normpath
 
 from msgspec.structs import replace
 
+from travois.core.display_text import listed
 from travois.permissions.access import Access
-from travois.permissions.shell.builtin import BUILTINS
-from travois.permissions.shell.finding import find
-from travois.permissions.shell.gitline import git
-from travois.permissions.shell.interpreters import is_shell, reads_program
-from travois.permissions.shell.looks import EDITS, LOOKS
-from travois.permissions.shell.options import Given, Refused, Spec, sort, table
+from travois.permissions.shell.families import is_shell, reads_program
+from travois.permissions.shell.options import Given, Refused, Spec, ahead, sort, spec, table
 from travois.permissions.shell.place import Place, reading, writing
-from travois.permissions.shell.plan import Step, Word
-from travois.permissions.shell.special import awk, jq, sed, yq
-from travois.permissions.shell.tables import ALWAYS, HAZARDS, RESERVED, RULED, SHORT_HAZARDS
-from travois.permissions.shell.wrappers import SHELLS, WRAPPERS
+from travois.permissions.shell.plan import Step, Word, passable
+from travois.permissions.shell.special import awk, find, git, jq, sed, yq
+from travois.permissions.shell.state import located
+from travois.permissions.shell.tables import (
+    ALWAYS,
+    EDITS,
+    HAZARDS,
+    LOOKS,
+    RESERVED,
+    RULED,
+    SHORT_HAZARDS,
+)
+
+# Programs that run the program in their words: taken off, so that it is judged itself.
+
+
+DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+SHELLS = ("bash", "sh", "dash")
+STATEFUL = frozenset(
+    ("cd", "read", "exec", "eval", "source", ".", "set", "export", "trap", "alias")
+)
+"""What changes the shell itself must stand by itself."""
+PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*|/[A-Za-z0-9_./+-]+|:|\[")
+TIMEOUT = spec("-v -k_ -s_ --foreground --preserve-status --verbose --signal= --kill-after= ;")
+NICE = spec("-n_ --adjustment= ;")
+STDBUF = spec("-i_ -o_ -e_ --input= --output= --error= ;")
+XARGS = spec("-0rtx -n_ -L_ -P_ -d_ -s_ --null --no-run-if-empty --max-args= --max-lines= ;")
+TIME = spec("-p ;")
+NONE = spec(";")
+
+Words = tuple[Word, ...]
+
+
+def _program(words: Words) -> Words:
+    if not words or words[0].value is None:
+        raise Refused("which program it runs only shows when it does")
+    if words[0].text in STATEFUL:
+        raise Refused(f"{words[0].text} changes the shell")
+    if not PROGRAM_NAME.fullmatch(words[0].text) or words[0].text in RESERVED:
+        raise Refused(f"{words[0].text} is not the name of a program")
+    return words
+
+
+def _timeout(words: Words) -> Words:
+    rest = ahead(TIMEOUT, words)
+    if not rest or not DURATION.fullmatch(rest[0].value or ""):
+        raise Refused("how long it may take is not plain")
+    return _program(rest[1:])
+
+
+def _nice(words: Words) -> Words:
+    if words and re.fullmatch(r"--?\d+", words[0].value or ""):
+        return _program(words[1:])
+    return _program(ahead(NICE, words))
+
+
+def _env(words: Words) -> Words:
+    for at, word in enumerate(words):
+        name, equals, value = word.text.partition("=")
+        if not equals or word.kind != "plain" or word.text.startswith("-"):
+            return _program(words[at:])
+        if not passable(name, Word(value), program="env"):
+            raise Refused(f"it runs with {name} set")
+    return (Word("printenv"),)
+
+
+def _xargs(words: Words) -> Words:
+    rest = ahead(XARGS, words) or (Word("echo"),)
+    return (*_program(rest), Word("", "open", single=False))
+
+
+def _command(words: Words) -> Words | None:
+    """`command -v` asks where a program is; the rest of its options choose which one runs."""
+    if words and words[0].value in ("-v", "-V"):
+        return (Word("which"), *words[1:])
+    return _program(ahead(NONE, words))
+
+
+WRAPPERS: dict[str, Callable[[Words], Words | None]] = {
+    "timeout": _timeout,
+    "nice": _nice,
+    "nohup": lambda words: _program(ahead(NONE, words)),
+    "time": lambda words: _program(ahead(TIME, words)),
+    "stdbuf": lambda words: _program(ahead(STDBUF, words)),
+    "env": _env,
+    "xargs": _xargs,
+    "command": _command,
+    "builtin": lambda words: _program(ahead(NONE, words)),
+}
+"""Each takes itself off; what it cannot take off it refuses."""
+
+
+# Builtins of the shell that need more than a list of options to be understood.
+
+
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+READ = spec("-rs -p_ -d_ -n_ -N_ -t_ ; text*")
+UNARY = listed(
+    """
+    -a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -z -n ! ( )
+    """
+)
+BINARY = listed(
+    """
+    = == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef
+    """
+)
+
+
+def _cd(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+    """Where `cd` leads, once for each folder that it may start from."""
+    given = sort(spec("; text*"), words)
+    if len(given.operands) > 1:
+        raise Refused("where it goes is not plain")
+    word = given.operands[0] if given.operands else Word(place.start.home)
+    if word.kind != "plain" or not word.text or word.text == "-" or word.text.startswith("-"):
+        raise Refused("where it goes only shows when it runs")
+    return tuple(Access("read", normpath(located(word.text, cwd))) for cwd in place.cwds)
+
+
+def _read(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+    """`read` into plain names; anything else may be evaluated."""
+    from travois.permissions.shell.plan import assignable
+
+    for word in sort(READ, words).operands:
+        if not VARIABLE_NAME.fullmatch(word.value or "") or not assignable(word.text):
+            raise Refused("what it reads into is not a plain name")
+    return ()
+
+
+def _printf(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+    """`printf` with a known format; `-v` would evaluate a name."""
+    if words and words[0].value == "--":
+        words = words[1:]
+    if not words or words[0].kind != "plain" or words[0].text.startswith("-"):
+        raise Refused("what printf does with its first word only shows when it runs")
+    if re.search(r"%[^%A-Za-z]*n", words[0].text.replace("%%", "")):
+        raise Refused("%n sets a variable")
+    return ()
+
+
+def _test(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+    """`test` and `[`; `-v` and its like evaluate their operands."""
+    for at, word in enumerate(words):
+        before = words[at - 1].value if at else None
+        after = words[at + 1].value if at + 1 < len(words) else None
+        if word.kind == "open" and not word.single:
+            raise Refused("how many words an expansion gives only shows when it runs")
+        if word.kind == "open" and not (before in UNARY | BINARY or after in BINARY):
+            raise Refused("what is tested only shows when it runs")
+        if word.value in ("-v", "-R"):
+            raise Refused("it evaluates the name of a variable")
+    return ()
+
+
+BUILTINS: dict[str, Callable[[tuple[Word, ...], Place], tuple[Access, ...]]] = {
+    "cd": _cd,
+    "read": _read,
+    "printf": _printf,
+    "test": _test,
+    "[": _test,
+}
+
 
 SYSTEM = ("/bin/", "/usr/bin/")
 PATHLIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
 LOCAL = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
-NAME = re.compile(r"[A-Za-z0-9_-]+")
+PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]+")
 LOCAL_NAME = re.compile(
     r"[\d.:/*\[\]=<>!()&|-]+|:[\w,-]+|[46]?(?:tcp|udp)?(?::[\w,-]*)?|(?:tcp|udp):\w+|sport|dport"
     r"|state|all|connected|established|listening|listen|or|and|not|eq|ne|[lg][te]|[\w-]+-wait",
@@ -259,7 +416,7 @@ def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[A
         _check_ordinary(name, value, wanted)
         if kind == "file" and value is not None:
             yield from reading(value, place)
-        if kind == "name" and (value is None or not NAME.fullmatch(value.text)):
+        if kind == "name" and (value is None or not PLAIN_WORD.fullmatch(value.text)):
             raise Refused(f"the value of {name} may be a file")
 
 

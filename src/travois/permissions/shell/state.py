@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from travois.permissions.shell.parse import OPEN, Unclear
-from travois.permissions.shell.plan import Word
+from travois.permissions.access import Access
+from travois.permissions.shell import parse
+from travois.permissions.shell.parse import OPEN, WORDS, Reading, Unclear, raw, read
+from travois.permissions.shell.plan import Step, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
 
 FOLDERS = 6
 """In how many folders a line may possibly stand before it is not followed any more."""
@@ -44,3 +53,68 @@ def merged(one: State, other: State) -> State:
 
 def _same(one: Word | None, other: Word | None) -> Word:
     return one if one is not None and one == other else OPEN
+
+
+# Redirections: the files that the shell opens before a program starts.
+
+
+READS = frozenset(("<",))
+WRITES = frozenset((">", ">>", ">|", "&>", "&>>", "<>"))
+DUPLICATES = frozenset((">&", "<&"))
+CLOSES = frozenset((">&-", "<&-"))
+DESCRIPTOR_ENDS = frozenset(b"%d" % digit for digit in range(10)) | {b"}"}
+FREE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
+NETWORK = ("/dev/tcp/", "/dev/udp/")
+
+
+def redirected(node: Node, at: Reading, *, cwds: tuple[str, ...]) -> Iterator[Access]:
+    """What this redirection opens."""
+    children = parse.tiled(node, at.source)
+    if node.type == "herestring_redirect" and len(children) == 2:
+        read(children[1], at)
+        return
+    if node.type != "file_redirect":
+        raise Unclear(f"{node.type.replace('_', ' ')} is not followed")
+    if children[0].type == "file_descriptor":
+        if not raw(children[0], at.source).isdigit():
+            raise Unclear("it opens a file under a name of its own")
+        children = children[1:]
+    elif at.source[node.start_byte - 1 : node.start_byte] in DESCRIPTOR_ENDS:
+        raise Unclear("what stands before a redirection may be its descriptor")
+    operator = children[0].type
+    if operator in CLOSES and len(children) == 1:
+        return
+    if len(children) != 2 or children[1].type not in WORDS:
+        raise Unclear("a redirection is not where it should be")
+    words = read(children[1], at)
+    if len(words) != 1:
+        raise Unclear("it redirects to several files")
+    yield from opened(operator, words[0], cwds)
+
+
+def opened(operator: str, word: Word, cwds: tuple[str, ...]) -> Iterator[Access]:
+    """The file behind an operator and its word, wherever the shell may stand."""
+    if operator in DUPLICATES and word.text.rstrip("-").isdigit() and word.kind == "plain":
+        return
+    if word.kind != "plain" or not word.text:
+        raise Unclear("it redirects to a file that only shows when it runs")
+    if word.text in FREE:
+        return
+    if word.text.startswith(NETWORK):
+        yield Access("net", word.text)
+        return
+    if operator == "<&" or operator not in READS | WRITES | DUPLICATES:
+        raise Unclear(f"the redirection {operator} is not followed")
+    kind = "read" if operator in READS else "write"
+    for cwd in cwds:
+        yield Access(kind, located(word.text, cwd))
+
+
+def located(path: str, cwd: str) -> str:
+    """A path as the shell would look for it; dots stay, because links come before them."""
+    return path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
+
+
+def opening(found: list[Access], text: str) -> Step:
+    """The step that opens these files, as if it were a program that does nothing else."""
+    return Step((Word(":"),), "nothing", accesses=tuple(found), texts=(text,), known=True)

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from travois.permissions.access import Access
-from travois.permissions.shell import brackets, heredoc, tree
-from travois.permissions.shell.names import assignable, under
+from travois.permissions.shell import parse
 from travois.permissions.shell.parse import OPEN, WORDS, Reading, Unclear, raw, read
 from travois.permissions.shell.place import Place, Start
-from travois.permissions.shell.plan import Step, Word
+from travois.permissions.shell.plan import Step, Word, assignable, under
 from travois.permissions.shell.programs import study
-from travois.permissions.shell.redirect import opening, redirected
-from travois.permissions.shell.state import Ends, State, merged
+from travois.permissions.shell.state import Ends, State, merged, opening, redirected
 from travois.permissions.shell.work import (
     ACCESS_UNITS,
     MAX_DEPTH,
@@ -50,7 +48,7 @@ class Walker:
 
     def run(self) -> None:
         """Follow the whole text."""
-        root = tree.parse(self.source)
+        root = parse.parse(self.source)
         if root.has_error:
             self.refuse("the shell's grammar does not fit it")
         known = {"HOME": Word(self.start.home)} if self.start.home else {}
@@ -98,7 +96,7 @@ class Walker:
     def sequence(self, node: Node, state: State, *, inside: bool = True) -> Ends:
         """Follow statements one after the other; the first and last child may be brackets."""
         self.work.spend(node.child_count)
-        children = tree.tiled(node, self.source, lines=True)
+        children = parse.tiled(node, self.source, lines=True)
         return self.each(children[1:-1] if inside else children, state)
 
     def each(self, nodes: Iterable[Node], state: State) -> Ends:
@@ -116,7 +114,7 @@ class Walker:
 
     def exactly(self, node: Node, count: int) -> list[Node]:
         """The children of a node, if they are as many as they should be."""
-        children = tree.tiled(node, self.source, lines=True)
+        children = parse.tiled(node, self.source, lines=True)
         if len(children) != count:
             raise Unclear(f"{node.type.replace('_', ' ')} has parts that it should not have")
         return children
@@ -171,7 +169,7 @@ class Walker:
         accesses: list[Access] = []
         given: list[tuple[str, Word]] = []
         at = self.reading(state)
-        for child in tree.parted(node, self.source):
+        for child in parse.parted(node, self.source):
             match child.type:
                 case "command_name":
                     argv += read(child.children[0], at)
@@ -216,7 +214,7 @@ class Walker:
 
     def assignment(self, node: Node, state: State) -> tuple[str, Word]:
         """The name and value of `NAME=value`."""
-        children = tree.tiled(node, self.source)
+        children = parse.tiled(node, self.source)
         kinds = [child.type for child in children]
         if kinds[:2] != ["variable_name", "="] or len(kinds) > 3:
             raise Unclear("it sets an element or adds to a variable")
@@ -233,7 +231,7 @@ class Walker:
     def assign(self, node: Node, state: State) -> Ends:
         """Variables that are set for the rest of the line."""
         several = node.type == "variable_assignments"
-        nodes = tree.parted(node, self.source) if several else [node]
+        nodes = parse.parted(node, self.source) if several else [node]
         for one in nodes:
             name, value = self.assignment(one, state)
             if not assignable(name):
@@ -255,7 +253,7 @@ class Walker:
 
     def pipeline(self, node: Node, state: State) -> Ends:
         """Commands side by side, each in a shell of its own."""
-        children = tree.tiled(node, self.source, lines=True)
+        children = parse.tiled(node, self.source, lines=True)
         first, *others = [child for child in children if child.type not in ("|", "|&")]
         if any(map(_bare_list, others)):
             raise Unclear("a list stands in a pipeline")
@@ -308,7 +306,7 @@ class Walker:
     def open_redirects(self, node: Node, where: State) -> None:
         """The files that a statement with redirections opens."""
         self.work.spend(REDIRECT_UNITS * node.child_count)
-        children = tree.tiled(node, self.source, lines=True)
+        children = parse.tiled(node, self.source, lines=True)
         found: list[Access] = []
         for child in (child for child in children if child.type not in STATEMENTS):
             if child.type == "heredoc_redirect":
@@ -320,7 +318,7 @@ class Walker:
 
     def here_document(self, node: Node, state: State) -> None:
         """A text that is handed over as it stands; what follows it on its line runs too."""
-        beside = heredoc.beside(node, self.source)
+        beside = parse.beside(node, self.source)
         self.heredocs.update(child.start_byte for child in node.children if child.type == "<<")
         for child in beside:
             if child.type in STATEMENTS:
@@ -332,7 +330,7 @@ class Walker:
     def choice(self, node: Node, state: State) -> Ends:
         """`if ...; then ...; elif ...; else ...; fi`, in which every branch may run."""
         result = current = state
-        for child in tree.tiled(node, self.source, lines=True):
+        for child in parse.tiled(node, self.source, lines=True):
             if child.type == "&":
                 raise Unclear("a part of a condition runs aside")
             if child.type in ("elif_clause", "else_clause"):
@@ -344,7 +342,7 @@ class Walker:
 
     def loop(self, node: Node, state: State) -> Ends:
         """`while` and `until`: the condition and the body, any number of times."""
-        children = tree.tiled(node, self.source, lines=True)
+        children = parse.tiled(node, self.source, lines=True)
         body = [child for child in children if child.is_named or child.type == "&"]
         return self.repeat(lambda now: self.each(body, now).either, state)
 
@@ -361,7 +359,7 @@ class Walker:
 
     def iteration(self, node: Node, state: State) -> Ends:
         """`for name in words; do ...; done`."""
-        children = tree.tiled(node, self.source, lines=True)
+        children = parse.tiled(node, self.source, lines=True)
         if [child.type for child in children[:3]] != ["for", "variable_name", "in"]:
             raise Unclear("this kind of loop is not followed")
         name, body = raw(children[1], self.source), children[-1]
@@ -370,7 +368,7 @@ class Walker:
         self.assigned.append(name)
         at = self.reading(state)
         given = [child for child in children[3:-1] if child.type not in SEPARATORS]
-        tree.check_parted(given)
+        parse.check_parted(given)
         words = [word for child in given for word in read(child, at)]
         if len(words) > CHOICES or any(word.kind == "open" for word in words):
             words = [OPEN]
@@ -386,7 +384,7 @@ class Walker:
     def cases(self, node: Node, state: State) -> Ends:
         """`case word in pattern) ...;; esac`, in which every branch may run."""
         result = state
-        for child in tree.tiled(node, self.source, lines=True):
+        for child in parse.tiled(node, self.source, lines=True):
             if child.type == "case_item":
                 result = merged(result, self.case(child, state))
             elif child.type in WORDS:
@@ -395,7 +393,7 @@ class Walker:
 
     def case(self, node: Node, state: State) -> State:
         """One branch of a `case`."""
-        for child in tree.tiled(node, self.source, lines=True):
+        for child in parse.tiled(node, self.source, lines=True):
             if child.type in STATEMENTS:
                 state = self.statement(child, state).either
             elif child.type in WORDS:
@@ -406,9 +404,9 @@ class Walker:
 
     def test(self, node: Node, state: State) -> Ends:
         """`[ ... ]` and `[[ ... ]]`."""
-        words = tuple(brackets.words(node, self.reading(state)))
+        words = tuple(parse.words(node, self.reading(state)))
         if words[0].text == "[[":
-            brackets.check(words)
+            parse.check(words)
             text = raw(node, self.source)
             self.steps.append(Step(words, "nothing", known=True, texts=(text,)))
         else:
