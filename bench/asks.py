@@ -44,8 +44,7 @@ from travois.permissions.checkouts import find_sibling
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.shell.families import is_builder
 from travois.ports.agent import Agent, World
-from travois.ports.person import Answer, Inquiry, Question
-from travois.ports.snapshot_port import Kept
+from travois.ports.world import Answer, Inquiry, Kept, Question
 from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder
 from travois.sandbox.hidden_files import find_covered

@@ -22,7 +22,7 @@ from bench.calls import Recorded, recorded_calls
 from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.facts import Result
-from travois.ports.person import Answer, Inquiry, Question
+from travois.ports.world import Answer, Inquiry, Question
 from travois.sdk import Session
 from travois.testing import Scripted, call, say
 from travois.tools.patch_grammar import apply_chunks, parse_patch

@@ -20,7 +20,7 @@ from travois.core.content import Call
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
 from travois.core.models import Model
-from travois.ports.person import Answer, Inquiry, Question
+from travois.ports.world import Answer, Inquiry, Question
 from travois.sdk import Session
 from travois.sessions.home import Home, locate
 from travois.sessions.log_file import Log

@@ -24,8 +24,7 @@ from travois.permissions.resolve_paths import home
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update
 from travois.ports.agent import Agent
-from travois.ports.person import Answer, Question
-from travois.ports.snapshot_port import Kept
+from travois.ports.world import Answer, Kept, Question
 from travois.sandbox.policy import Bounds
 from travois.testing import calls, say
 

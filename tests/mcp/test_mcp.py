@@ -23,9 +23,8 @@ from travois.mcp import connection as link_module
 from travois.mcp.connection import Link, Surroundings
 from travois.mcp.oauth import Tokens
 from travois.mcp.tools import Answered, Server, lent
-from travois.ports.person import Choice
 from travois.ports.tool import Refusal
-from travois.ports.world import Env, Unanswered
+from travois.ports.world import Choice, Env, Unanswered
 from travois.process.run import LocalProcesses
 
 pytest.importorskip("mcp")

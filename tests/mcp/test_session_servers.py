@@ -22,8 +22,7 @@ from travois.core.facts import Decided, Entry, Result, User
 from travois.core.tokens import estimate
 from travois.mcp.announce import Lent, Told, announced, find
 from travois.mcp.tools import YES, Lending, Offer, Server, lent
-from travois.ports.person import Answer, Inquiry, Question
-from travois.ports.world import Warned
+from travois.ports.world import Answer, Inquiry, Question, Warned
 from travois.sdk import Session
 from travois.settings import trust
 from travois.testing import Scripted, call, say

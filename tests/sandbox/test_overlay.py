@@ -15,8 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois.ports.outcome import Change
-from travois.ports.world import Command, Stale
+from travois.ports.world import Change, Command, Stale
 from travois.process.run import LocalProcesses
 from travois.sandbox.overlay import Overlay
 from travois.sandbox.probe import Walls, look

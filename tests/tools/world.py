@@ -16,7 +16,7 @@ from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Heard
 from travois.permissions.access import Access
 from travois.permissions.resolve_paths import JudgedFiles, resolved
-from travois.ports.tasks import Edit
+from travois.ports.agents import Edit
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal
 from travois.ports.world import Room, digest
 

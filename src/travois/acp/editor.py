@@ -31,9 +31,19 @@ from travois.engine.mentions import note
 from travois.headless.control.messages import Declined
 from travois.headless.json_shapes import Json, Object
 from travois.permissions.paths import inside
-from travois.ports.person import OFFER, Answer, Choice, Inquiry, Question
 from travois.ports.tool import said
-from travois.ports.world import Blobs, Files, Stale, Stat, digest
+from travois.ports.world import (
+    OFFER,
+    Answer,
+    Blobs,
+    Choice,
+    Files,
+    Inquiry,
+    Question,
+    Stale,
+    Stat,
+    digest,
+)
 from travois.tools.text import Encoding, decode, endings
 from travois.tui.line_mode import shown
 

@@ -17,8 +17,7 @@ from travois.core.spending import Purse
 from travois.core.view import open_calls
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order
-from travois.ports.person import Answer, Inquiry, Question
-from travois.ports.world import Model
+from travois.ports.world import Answer, Inquiry, Model, Question
 from travois.prompt.briefing import again
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request

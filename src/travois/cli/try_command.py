@@ -18,9 +18,8 @@ from travois.compose.explain import intended
 from travois.compose.options import Options
 from travois.compose.session import prepare
 from travois.core.errors import Fault
-from travois.ports.outcome import Attempt, Captured, Change
 from travois.ports.tool import Here
-from travois.ports.world import Command, Stale
+from travois.ports.world import Attempt, Captured, Change, Command, Stale
 from travois.process.run import LocalProcesses
 from travois.sandbox import policy as bounds
 from travois.terminal.tables import Commands, amount, clean, command, say, table, warn

@@ -18,7 +18,7 @@ from travois.core.tokens import context_tokens
 from travois.hooks.config import Hook, Listener, called, parse
 from travois.hooks.output import SILENCE, Heard, Hooks, Said
 from travois.ports.agent import Agent
-from travois.ports.person import Choice, Inquiry, Option
+from travois.ports.world import Choice, Inquiry, Option
 from travois.sessions.blobs import Blobs
 from travois.settings.schema import Loaded
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from travois.compose import sandbox as fencing
 from travois.core.facts import Changed
 from travois.ports.agent import Agent
-from travois.ports.snapshot_port import Keeper
+from travois.ports.agents import WORKTREE, Moved, where_moved
 from travois.ports.tool import Refusal
-from travois.ports.worktrees import WORKTREE, Moved, where_moved
+from travois.ports.world import Keeper
 from travois.sessions.project import repository
 from travois.sessions.session import Session
 

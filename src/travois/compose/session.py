@@ -49,9 +49,8 @@ from travois.permissions.decide import Guard
 from travois.permissions.rules import withheld
 from travois.permissions.secrets import Secrets, secrets
 from travois.ports.agent import Agent, Patience, Small, World
-from travois.ports.person import Answer, Inquiry, Person, Question
 from travois.ports.tool import AnyTool
-from travois.ports.world import Model, Warned
+from travois.ports.world import Answer, Inquiry, Model, Person, Question, Warned
 from travois.process.run import LocalProcesses
 from travois.prompt.briefing import again
 from travois.prompt.style_text import DEFAULT

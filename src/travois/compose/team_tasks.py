@@ -5,7 +5,7 @@ from __future__ import annotations
 from travois.agents.team_tasks import TeamTaskFile
 from travois.core.facts import Changed
 from travois.core.tasks import TODOS, Task, Tasks, add_task, read_tasks
-from travois.ports.tasks import Edit
+from travois.ports.agents import Edit
 from travois.sessions.session import Session
 
 TEAM = "team"

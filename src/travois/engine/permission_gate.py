@@ -33,9 +33,8 @@ from travois.permissions.shell.judge import plan
 from travois.permissions.shell.plan import Plan
 from travois.permissions.updates import SANDBOXED, suggested
 from travois.ports.agent import Agent
-from travois.ports.person import OFFER
 from travois.ports.tool import AnyTool
-from travois.ports.world import Answer, Question, digest
+from travois.ports.world import OFFER, Answer, Question, digest
 from travois.sandbox.policy import cage, harmless, held_back, leaves, runs_outside
 from travois.sandbox.profile import TMP, Cage
 from travois.snapshots.uncovered import warn_of_uncovered

@@ -34,10 +34,9 @@ from travois.permissions.decide import judge
 from travois.permissions.resolve_paths import JudgedFiles, hiding, resolved, understood
 from travois.ports.agent import Agent, World
 from travois.ports.memory import Recording
-from travois.ports.person import Choice, Inquiry
 from travois.ports.tool import Here, Outcome, Refusal, refuse_nul
 from travois.ports.web_search import Search
-from travois.ports.world import Progress, Room, Running, Unanswered
+from travois.ports.world import Choice, Inquiry, Progress, Room, Running, Unanswered
 from travois.prompt.briefing import touch
 from travois.sandbox.policy import runs_outside
 from travois.sandbox.profile import Cage

@@ -15,8 +15,7 @@ from travois.hooks.events import Elicitation, ElicitationResult
 from travois.hooks.output import Heard
 from travois.mcp.oauth import wanted
 from travois.mcp.tools import Server
-from travois.ports.person import Choice, Option
-from travois.ports.world import Command, Env, Processes, Unanswered
+from travois.ports.world import Choice, Command, Env, Option, Processes, Unanswered
 
 if TYPE_CHECKING:
     import httpx2

@@ -24,9 +24,8 @@ from travois.core.json import rows, table
 from travois.core.tokens import block_tokens
 from travois.mcp.announce import Lent, Told, find
 from travois.permissions.access import Access
-from travois.ports.person import Choice, Option
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Unanswered
+from travois.ports.world import Choice, Env, Option, Unanswered
 from travois.providers.json_schema import flaws
 from travois.tools.tool_search import (
     MOST,

@@ -20,14 +20,11 @@ from travois.hooks.config import Hook
 from travois.hooks.output import Hooks, Said
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
-from travois.ports.mail import Courier
+from travois.ports.agents import Courier, TaskStore, Worktrees
 from travois.ports.memory import Memories
-from travois.ports.snapshot_port import Keeper
-from travois.ports.tasks import TaskStore
 from travois.ports.tool import AnyTool
 from travois.ports.web_search import Found, Wanted
-from travois.ports.worktrees import Worktrees
-from travois.ports.world import Agents, Blobs, Files, Library, Model, Person, Processes, Web
+from travois.ports.world import Agents, Blobs, Files, Keeper, Library, Model, Person, Processes, Web
 from travois.prompt.environment import Surroundings
 from travois.providers.request import Request
 from travois.sandbox.policy import Bounds

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 import msgspec
 
 from travois.core.models import Usage
+from travois.core.tasks import Tasks
 from travois.ports.events import AgentProgress
 
 HOOK = "hook"
@@ -98,4 +99,114 @@ class Agents(Protocol):
 
         Returns whether there is something to admit.
         """
+        ...
+
+
+# The port of worktrees: a session that moves into one, and back.
+
+
+WORKTREE = "worktree"
+"""State of a session that works in a git worktree; empty where it began."""
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """Where a session works that has left the folder it began in."""
+
+    root: str
+    """The workspace in the worktree."""
+    path: str
+    """The top of the worktree."""
+    branch: str
+    back: str
+    """The folder that the session goes back to."""
+    own: bool = True
+    """Whether the session made it, so that it may remove it too."""
+
+
+class Worktrees(Protocol):
+    """Makes and removes the worktrees of one session. Raises `Refusal`."""
+
+    async def enter(self, name: str, *, path: str) -> Moved:
+        """Make a worktree of that name, or find the one at that path."""
+        ...
+
+    async def remove(self, moved: Moved, *, discard: bool) -> None:
+        """Remove a worktree with its branch; refuses to lose work unless that is said."""
+        ...
+
+
+def where_moved(state: str) -> Moved | None:
+    """Return where a session works by its state; none if it is where it began."""
+    return msgspec.json.decode(state, type=Moved) if state else None
+
+
+# The ports of mail: how a call sends a message, and who takes it to other processes.
+
+
+class Outbox(Protocol):
+    """Where the agent that called puts what it wants to tell other agents."""
+
+    async def send(self, to: str, text: str) -> str:
+        """Send a message; returns what becomes of it. Raises `Refusal` if nobody would get it."""
+        ...
+
+
+class Courier(Protocol):
+    """Takes messages to agents of other processes."""
+
+    def team(self) -> tuple[str, ...]:
+        """The names of the others in our team."""
+        ...
+
+    async def carry(self, to: str, text: str, *, sender: str = "") -> str:
+        """Leave a message for one of our team, `session:ID` or `TEAM:NAME`.
+
+        Returns what becomes of it; `sender` is the agent of ours that wrote it, if a child did.
+        Raises `Fault`.
+        """
+        ...
+
+
+# The ports of the task list: how a call uses it, and where it is kept.
+
+
+Edit = Callable[[Tasks], Tasks]
+"""A pure change of a list; raises `TaskError`. It may be applied more than once."""
+
+
+class SharedTasks(Protocol):
+    """The task list, as one agent uses it."""
+
+    @property
+    def me(self) -> str:
+        """The name under which the agent owns tasks; empty for the one that a person talks to."""
+        ...
+
+    def read(self) -> Tasks:
+        """Return the list as it is, also as others changed it."""
+        ...
+
+    def preview(self, edit: Edit) -> Tasks:
+        """Return what an edit would make of the list; nothing is changed."""
+        ...
+
+    def change(self, edit: Edit) -> Tasks:
+        """Change the list; raises `Refusal` if that cannot be done."""
+        ...
+
+
+class TaskStore(Protocol):
+    """Where a task list is kept, and the log that has it."""
+
+    @property
+    def member(self) -> str:
+        """The name of the session in its team; empty without a team."""
+        ...
+
+    def read(self) -> str:
+        """Return the stored list, with what other processes changed."""
+        ...
+
+    def change(self, edit: Edit) -> str:
+        """Apply an edit to the newest list and put the outcome on record; raises `TaskError`."""
         ...

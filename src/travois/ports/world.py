@@ -5,7 +5,7 @@ Concrete classes live in `host` and `store`; only `app.compose` knows both sides
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ from travois.hooks.output import Heard
 from travois.permissions.access import Access
 from travois.ports.agents import Agents as Agents
 from travois.ports.agents import Order as Order
+from travois.ports.agents import Outbox, SharedTasks, Worktrees
 from travois.ports.agents import Report as Report
 from travois.ports.events import AgentProgress as AgentProgress
 from travois.ports.events import Compacting as Compacting
@@ -27,16 +28,8 @@ from travois.ports.events import Retrying as Retrying
 from travois.ports.events import Running as Running
 from travois.ports.events import Signalled as Signalled
 from travois.ports.events import Warned as Warned
-from travois.ports.mail import Outbox
 from travois.ports.memory import Recording
-from travois.ports.outcome import Attempt, Captured, Completed
-from travois.ports.person import Answer as Answer
-from travois.ports.person import Choice as Choice
-from travois.ports.person import Person as Person
-from travois.ports.person import Question as Question
-from travois.ports.tasks import SharedTasks
 from travois.ports.web_search import Search
-from travois.ports.worktrees import Worktrees
 from travois.prompt.instruction_text import Found, Kind
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
@@ -45,6 +38,175 @@ from travois.skills.skills import Practice
 
 if TYPE_CHECKING:
     from socket import socket
+
+
+# The person, as the engine sees them.
+
+
+OFFER = "run commands in the sandbox without asking in this project"
+OFFER_MEANS = "no network, home hidden; a rewind restores the workspace"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """May this call run? `args` is exactly what would run."""
+
+    call: str
+    tool: str
+    args: str
+    summary: str
+    because: str
+    effects: tuple[str, ...] = ()
+    """In plain words, what it does and what holds it back."""
+    always: tuple[str, ...] = ()
+    """The narrowest rules that would answer for the person from here on; none if there are none."""
+    offers_sandbox: bool = False
+    """Whether they may let commands run in the sandbox without asking in this project."""
+    digest: str = ""
+    """Of the tool, its arguments and the place: an answer holds for exactly that."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A person's word on a question; `reason` goes to the model."""
+
+    allow: bool
+    reason: str = ""
+    always: bool = False
+    """Whether the rules that the question offered are to be kept."""
+    sandbox: bool = False
+    """Whether they let commands run in the sandbox without asking, as the question offered."""
+    digest: str = ""
+    """That of the question which was shown."""
+    input: str = ""
+    """The whole input that the call should have instead, as JSON text."""
+    updates: tuple[msgspec.Raw, ...] = ()
+    """Changes of permissions, as other agents write them."""
+    stop: str = ""
+    """Why the whole turn should end with this."""
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One answer that is offered."""
+
+    label: str
+    description: str = ""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What the model wants to know; the person may always answer in words of their own."""
+
+    question: str
+    options: tuple[Option, ...]
+    header: str = ""
+    """What it is about, in a word or two."""
+    several: bool = False
+    """Whether more than one of the options may be chosen."""
+
+
+class Inquiry(msgspec.Struct, frozen=True):
+    """Choices that are put to the person together; `plan` is what they are about, if it is one."""
+
+    call: str
+    choices: tuple[Choice, ...]
+    plan: str = ""
+
+
+class Person(Protocol):
+    """Whoever answers questions; headless, nobody does and the answer is no."""
+
+    async def decide(self, question: Question) -> Answer:
+        """Ask whether a call may run, and wait."""
+        ...
+
+    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+        """One answer for each choice: labels, joined by commas, or words; None if nobody says."""
+        ...
+
+
+# What came of a program: how it ended, what it said, and what an attempt of it would change.
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """A capped record of output: its head, its tail, and how much there was in all."""
+
+    head: bytes
+    tail: bytes
+    total: int
+    file: str = ""
+    """Where all of it is, if that was asked for and it is more than was kept."""
+    missing_lines: int = 0
+    """How many line ends the missing bytes have."""
+    is_capped: bool = False
+    """Whether the file has reached its limit, so that the program was ended."""
+
+    @property
+    def missing(self) -> int:
+        """How many bytes in the middle were not kept."""
+        return self.total - len(self.head) - len(self.tail)
+
+    @property
+    def lines(self) -> int:
+        """How many lines there were in all; a last one without an end counts."""
+        ends = self.head.count(b"\n") + self.tail.count(b"\n") + self.missing_lines
+        last = self.tail or self.head
+        return ends + bool(last and not last.endswith(b"\n"))
+
+    def joined(self) -> bytes:
+        """Head and tail with nothing between; whole iff nothing is missing."""
+        return self.head + self.tail
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """How a program ended. `status` is negative for a signal."""
+
+    status: int
+    output: Captured
+    errors: Captured
+    timed_out: bool = False
+    cut: bool = False
+    """Whether it was ended because whoever read its output had enough."""
+    left_running: tuple[int, ...] = ()
+    """Processes that it started and left behind."""
+    aside: bytes = b""
+    """What it said to us alone: the last few kilobytes of it."""
+    job: str = ""
+    """The background job as which it goes on, if it outlived its timeout."""
+    refused: tuple[str, ...] = ()
+    """Whom it tried to reach over the network and may not, and why, in words."""
+    session_ports: tuple[int, ...] = ()
+    """Where servers of the session listen, in its own network, if this program failed outside."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One path that an attempt left different; `size` is what it has there."""
+
+    path: str
+    kind: Literal["added", "changed", "deleted", "renamed"]
+    size: int
+    was: str = ""
+    """Its path before, if it was renamed."""
+
+
+class Attempt(Protocol):
+    """A program that ran in a copy of the workspace, until what it did is kept or dropped."""
+
+    completed: Completed
+    changes: tuple[Change, ...]
+
+    async def read(self, path: str) -> bytes:
+        """The bytes that a path has in the copy."""
+        ...
+
+    async def keep(self, *, named: Collection[str] = ()) -> tuple[Change, ...]:
+        """Make it real, each file at once; returns what was not kept.
+
+        What is pinned or has a protected name is kept only if it, or a folder above it, is named.
+        Raises `Stale`, with nothing kept, if the real files changed since the attempt began.
+        """
+        ...
+
+    async def drop(self) -> None:
+        """Forget the copy; nothing of it stays."""
+        ...
 
 
 class Model(Protocol):
@@ -495,3 +657,48 @@ Delta = (
 )
 Event = Entry | Delta
 """What a front end sees: what happened, and what is only for the eye."""
+
+
+# What the engine needs of whoever takes snapshots of the workspace.
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A snapshot that was taken, and the paths that were asked for and are not in it."""
+
+    name: str
+    uncovered: tuple[str, ...] = ()
+
+
+class Keeper(Protocol):
+    """Keeps what the workspace was like, so that it can be brought back."""
+
+    def prepare(self) -> None:
+        """Begin to look at the workspace in the background, if that will take a while."""
+        ...
+
+    async def keep(
+        self,
+        *,
+        why: str,
+        also: tuple[str, ...] = (),
+        files: tuple[str, ...] = (),
+        heed: Callable[[int], None] | None = None,
+    ) -> Kept:
+        """Take a snapshot of the workspace, of all that is in some paths, and of single files.
+
+        Taking one when nothing has changed costs little and gives the last name. `heed` hears how
+        many files were looked at, if it takes a while. Raises OSError if it could not be taken.
+        """
+        ...
+
+    def left_out(self) -> tuple[str, ...]:
+        """What in the workspace is not covered, as far as is known at once."""
+        ...
+
+    async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
+        """Save these files alone, or that they are not there.
+
+        Returns the snapshot's name, and the paths that it covers: a file that is not there is
+        covered with the folders that it lacks. Raises OSError.
+        """
+        ...

@@ -183,7 +183,7 @@ class LocalProcesses:
 
     def _detach(self, name: Callable[[], str], command: Command, child: Child) -> Completed:
         """Let a program that was waited for go on in the background."""
-        from travois.ports.outcome import Captured
+        from travois.ports.world import Captured
 
         said = child.detach(KEEP_DETACHED)
         job = self._adopt(name(), command, child)

@@ -10,7 +10,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from travois.permissions.protected_paths import makes_repository, protected
-from travois.ports.outcome import Change, Completed
+from travois.ports.world import Change, Completed
 from travois.sandbox.keeping import apply, check
 from travois.sandbox.layers import Layers, Mark
 from travois.sandbox.profile import Cage

@@ -18,7 +18,7 @@ from travois.sessions.project import verified_repository
 from travois.snapshots.tree import Change, Node, Snapshot, State, changes, within
 
 if TYPE_CHECKING:
-    from travois.ports.snapshot_port import Kept
+    from travois.ports.world import Kept
     from travois.snapshots.restore import Outcome
     from travois.snapshots.take import Limits, Taken, Tree, Wanted
     from travois.snapshots.worker_client import Worker
@@ -75,7 +75,7 @@ class Snapshots:
 
         `heed` hears how many files were looked at, if it takes a while. Raises OSError.
         """
-        from travois.ports.snapshot_port import Kept
+        from travois.ports.world import Kept
 
         wanted = self._wanted(why, also=map(os.fsencode, also), files=map(os.fsencode, files))
         tell = partial(anyio.from_thread.run_sync, heed) if heed is not None else None

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from travois.ports.person import Choice, Option
 from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Unanswered
+from travois.ports.world import Choice, Env, Option, Unanswered
 
 ALONE = "Nobody answered. Decide it yourself, and say in your reply what you took for granted."
 

@@ -11,9 +11,8 @@ from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.engine.permission_modes import MODE
 from travois.permissions.access import Access
-from travois.ports.person import Choice, Option
 from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Unanswered
+from travois.ports.world import Choice, Env, Option, Unanswered
 
 YES = Option("Yes", "begin; what changes anything is still asked about")
 EDITS = Option("Yes, and accept edits", "begin; edits in the workspace are not asked about")

@@ -8,8 +8,8 @@ import msgspec
 
 from travois.core.facts import Changed
 from travois.permissions.access import Access
+from travois.ports.agents import WORKTREE, Moved, Worktrees, where_moved
 from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.worktrees import WORKTREE, Moved, Worktrees, where_moved
 from travois.ports.world import Env
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import anyio
 
 from travois.core.display_text import visible
-from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
+from travois.ports.world import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
 from travois.tui import calls
 from travois.tui.cells import clean, folded, worded
 from travois.tui.menu import Pick

@@ -26,8 +26,18 @@ from travois.core.errors import Fault
 from travois.core.facts import Asked, Ended, Entry, Noted, Result, User
 from travois.hooks.fire import notify
 from travois.memory.extraction import settled, told
-from travois.ports.person import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
-from travois.ports.world import Event, Retrying, Running, Warned
+from travois.ports.world import (
+    OFFER,
+    OFFER_MEANS,
+    Answer,
+    Choice,
+    Event,
+    Inquiry,
+    Question,
+    Retrying,
+    Running,
+    Warned,
+)
 from travois.providers.replies import Grew
 from travois.sdk import Session
 from travois.terminal.hangup import hold_hangups, ignore_hangups

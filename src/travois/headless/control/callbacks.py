@@ -21,7 +21,7 @@ from travois.hooks.output import NOTHING, Decision
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update, suggested
 from travois.ports.agent import Agent
-from travois.ports.person import Answer, Choice, Inquiry, Question
+from travois.ports.world import Answer, Choice, Inquiry, Question
 
 ASKED = "can_use_tool"
 
