@@ -15,8 +15,8 @@ import anyio
 from tests.tools.local import Local, told
 
 from travois.ports.tool import AnyTool
-from travois.process.ripgrep import resolve
 from travois.process.run import LocalProcesses
+from travois.process.spawn import resolve
 from travois.tools.search import GLOB, GREP
 
 RUNS = 3

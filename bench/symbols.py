@@ -17,8 +17,8 @@ from time import perf_counter
 import anyio
 from tests.tools.local import Local
 
-from travois.process.ripgrep import resolve
 from travois.process.run import LocalProcesses
+from travois.process.spawn import resolve
 from travois.tools import syntax
 from travois.tools.symbols import SYMBOLS
 

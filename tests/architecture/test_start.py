@@ -24,7 +24,7 @@ LATER = (
     ),
     *("travois.providers.openai_responses", "travois.providers.gemini", "travois.providers.ollama"),
     *("travois.mcp.tools", "travois.mcp.tools", "travois.tools.output", "travois.tools.web.html"),
-    *("travois.process.talk", "travois.process.child", "travois.agents.wakeup", "travois.host.mcp"),
+    *("travois.process.job", "travois.process.job", "travois.agents.wakeup", "travois.host.mcp"),
 )
 """What a session can do without until its first request is out: it comes with its first use."""
 MODULES = 510

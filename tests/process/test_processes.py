@@ -684,7 +684,7 @@ def test_an_output_that_cannot_be_written_is_kept_as_far_as_memory_goes(tmp_path
 def test_a_program_that_says_more_than_may_be_written_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: str
 ):
-    monkeypatch.setattr("travois.process.spool.MOST", 5_000_000)
+    monkeypatch.setattr("travois.process.output.MOST", 5_000_000)
     file, ticks = tmp_path / "a.txt", tmp_path / "ticks"
 
     async def scene(processes: LocalProcesses) -> None:
@@ -705,7 +705,7 @@ def test_a_program_that_says_more_than_may_be_written_is_ended(
 def test_an_output_of_just_as_much_as_may_be_written_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("travois.process.spool.MOST", 8893)
+    monkeypatch.setattr("travois.process.output.MOST", 8893)
 
     async def scene(processes: LocalProcesses) -> None:
         command = replace(sh("seq 2000"), keep=1000, whole=str(tmp_path / "a.txt"))

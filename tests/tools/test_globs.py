@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.tools.local import Local, told
 from travois.ports.tool import Outcome
-from travois.process.ripgrep import resolve
+from travois.process.spawn import resolve
 from travois.tools import globs
 from travois.tools.search import GLOB, GREP
 

@@ -15,7 +15,7 @@ import pytest
 from tests.tools.local import Local
 from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, Refusal
-from travois.process.ripgrep import resolve
+from travois.process.spawn import resolve
 from travois.tools import globs, ripgrep, search
 from travois.tools.search import GLOB, GREP
 

@@ -18,8 +18,8 @@ from anyio import to_thread
 from tests.tools.local import Local, told
 from travois.ports.tool import AnyTool
 from travois.ports.world import Command, Completed
-from travois.process.ripgrep import resolve
 from travois.process.run import LocalProcesses
+from travois.process.spawn import resolve
 from travois.tools import ripgrep, search
 from travois.tools.search import GLOB, GREP
 

@@ -25,7 +25,7 @@ from travois.core.models import Model, Price, cost
 from travois.core.view import project
 from travois.permissions.masking import mask_text, mask_value
 from travois.ports.world import Model as Answers
-from travois.process.ripgrep import resolve
+from travois.process.spawn import resolve
 from travois.providers import catalog
 from travois.providers.catalog import Catalog
 from travois.providers.encoder import Encoder

@@ -20,8 +20,8 @@ from travois.core.models import Model, Price
 from travois.local_model import gguf
 from travois.local_model.serve import Order, Ready
 from travois.ports.world import Command
+from travois.process.job import Talk
 from travois.process.run import LocalProcesses
-from travois.process.talk import Talk
 from travois.providers.catalog import Endpoint
 from travois.providers.client import HttpModel
 from travois.providers.http.client import Transport

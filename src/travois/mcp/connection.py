@@ -38,8 +38,8 @@ from travois.mcp.tools import Answered, Item, Offer, Prompt, Resource, Server, S
 from travois.permissions.secrets import Secrets, secrets
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Env
+from travois.process.job import Talk
 from travois.process.run import LocalProcesses
-from travois.process.talk import Talk
 from travois.sandbox.own_files import find_folders
 from travois.sandbox.profile import Cage
 

@@ -18,17 +18,14 @@ from travois.permissions.secrets import secrets
 from travois.ports.world import Command, Completed
 from travois.process.environment import bare, clean
 from travois.process.output import CHUNK
-from travois.process.reap import MARK, Orphans, adopt_orphans, bears, fell, send, tree
-from travois.process.watchdog import Watchdog
+from travois.process.reap import MARK, Orphans, Watchdog, adopt_orphans, bears, fell, send, tree
 from travois.sandbox.guard.session import Guarding
 from travois.sandbox.wrap import Unfenced
 
 if TYPE_CHECKING:
     from socket import socket
 
-    from travois.process.child import Child
-    from travois.process.job import LocalJob
-    from travois.process.talk import Talk
+    from travois.process.job import Child, LocalJob, Talk
     from travois.sandbox.loopback import Loopback
     from travois.sandbox.network import Network
     from travois.sandbox.overlay import Overlay
@@ -205,7 +202,7 @@ class LocalProcesses:
 
     def talk(self, command: Command, *, log: Callable[[bytes], None]) -> Talk:
         """Start a program to talk with; `log` gets what it says on standard error."""
-        from travois.process.talk import Talk
+        from travois.process.job import Talk
 
         line: list[tuple[int, int]] = []
         child = self._begin(replace(command, talks=True, keep=0), watch=log, line=line.append)
@@ -259,9 +256,9 @@ class LocalProcesses:
         around: tuple[str, ...] = (),
         line: Callable[[tuple[int, int]], None] | None = None,
     ) -> Child:
-        from travois.process.child import Child
+        from travois.process.job import Child
+        from travois.process.output import Spool
         from travois.process.spawn import Surroundings, spawn
-        from travois.process.spool import Spool
 
         self._children = {c for c in self._children if c.status is None or not c.silent}
         self._guarding.settle(self._gone)

