@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from travois.engine.tool_definitions import SCHEMAS, named
-from travois.providers.schema import schema
+from travois.providers.json_schema import schema
 from travois.tools.catalog import TOOLS
 from travois.tools.tool_search import CallArgs, SearchArgs
 

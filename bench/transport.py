@@ -163,7 +163,7 @@ def imports() -> None:
 
 
 def trust() -> None:
-    from travois.providers.http.trust import contexts, whole
+    from travois.providers.http.tls import contexts, whole
 
     def took(make: Callable[[], object]) -> float:
         begun = perf_counter()

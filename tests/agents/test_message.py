@@ -21,7 +21,7 @@ from travois.permissions.rules import parse
 from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order, Report
 from travois.ports.tool import Outcome, Refusal
-from travois.providers.schema import schema
+from travois.providers.json_schema import schema
 from travois.testing import call, say
 from travois.tools.message import SEND_MESSAGE
 

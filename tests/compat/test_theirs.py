@@ -18,7 +18,7 @@ from travois.mcp.tools import Server
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
-from travois.providers.terms import Terms
+from travois.providers.catalog import Terms
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log
 from travois.sessions.prune import DAY, tidy

@@ -12,8 +12,7 @@ from tests.corpus.asked import judged, requests
 from tests.tools.test_git import Repo
 from travois.local_model.reading import spans
 from travois.local_model.router import READERS, Nearest, keep, kept, known, reader, route
-from travois.providers.json_schema import flaws
-from travois.providers.schema import schema
+from travois.providers.json_schema import flaws, schema
 from travois.search.static import Static
 from travois.tools.catalog import TOOLS
 

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.program import Program
 from travois.cli.main import report
 from travois.permissions.masking import mask_text, mask_value
-from travois.providers.keyed import PrintedKey
+from travois.providers.client import PrintedKey
 
 SECRETS = {
     "named variable": "nv-plum-77-orchid",

@@ -27,7 +27,7 @@ from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
 from travois.providers.encoder import Encoder
-from travois.providers.ration import rationed
+from travois.providers.options import rationed
 from travois.providers.replies import Problem, Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sessions.session import Session

@@ -7,7 +7,7 @@ import pytest
 
 from travois.core.content import Call, Opaque, Text
 from travois.core.models import Model, Quirk, Usage
-from travois.providers.chat_calls import made_id
+from travois.providers.openai_chat import made_id
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply
 from travois.providers.stream_reader import reader
 

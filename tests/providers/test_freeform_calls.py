@@ -11,7 +11,7 @@ from travois.core.view import project
 from travois.lab.validate_items import responses_faults
 from travois.providers.encoder import Encoder
 from travois.providers.http.sse import Event
-from travois.providers.responses_reply import ResponsesReply
+from travois.providers.openai_responses import ResponsesReply
 
 PATCH = '*** Begin Patch\n*** Add File: ä "b"\n+\\n\n*** End Patch'
 MODEL = Model("openai", "gpt-5.2", "responses")

@@ -6,7 +6,7 @@ import msgspec
 from inline_snapshot import snapshot
 
 from tests.providers.golden import readable
-from travois.providers.schema import schema
+from travois.providers.json_schema import schema
 
 
 class Edit(msgspec.Struct):

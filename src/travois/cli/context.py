@@ -39,7 +39,7 @@ from travois.core.models import Model, Price, Usage, cost, rates
 from travois.core.tokens import context_tokens, estimate, stop_at
 from travois.core.view import View, living, project
 from travois.providers.encoder import Encoder
-from travois.providers.ration import rationed
+from travois.providers.options import rationed
 from travois.providers.request import PrefixBreak, Request
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import Summary, find, newest

@@ -23,12 +23,11 @@ from travois.permissions.secrets import secrets
 from travois.ports.agent import Agent, Naming, Small, Summaries
 from travois.ports.world import Model
 from travois.providers import catalog
-from travois.providers.catalog import Catalog
+from travois.providers.catalog import Catalog, Terms
 from travois.providers.client import HttpModel
 from travois.providers.http.client import Direct, Timeouts
 from travois.providers.http.transport import transport
 from travois.providers.options import LEVELS
-from travois.providers.terms import Terms
 from travois.sessions import home as homes
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded

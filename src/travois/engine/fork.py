@@ -12,7 +12,7 @@ from travois.core.models import Usage, cost
 from travois.core.view import View
 from travois.engine.budget import Exhausted, paid
 from travois.ports.agent import Agent
-from travois.providers.ration import rationed
+from travois.providers.options import rationed
 from travois.providers.replies import Problem, Reply
 from travois.providers.request import PrefixBreak, Request
 

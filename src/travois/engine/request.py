@@ -17,8 +17,7 @@ from travois.engine.retry import pause
 from travois.ports.agent import Agent
 from travois.ports.world import Retrying, Warned
 from travois.providers.anthropic_extras import beta_of
-from travois.providers.options import refused
-from travois.providers.ration import rationed
+from travois.providers.options import rationed, refused
 from travois.providers.replies import Problem, Reply, as_fact
 from travois.providers.request import PrefixBreak, Request
 

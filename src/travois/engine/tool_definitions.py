@@ -14,7 +14,7 @@ from travois.core.facts import Epoch, ToolSpec
 from travois.core.models import Model
 from travois.core.toolsets import AUTO, DEFAULT, TOOLSETS, Shown, Toolset, retold, toolset_for
 from travois.ports.tool import AnyTool
-from travois.providers.schema import schema
+from travois.providers.json_schema import schema
 
 SCHEMAS = Path(__file__).parent.parent / "tools" / "schemas.json"
 GRAMMARS = ("openai", "azure")

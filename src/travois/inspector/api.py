@@ -34,7 +34,7 @@ from travois.core.models import Usage
 from travois.core.view import Item, living
 from travois.inspector.story import LAYERS, Reading, Step, Story, layer
 from travois.providers.encoder import Encoder
-from travois.providers.ration import LONGEST
+from travois.providers.options import LONGEST
 from travois.sessions import lock
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import Summary, summaries, summarise

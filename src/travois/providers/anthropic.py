@@ -11,17 +11,20 @@ from travois.core.json import joined, members, object_text, quote, utf8
 from travois.core.models import Model
 from travois.core.view import Item
 from travois.providers.anthropic_extras import BETAS, ON_DEMAND
-from travois.providers.media import IMAGES, PDF, note, shown
-from travois.providers.names import (
+from travois.providers.options import (
     FOREIGN,
     GO_ON,
+    IMAGES,
     NO_OUTPUT,
     NO_WORDS,
+    PDF,
     STARTED_BEFORE,
     call_id,
+    further,
+    note,
+    shown,
     tool_name,
 )
-from travois.providers.options import further
 from travois.providers.request import Head, Headers, Piece
 
 VERSION = "2026-10-21"

@@ -14,7 +14,7 @@ from travois.core.facts import Assistant
 from travois.core.json import quote
 from travois.core.models import EDITS, SUMMARIES
 from travois.core.view import View
-from travois.providers.names import tool_name
+from travois.providers.options import tool_name
 from travois.providers.request import Headers, Request
 
 BETAS = "anthropic-beta"

@@ -33,8 +33,8 @@ from travois.providers.replies import (
     Problem,
     Reply,
     StreamDelta,
+    guess,
 )
-from travois.providers.usage import guess
 from travois.providers.web_search import merged, told
 
 STOPS: dict[str, Stop] = {

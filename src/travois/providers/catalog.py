@@ -16,7 +16,106 @@ from travois.core.models import Model, Price, Protocol, Quirk
 from travois.providers.clouds import Surface
 from travois.providers.http.tls import LOOPBACK
 from travois.providers.sigv4 import Credentials, credentials
-from travois.providers.terms import Terms, asked, sent
+
+# On which terms models may be used, as the user or the machine's administrator says.
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Which models may answer, under which names, at which prices, and with whose key."""
+
+    available: tuple[str, ...] = ()
+    """The only ones that may; all if there are none."""
+    denied: tuple[str, ...] = ()
+    renamed: dict[str, str] = {}
+    """What a provider calls a model, by its id."""
+    prices: dict[str, Price] = {}
+    """By id."""
+    multiplier: float = 1.0
+    """For all other prices."""
+    helper: str = ""
+    """A command that prints the key for Anthropic's API."""
+
+    def offer(self, model: str) -> bool:
+        """Whether a model, as `provider/id`, may answer."""
+        listed = not self.available or any(_means(word, model) for word in self.available)
+        return listed and not any(_means(word, model) for word in self.denied)
+
+    def fault(self, model: str) -> Fault:
+        """Why it may not."""
+        listed = ", ".join(self.available)
+        barred = any(_means(word, model) for word in self.denied)
+        why = "deniedModels has it" if barred else f"availableModels has {listed}"
+        return Fault(f"{model} may not be used here", why=why, fix="Choose another --model.")
+
+    def priced(self, id: str, price: Price) -> Price:
+        """What a model costs, by its own price where it has one."""
+        return self.prices.get(id) or _times(price, self.multiplier)
+
+    def key(self, provider: str) -> str:
+        """The command that prints the key for a provider; empty if there is none."""
+        return self.helper if provider == "anthropic" else ""
+
+
+def sent(headers: Mapping[str, str], env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Headers of a provider, those in variables with what is in them; without any that is empty."""
+    told = ((name, env.get(v[1:], "") if v[:1] == "$" else v) for name, v in headers.items())
+    return tuple((name.lower(), value) for name, value in told if value)
+
+
+def asked(query: Mapping[str, str]) -> str:
+    """What stands behind an address."""
+    from urllib.parse import urlencode
+
+    return f"?{urlencode(query)}" if query else ""
+
+
+def _means(word: str, model: str) -> bool:
+    """Whether a word of a list is a model's name, its id, or the beginning or a part of that."""
+    id = model.partition("/")[2]
+    return word in (model, id, *id.split("-")) or id.startswith(f"{word}-")
+
+
+def _times(price: Price, factor: float) -> Price:
+    if factor == 1.0:
+        return price
+    return replace(
+        price,
+        input=price.input * factor,
+        output=price.output * factor,
+        read=price.read * factor,
+        write=price.write * factor,
+        write_1h=price.write_1h * factor,
+        above=price.above and _times(price.above, factor),
+    )
+
+
+# Where Ollama listens, by the variable that its users set for it.
+
+
+HOST, PORT = "OLLAMA_HOST", 11434
+ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - where a server listens, and nobody can be asked
+
+
+def address(env: Mapping[str, str]) -> str:
+    """Its base URL: `host`, `host:port`, `:port` or a whole URL is set; empty if nothing is."""
+    from urllib.parse import urlsplit
+
+    said = env.get(HOST, "").strip().strip("\"'")
+    if not said:
+        return ""
+    whole = "://" in said
+    parts = urlsplit(said if whole else f"http://{said}")
+    place = parts.netloc.rpartition("@")[2]
+    name, _, port = place.rpartition(":") if _ported(place) else (place, "", "")
+    name = "127.0.0.1" if name.strip("[]") in ANYWHERE else name
+    port = port or ("" if whole else str(PORT))
+    return f"{parts.scheme}://{name}" + (f":{port}" if port else "") + parts.path.rstrip("/")
+
+
+def _ported(place: str) -> bool:
+    """Whether a port stands behind a name; the colons of an address in brackets are none."""
+    return ":" in place.rpartition("]")[2]
+
 
 UNKNOWN_WINDOW = 200_000
 MAX_OUTPUT = 32_000
@@ -278,8 +377,6 @@ def _address(served: Provider, env: Mapping[str, str], *, protocol: Protocol) ->
 
     given = env.get(served.url_env, "").strip() if served.url_env else ""
     if protocol == "ollama" and not given:
-        from travois.providers.host_ollama import address
-
         given = address(env)
     url = (given or PLACE.sub(lambda found: _filled(found, env), served.url)).rstrip("/")
     for ending in ENDINGS[protocol]:

@@ -3,17 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import assert_never
+from typing import Any, assert_never
 from urllib.parse import quote as escaped
 
+import msgspec
+
 from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
-from travois.core.facts import Assistant, Epoch, Result, ToolSpec, User
-from travois.core.json import Members, members, object_text, quote, utf8
+from travois.core.facts import Assistant, Epoch, Result, Stop, ToolSpec, User
+from travois.core.json import (
+    Members,
+    joined,
+    members,
+    number,
+    object_text,
+    quote,
+    rows,
+    string,
+    table,
+    utf8,
+)
+from travois.core.models import Usage
 from travois.core.view import Item
-from travois.providers.media import IMAGES, PDF, note, shown
-from travois.providers.names import GO_ON, NO_OUTPUT, NO_WORDS, STARTED_BEFORE, spoken, tool_name
-from travois.providers.options import effort
+from travois.providers.errors import streamed
+from travois.providers.http.sse import Event
+from travois.providers.openai_chat import decode, made_id
+from travois.providers.options import (
+    GO_ON,
+    IMAGES,
+    NO_OUTPUT,
+    NO_WORDS,
+    PDF,
+    STARTED_BEFORE,
+    effort,
+    note,
+    shown,
+    spoken,
+    tool_name,
+)
+from travois.providers.replies import (
+    Began,
+    BlockBegan,
+    BlockEnded,
+    Grew,
+    Problem,
+    Reply,
+    StreamDelta,
+    guess,
+)
 from travois.providers.request import Head, Piece, asked
+from travois.providers.web_search import grounded, merged
 
 MINE = "gemini"
 BESIDE = "part"
@@ -109,7 +147,7 @@ def _result(fact: Result, call: Call) -> bytes:
 
 
 def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
-    parts = list(_parts(fact.content))
+    parts = list(_encode_parts(fact.content))
     if parts and not before:
         yield Piece("user", _text(STARTED_BEFORE))
     yield from (Piece("model", part) for part in parts)
@@ -118,7 +156,7 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
         yield Piece("user", _text(GO_ON))
 
 
-def _parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
+def _encode_parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
     """The parts of a reply; what stood beside words is put beside them again."""
     beside, first = b"", True
     for block in content:
@@ -132,7 +170,7 @@ def _parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
                 yield utf8(block.raw)
             case Call():
                 yield from _empty(beside)
-                yield _call(block, first=first)
+                yield _encode_call(block, first=first)
                 first = False
             case _ if (text := spoken(block)).strip() or (text and beside):
                 yield _text(text, beside)
@@ -148,7 +186,7 @@ def _empty(beside: bytes) -> Iterator[bytes]:
         yield _text("", beside)
 
 
-def _call(call: Call, *, first: bool) -> bytes:
+def _encode_call(call: Call, *, first: bool) -> bytes:
     name, args = quote(tool_name(call.name)), object_text(call.args)
     said = b'{"functionCall":{%s"name":%s,"args":%s}' % (_id(call), name, args)
     made = _made(call)
@@ -171,3 +209,190 @@ def _made(call: Call) -> Members | None:
 
 def _text(text: str, beside: bytes = b"") -> bytes:
     return b'{"text":' + quote(text) + beside + b"}"
+
+
+# Gemini: how a reply is heard.
+
+
+STOPS: dict[str, Stop] = {"STOP": "end", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
+REFUSALS = frozenset(
+    ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY")
+)
+BOTCHED = frozenset(("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"))
+"""The model made a call that nobody can read: another try may go well."""
+
+
+class _Run:
+    """Words, or thoughts, that came in parts."""
+
+    def __init__(self, *, thought: bool) -> None:
+        self.thought = thought
+        self.text: list[str] = []
+        self.beside: Members = {}
+
+    def blocks(self) -> Iterator[AnyBlock]:
+        text = "".join(self.text)
+        if self.thought:
+            said = {"text": text, "thought": True, **self.beside}
+            yield Opaque(MINE, "thinking", msgspec.json.encode(said).decode(), text)
+            return
+        if self.beside:
+            yield Opaque(MINE, BESIDE, "{" + joined(self.beside) + "}")
+        if text:
+            yield Text(text)
+
+
+class _Content(msgspec.Struct):
+    parts: list[msgspec.Raw] = []
+
+
+class _Candidate(msgspec.Struct):
+    content: _Content | None = None
+
+
+class _Chunk(msgspec.Struct):
+    candidates: list[_Candidate] = []
+
+
+_chunks = msgspec.json.Decoder(_Chunk)
+
+
+class GeminiReply:
+    """A reply while it is being said."""
+
+    done = False
+    """Nothing but the end of the body tells that no more comes."""
+
+    def __init__(self, *, size: int = 0) -> None:
+        self._size = size
+        self._id = ""
+        self._model = ""
+        self._said: list[_Run | AnyBlock] = []
+        self._usage: dict[str, Any] = {}
+        self._finish = ""
+        self._detail = ""
+        self._grounds: dict[str, Any] = {}
+
+    def event(self, event: Event) -> Iterator[StreamDelta]:
+        """Take one more chunk."""
+        if data := event.data.strip():
+            yield from self._take(data)
+
+    def whole(self, body: bytes) -> None:
+        """Take a reply that was not streamed."""
+        list(self._take(body))
+
+    def reply(self) -> Reply:
+        """What was said, once all of it was."""
+        if not self._finish:
+            raise Problem("garbled", "The stream ended before the reply was whole.")
+        if self._finish in BOTCHED:
+            raise Problem("garbled", self._detail or f"The model broke off: {self._finish}.")
+        content = tuple(b for said in self._said for b in _blocks(said))
+        stop = "refusal" if self._finish in REFUSALS else STOPS.get(self._finish, "unknown")
+        if stop == "end" and calls(content):
+            stop = "calls"
+        usage = _usage(self._usage) or guess(content, size=self._size)
+        searches = len(rows(self._grounds.get("webSearchQueries")))
+        detail = self._detail or ("" if self._finish in STOPS else self._finish)
+        return Reply(
+            content,
+            stop,
+            msgspec.structs.replace(usage, searches=searches),
+            id=self._id,
+            model=self._model,
+            detail=detail,
+            hits=merged(grounded(self._grounds)),
+        )
+
+    def _take(self, data: bytes) -> Iterator[StreamDelta]:
+        chunk = decode(data)
+        if chunk.get("error"):
+            raise streamed(chunk["error"], protocol="gemini")
+        if not self._id:
+            self._id = string(chunk.get("responseId")) or "reply"
+            self._model = string(chunk.get("modelVersion"))
+            yield Began(self._id, self._model)
+        self._usage |= table(chunk.get("usageMetadata"))
+        for part in _decode_parts(data):
+            yield from self._part(part)
+        self._ends(chunk)
+
+    def _ends(self, chunk: dict[str, Any]) -> None:
+        candidate = table(next(iter(rows(chunk.get("candidates"))), None))
+        blocked = string(table(chunk.get("promptFeedback")).get("blockReason"))
+        self._grounds |= table(candidate.get("groundingMetadata"))
+        self._finish = string(candidate.get("finishReason")) or self._finish
+        self._detail = string(candidate.get("finishMessage")) or self._detail
+        if blocked:
+            self._finish, self._detail = "SAFETY", f"the prompt was blocked: {blocked}"
+
+    def _part(self, part: Members) -> Iterator[StreamDelta]:
+        index = len(self._said)
+        if "functionCall" in part:
+            call = _decode_call(part, made_id(self._id, index))
+            self._said.append(call)
+            yield BlockBegan(index, "call", id=call.id, name=call.name)
+            yield Grew(index, "call", call.args)
+            yield BlockEnded(index)
+        elif "text" in part:
+            yield from self._words(part)
+        else:
+            kind = next((name for name in part if name != "thoughtSignature"), BESIDE)
+            self._said.append(Opaque(MINE, kind, msgspec.json.encode(part).decode()))
+
+    def _words(self, part: Members) -> Iterator[StreamDelta]:
+        """Words go on where the last ones stopped, unless those were signed already."""
+        text = string(msgspec.json.decode(part["text"]))
+        thought = bytes(part.get("thought", msgspec.Raw(b"false"))) == b"true"
+        kind = "thinking" if thought else "text"
+        run = self._said[-1] if self._said else None
+        if not isinstance(run, _Run) or run.thought != thought or run.beside:
+            run = _Run(thought=thought)
+            self._said.append(run)
+            yield BlockBegan(len(self._said) - 1, kind)
+        run.text.append(text)
+        run.beside = {k: v for k, v in part.items() if k not in ("text", "thought")}
+        if text:
+            yield Grew(len(self._said) - 1, kind, text)
+
+
+def _decode_parts(data: bytes) -> list[Members]:
+    """The parts of the first candidate, each as the text it came in."""
+    try:
+        first = next(iter(_chunks.decode(data).candidates), None)
+        raw = first.content.parts if first and first.content else []
+        return [members(bytes(part)) for part in raw]
+    except msgspec.ValidationError as error:
+        raise Problem("garbled", f"A chunk of the stream makes no sense: {error}") from error
+
+
+def _decode_call(part: Members, made: str) -> Call:
+    inside = members(bytes(part["functionCall"]))
+    signature = {k: v for k, v in part.items() if k == "thoughtSignature"}
+    named = {k: v for k, v in inside.items() if k == "id" and len(bytes(v)) > len('""')}
+    id = string(msgspec.json.decode(named["id"])) if named else ""
+    return Call(
+        id=id or made,
+        name=string(msgspec.json.decode(inside.get("name", msgspec.Raw(b'""')))),
+        args=bytes(inside.get("args", msgspec.Raw(b"{}"))).decode(),
+        extra=f'"{MINE}":{{{joined(named | signature)}}}',
+    )
+
+
+def _blocks(said: _Run | AnyBlock) -> Iterator[AnyBlock]:
+    if isinstance(said, _Run):
+        yield from said.blocks()
+    else:
+        yield said
+
+
+def _usage(usage: dict[str, Any]) -> Usage | None:
+    """The counts without overlap; None if there are none."""
+    prompt = number(usage, "promptTokenCount") + number(usage, "toolUsePromptTokenCount")
+    thoughts = number(usage, "thoughtsTokenCount")
+    output = number(usage, "candidatesTokenCount") + thoughts
+    if not prompt and not output:
+        return None
+    read = min(prompt, number(usage, "cachedContentTokenCount"))
+    return Usage(prompt - read, read=read, output=output, reasoning=thoughts)

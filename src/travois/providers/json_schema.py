@@ -1,21 +1,67 @@
-"""Whether a value is what a JSON schema asks for, in words that a model can act on.
+"""The JSON schema of a tool's arguments, as short as it can be: every call pays for it.
 
-The part of the language that people write: types, members, items, choices, bounds, and references
-within the schema. What is not known is not checked, and neither is what would take too long: a
-schema may come from a stranger, so the work is bounded, and patterns can be left to whoever wrote
-them.
+It does not say that other fields are forbidden: whoever adds one is not kept from their work.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import islice
 from typing import Any, Literal
 
 import msgspec
 
 from travois.core.json import rows, table
+
+
+@cache
+def schema(struct: type[msgspec.Struct]) -> str:
+    """The schema of a struct as compact JSON: the same text for the same struct, always."""
+    whole = msgspec.json.schema(struct)
+    return msgspec.json.encode(_inline_node(whole, table(whole.get("$defs")))).decode()
+
+
+def _inline_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    """One node without references, titles and nulls; a field's own words are kept."""
+    said = {k: v for k, v in node.items() if k not in ("$ref", "$defs", "default", "anyOf")}
+    if not said.get("required"):
+        said.pop("required", None)
+    if "$ref" in node:
+        return said | _inline_node(_struct(node, named), named)
+    if "anyOf" in node:
+        said |= _either(node, named)
+    if "enum" in node and all(isinstance(one, str) for one in rows(node["enum"])):
+        said["type"] = "string"
+    if node.get("default"):
+        said["default"] = node["default"]
+    if "items" in said:
+        said["items"] = _inline_node(table(said["items"]), named)
+    if "properties" in said:
+        fields = table(said["properties"]).items()
+        told = ((name, table(field)) for name, field in fields)
+        said["properties"] = {
+            name: _inline_node(field, named) for name, field in told if not field.get("x-hidden")
+        }
+    return said
+
+
+def _struct(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    """What a reference means; the class's own words are for its readers, not for the model."""
+    struct = table(named[str(node["$ref"]).removeprefix("#/$defs/")])
+    return {k: v for k, v in struct.items() if k not in ("title", "description")}
+
+
+def _either(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    """The choices but null: an argument that may be absent is one that is not required."""
+    choices = [_inline_node(table(one), named) for one in rows(node["anyOf"])]
+    real = [one for one in choices if one.get("type") != "null"]
+    return real[0] if len(real) == 1 else {"anyOf": real}
+
+
+# Whether a value is what a JSON schema asks for, in words that a model can act on.
+
 
 MOST = 10
 """How many flaws are told at once."""
@@ -73,7 +119,7 @@ def _flaws(value: object, schema: object, at: str, *, check: Check, depth: int) 
 
     if isinstance(rules.get("$ref"), str):
         yield from within(value, _found(check.root, rules["$ref"]), at)
-    yield from _plain(value, rules, at or "/")
+    yield from _check_plain(value, rules, at or "/")
     if check.patterns == "checked":
         yield from _pattern(value, rules, at or "/")
     if TYPES["object"](value):
@@ -86,7 +132,7 @@ def _flaws(value: object, schema: object, at: str, *, check: Check, depth: int) 
 Within = Callable[[object, object, str], Iterator[str]]
 
 
-def _plain(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
+def _check_plain(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
     """What needs no look inside."""
     wanted = rules.get("type")
     kinds = [wanted] if isinstance(wanted, str) else rows(wanted)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from travois.core.content import AnyBlock, Call
 from travois.core.facts import Assistant, Stop
 from travois.core.models import Usage
+from travois.core.tokens import BYTES_PER_TOKEN, block_tokens
 from travois.core.view import View
 from travois.providers.web_search import Hit
 
@@ -168,3 +169,17 @@ def _renamed(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
         id = f"{block.id or 'call'}_{number}"
     used.add(id)
     return block if id == block.id else replace(block, id=id)
+
+
+# Counts of tokens, where servers give them and where they do not.
+
+
+def guess(content: tuple[AnyBlock, ...], *, size: int) -> Usage:
+    """An estimate for a reply to a request of so many bytes; nothing if the size is not known."""
+    if not size:
+        return Usage(estimated=True)
+    return Usage(
+        input=round(size / BYTES_PER_TOKEN),
+        output=sum(block_tokens(block) for block in content),
+        estimated=True,
+    )

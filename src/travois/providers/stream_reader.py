@@ -59,19 +59,19 @@ def reader(model: Model, *, size: int = 0, surface: Surface = "") -> Reader:
             frames = EventStream() if surface == "bedrock" else None
             return StreamReader(AnthropicReply(size=size), frames)
         case "chat":
-            from travois.providers.chat_reply import ChatReply
+            from travois.providers.openai_chat import ChatReply
 
             return StreamReader(ChatReply(model, size=size))
         case "responses":
-            from travois.providers.responses_reply import ResponsesReply
+            from travois.providers.openai_responses import ResponsesReply
 
             return StreamReader(ResponsesReply(size=size))
         case "gemini":
-            from travois.providers.gemini_reply import GeminiReply
+            from travois.providers.gemini import GeminiReply
 
             return StreamReader(GeminiReply(size=size))
         case "ollama":
-            from travois.providers.ollama_reply import OllamaReply
+            from travois.providers.ollama import OllamaReply
 
             return StreamReader(OllamaReply(model, size=size), Lines())
         case _:

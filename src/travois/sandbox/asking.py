@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from travois.providers.http.tcp import Tcp
+from travois.providers.http.client import Tcp
 
 HEAD = 64 * 1024
 LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"

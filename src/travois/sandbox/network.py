@@ -21,8 +21,8 @@ from anyio.abc import ByteReceiveStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from travois.permissions.hosts import allows, mentions
+from travois.providers.http.client import Tcp, dial
 from travois.providers.http.fetch import Lookup, lookup, public
-from travois.providers.http.tcp import Tcp, dial
 from travois.sandbox import bridge
 from travois.sandbox.asking import USER, Asked, canonical, heard, plain
 

@@ -6,22 +6,173 @@ that nobody else should pay. Which of the two a URL needs, `host.transport` says
 
 from __future__ import annotations
 
+import select
+import socket
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 import anyio
 import h11
 import msgspec
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
-from travois.providers.http.line import Line
-from travois.providers.http.tcp import dial
-from travois.providers.http.tls import Target, deaf, late, silent, target, unreachable
+from travois.providers.http.tls import Target, broken, deaf, late, mute, silent, target, unreachable
 from travois.providers.replies import Problem
 
 if TYPE_CHECKING:
     import ssl
+
+    from anyio.streams.tls import TLSStream
+
+
+# TCP in which sending and receiving fail apart.
+
+
+class Tcp(ByteStream):
+    """One socket; whoever reads it and whoever writes it may be two tasks."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        sock.setblocking(False)
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        """What has come, once something has; raises EndOfStream at the end."""
+        await checkpoint_if_cancelled()
+        waited = False
+        while True:
+            try:
+                data = self._socket.recv(max_bytes)
+            except BlockingIOError:
+                await anyio.wait_readable(self._socket)
+                waited = True
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+            else:
+                break
+        if not waited:
+            await cancel_shielded_checkpoint()  # a fast server must not starve the others
+        if not data:
+            raise anyio.EndOfStream
+        return data
+
+    async def send(self, item: bytes) -> None:
+        """Hand all of it over to the system."""
+        await checkpoint()
+        rest = memoryview(item)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+
+    async def send_eof(self) -> None:
+        """Say that nothing more will come."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def hang_up(self) -> None:
+        """Let whoever reads or writes find the end, whichever task that is."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
+            self._socket.close()
+        await checkpoint()
+
+    def speaks(self) -> bool:
+        """Whether there is something to read, be it the end."""
+        ears = select.poll()
+        ears.register(self._socket.fileno(), select.POLLIN)
+        return bool(ears.poll(0))
+
+
+async def dial(host: str, port: int) -> Tcp:
+    """A connection to the first address of the host that answers; raises OSError."""
+    async with await anyio.connect_tcp(host, port) as found:
+        return Tcp(found.extra(SocketAttribute.raw_socket).dup())  # noqa: S610 - not Django's
+
+
+# One HTTP/1.1 connection: h11 parses, anyio carries.
+
+
+CHUNK = 256 * 1024
+LONGEST_HEAD = 256 * 1024
+
+
+class Line:
+    """One open connection, used by one request at a time."""
+
+    def __init__(self, tcp: Tcp, tls: TLSStream | None) -> None:
+        self.stream: ByteStream = tls or tcp
+        self._tcp = tcp
+        self.parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST_HEAD)
+        self.kept: float | None = None
+        """Since when it has been unused; None if it never was used before."""
+        self.heard = False
+        """Whether the server has said anything to this request."""
+
+    @property
+    def spoken(self) -> bool:
+        """Whether the request is sent, all of it."""
+        return self.parser.our_state is not h11.SEND_BODY
+
+    async def event(self, patience: float | None) -> h11.Event | None:
+        """The next thing the server says; None at the end of its message."""
+        while True:
+            try:
+                event = self.parser.next_event()
+            except h11.RemoteProtocolError as error:
+                raise self._senseless(error) from None
+            if isinstance(event, h11.Event):
+                return None if isinstance(event, h11.EndOfMessage) else event
+            data = await self._receive(patience)
+            if not data and not self.heard:
+                raise mute()
+            self.heard = True
+            self.parser.receive_data(data)
+
+    def keep(self) -> bool:
+        """Make ready for another request; false if there can be none on this connection."""
+        over = self.parser.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}
+        if not over or self.parser.trailing_data != (b"", False):
+            return False
+        self.parser.start_next_cycle()
+        self.kept, self.heard = anyio.current_time(), False
+        return True
+
+    def alive(self, patience: float) -> bool:
+        """Whether it can still be used: what speaks unasked says goodbye."""
+        if self.kept is not None and anyio.current_time() - self.kept >= patience:
+            return False
+        return not self._tcp.speaks()
+
+    async def hang_up(self) -> None:
+        """Close at once, whatever is still on its way."""
+        await anyio.aclose_forcefully(self.stream)
+
+    async def _receive(self, patience: float | None) -> bytes:
+        try:
+            with anyio.fail_after(patience):
+                return await self.stream.receive(CHUNK)
+        except TimeoutError:
+            raise silent(patience or 0.0) from None
+        except anyio.EndOfStream:
+            return b""
+        except (anyio.BrokenResourceError, OSError) as error:
+            raise broken(error) from None
+
+    def _senseless(self, error: h11.RemoteProtocolError) -> Problem:
+        if self.parser.trailing_data[1]:
+            return Problem("network", f"the server hung up in the middle of its answer: {error}")
+        return Problem("network", f"the server does not speak HTTP as it should: {error}")
+
 
 PART = 64 * 1024
 """How much is sent at a time: on a slow line, every part is a sign of life."""
@@ -199,7 +350,7 @@ class Direct:
             return Line(await dial(to.host, to.port), None)
         import ssl
 
-        from travois.providers.http.trust import contexts
+        from travois.providers.http.tls import contexts
 
         doubt: ssl.SSLCertVerificationError | None = None
         for context in (self._tls,) if self._tls else contexts(self._env):

@@ -134,7 +134,7 @@ class HttpxWeb:
     async def _client(self, proxy: str) -> httpx2.AsyncClient:
         import httpx2
 
-        from travois.providers.http.trust import whole
+        from travois.providers.http.tls import whole
 
         try:
             self._tls = self._tls or await anyio.to_thread.run_sync(whole, self._env)

@@ -15,6 +15,7 @@ from travois.providers.http.client import PART, Response, Timeouts
 from travois.providers.http.tls import (
     Target,
     broken,
+    contexts,
     deaf,
     late,
     mute,
@@ -23,7 +24,6 @@ from travois.providers.http.tls import (
     target,
     unreachable,
 )
-from travois.providers.http.trust import contexts
 from travois.providers.replies import Problem
 
 MUTE = "without sending a response"

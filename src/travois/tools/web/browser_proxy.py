@@ -18,8 +18,8 @@ from weakref import WeakSet
 import anyio
 import anyio.to_thread
 
+from travois.providers.http.client import Tcp
 from travois.providers.http.fetch import Lookup, lookup
-from travois.providers.http.tcp import Tcp
 from travois.sandbox.asking import Asked, plain
 from travois.sandbox.network import PATIENCE, attend, dialled, reachable
 
